@@ -1,8 +1,8 @@
-"""Original values: what files held before our first write, so that `restore` can write it back (DESIGN invariant 9).
+"""Keep original values: the content of files before our first write, for `restore` (DESIGN invariant 9).
 
-They stand in the state folder, one line each, and on the cgroups themselves (`marks`). A value is noted before the
-first write to its file; the first one noted is the original, later ones are ours. A journal that cannot be written
-costs restore, never placement: the value is written all the same, and the whole journal is tried again.
+The state folder holds them, one line each, and the cgroups themselves do (`marks`). A value is noted before the first
+write to its file. The first noted value is the original; later values are ours. A journal that cannot be written
+affects `restore`, never placement: the value is written nevertheless, and the whole journal is retried.
 """
 
 import errno
@@ -20,24 +20,28 @@ from nri_coloc.host.journal_file import Contents, Header
 from nri_coloc.host.marks import Marks
 
 SUPERFLUOUS: Final = 1000
-"""Lines without effect from which on the file is written again: a fifth of a megabyte."""
+"""Lines without effect after which the file is rewritten: a fifth of a megabyte."""
 
 CLUTTER: Final = 256
-"""Files beyond twice the number that the last cleaning left: with more another is due. Some fifty pods that ended."""
+"""Files beyond twice the number after the last cleaning; with more, a cleaning is due. Some fifty ended pods."""
 
 BOOT: Final = "/proc/sys/kernel/random/boot_id"
 """The kernel's id of this boot (proc_sys_kernel(5)), below the host's root."""
 
 
 class Remark(NamedTuple):
-    """A fact for an operator: a sentence, and the figures and names that belong to it."""
+    """A fact for an operator.
+
+    because: a sentence.
+    inputs: its figures and names.
+    """
 
     because: str
     inputs: Mapping[str, str | int]
 
 
 class Journal:
-    """Files are paths on this machine; any thread may call.
+    """Original values by file. Files are paths on this machine; any thread may call.
 
     Size: one file, its lock, and the checks that keep a damaged or foreign file from being taken for ours.
     """
@@ -46,7 +50,7 @@ class Journal:
         self.problem = ""
         """Why the file cannot be written, "" while it can."""
         self.complaint = ""
-        """Why the file that was read is no journal of ours, as a sentence without its subject; "" if it is one."""
+        """Why the file that was read is not a journal of ours, without the sentence's subject; "" if it is one."""
         self._path = Path(path)
         self._root = host_root.rstrip("/")
         self._marks = marks or Marks()
@@ -61,30 +65,30 @@ class Journal:
         self._aside: Path | None = None
         self._dropped = 0
         self._left_as: tuple[int, int, int] | None = None
-        """Device, inode and size of the file as we left it: a new file may get the inode of one that was removed."""
+        """Device, inode and size after our last write. The size counts because a new file may get a removed file's
+        inode."""
         self._superfluous = 0
         self._left = 0
         self._hold(self._read().entries)
 
     @property
     def path(self) -> str:
-        """Where the file is."""
         return str(self._path)
 
     @property
     def kept_as(self) -> str:
-        """The name that a file got which was no journal of ours, "" if there was none."""
+        """The new name of a file that was not a journal of ours, "" if there was none."""
         return str(self._aside or "")
 
     @property
     def dropped(self) -> int:
-        """The number of entries that were read and are of before the machine's last start."""
+        """The number of entries that were read and date from before the machine's last start."""
         return self._dropped
 
     # ---- the file and the marks as a whole ----
 
     def load(self) -> None:
-        """Take what the file and the marks hold; the marks count where they differ, for they cannot be outdated."""
+        """Read the file and the marks. Where they differ the marks count, because they cannot be outdated."""
         with self._lock:
             self._marks.probe()
             contents = self._read()
@@ -92,9 +96,9 @@ class Journal:
             self._hold(contents.entries | self._marked())
 
     def begin(self) -> list[Remark]:
-        """Load all, write file and marks again, and return remarks on what was amiss.
+        """Load all, rewrite file and marks, and return remarks on problems that were found.
 
-        The state folder must be ours alone.
+        The state folder must be locked by this process.
         """
         with self._lock:
             self.load()
@@ -109,10 +113,7 @@ class Journal:
             return [*self._remarks(was_there=was_there)]
 
     def look(self) -> bool:
-        """Write the whole file again if it is gone, or if a line is missing in it.
-
-        Returns whether that was done since the last look.
-        """
+        """Rewrite the file if it is gone or lacks a line; return whether it was rewritten since the last call."""
         with self._lock:
             if self.problem or not self._is_in_place():
                 self._was_rewritten = self._rewrite() or self._was_rewritten
@@ -120,7 +121,7 @@ class Journal:
             return was_rewritten
 
     def keep(self, entries: Iterable[str]) -> str:
-        """Keep these entries alone, and return why the file cannot be written, "" if it was.
+        """Keep only these entries; return why the file cannot be written, "" if it was.
 
         entries: files as the host names them. A journal of another version stays as it is.
         """
@@ -135,7 +136,7 @@ class Journal:
 
     @property
     def lacking(self) -> str:
-        """Return why values of ours may be in force of which it does not know, "" if there can be none."""
+        """Return why values of ours may be in force that the journal does not hold, "" if there can be none."""
         if self.complaint and (self._contents.is_foreign or not self._marks.work):
             return f"the restore journal {self._path} {self.complaint}"
         because = (
@@ -149,11 +150,11 @@ class Journal:
 
     @property
     def may_lack(self) -> bool:
-        """Whether an earlier journal may have been lost, and the marks do not make that good."""
+        """Whether an earlier journal may have been lost without marks that replace it."""
         return not self._marks.work and not self._contents.is_complete
 
     def distrust(self) -> None:
-        """Take no value for an original from now on that is found in a cgroup of now: it may be a former process's."""
+        """From now on, take no value of a present cgroup for an original: the previous process may have written it."""
         with self._lock:
             self._is_whole = False
             self._distrust_found()
@@ -162,23 +163,22 @@ class Journal:
     # ---- entries ----
 
     def note(self, file: str, found: str) -> None:
-        """Note the value that a file shows before our first write to it."""
         with self._lock:
             self._note(file, former.unknown(file, found) if self._is_distrusted(file) else Former(found))
 
     def suspect(self, file: str, found: str) -> None:
-        """Note a value that a file shows if it may be a former process's, also where we shall not write the file."""
+        """Note a file's value if the previous process may have written it, even if the file will not be written."""
         with self._lock:
             if self._is_distrusted(file):
                 self._note(file, former.unknown(file, found))
 
     def note_known(self, file: str, original: str) -> None:
-        """Note a value that is the original for another reason than that the file shows it."""
+        """Note an original value that is known from another source than the file."""
         with self._lock:
             self._note(file, Former(original))
 
     def renew(self, file: str, original: str) -> None:
-        """Have another value be the original: the kubelet wrote it."""
+        """Replace the original value: the kubelet wrote another one."""
         name, renewed = file.removeprefix(self._root), Former(original)
         with self._lock:
             if name not in self._originals:
@@ -190,44 +190,43 @@ class Journal:
                 self._append(journal_file.text({name: None}) + journal_file.text({name: renewed}))
 
     def original(self, file: str) -> str | None:
-        """Return the value that `restore` writes to a file, None if we never wrote it."""
+        """Return the value that `restore` writes to a file; None if we never wrote the file."""
         found = self._originals.get(file.removeprefix(self._root))
         return None if found is None else found.text
 
     def holds(self, file: str, text: str) -> bool:
-        """Whether a text is known to be the original of a file."""
+        """Return whether a text is a file's original value, and known to be."""
         return self._originals.get(file.removeprefix(self._root)) == Former(text)
 
     def entries(self) -> Mapping[str, Former]:
-        """Return all entries, by files as the host names them."""
+        """Return all entries by file, as the host names files."""
         with self._lock:
             return dict(self._originals)
 
     def below(self, folder: str) -> dict[str, str]:
-        """Return the originals of the files of one folder."""
+        """Return the original values of one folder's files."""
         with self._lock:
             names = self._in_folder.get(folder.removeprefix(self._root), ())
             return {self._root + file: self._originals[file].text for file in names}
 
     def files(self) -> list[str]:
-        """Return every file that it holds."""
         with self._lock:
             return [self._root + file for file in self._originals]
 
     def forget(self, file: str) -> None:
-        """Drop a file that holds its original again; what it holds the next time is another original."""
+        """Drop a file that has its original value again; its next write notes a new original."""
         with self._lock:
             self._drop(file)
 
     @property
     def is_cluttered(self) -> bool:
-        """Whether so much has come since the last cleaning that most of it may belong to cgroups that are gone."""
+        """Whether so many entries were added since the last cleaning that most may belong to ended cgroups."""
         return len(self._originals) > 2 * self._left + CLUTTER
 
     def forget_gone(self) -> None:
-        """Drop the entries of cgroups that are gone, and write the file again, also if many lines are without effect.
+        """Drop the entries of ended cgroups; rewrite the file if there were any, or if many lines are without effect.
 
-        On a node without ends a quota that is raised and lowered again is two lines each time.
+        Even on a node where no pod ends, each raise and restoration of a quota adds two lines.
         """
         with self._lock:
             gone = self._forget_gone()
@@ -260,7 +259,7 @@ class Journal:
         self._append(journal_file.text({file: None}))
 
     def _forget_gone(self) -> int:
-        """Drop the entries of cgroups that are gone; returns how many."""
+        """Drop the entries of ended cgroups; return their number."""
         gone = {file for file in self._originals if not os.path.exists(self._root + file)}  # noqa: PTH110 - never raises
         if gone:
             self._hold({file: one for file, one in self._originals.items() if file not in gone})
@@ -309,7 +308,7 @@ class Journal:
     # ---- writing ----
 
     def _is_in_place(self) -> bool:
-        """Whether the file is there as we left it."""
+        """Return whether the file is as this process left it."""
         try:
             status = self._path.lstat()
         except OSError:
@@ -317,7 +316,7 @@ class Journal:
         return self._left_as in (None, _identity(status))
 
     def _rewrite(self) -> bool:
-        """Write the whole file again; returns whether that worked."""
+        """Rewrite the file; return whether that worked."""
         header = Header(self._boot, self._is_whole) if self._originals or not self._is_whole else None
         try:
             self._move_aside()
@@ -332,11 +331,11 @@ class Journal:
 
     @property
     def _is_in_the_way(self) -> bool:
-        """Whether a file that is no journal of ours was read, and still lies at its path."""
+        """Whether a file that is not a journal of ours was read and is still at its path."""
         return self._contents.is_there and not self._contents.is_sound
 
     def _move_aside(self) -> None:
-        """Keep a file that is no journal of ours under another name; raises OSError where that is refused."""
+        """Rename a file that is not a journal of ours; raise OSError if that is refused."""
         if self._is_in_the_way:
             self._aside = journal_file.keep_aside(self._path)
             if self._aside is None:

@@ -1,7 +1,8 @@
-"""The file of the restore journal: one line of JSON for each value, below a header with version and boot.
+"""Read and write the journal's file: one line of JSON for each value, below a header with version and boot.
 
-A file with `{"file": …, "was": null}` has its original again. Entries of another boot are of cgroups that are gone.
-The file is read as if another program had written it: line by line, within bounds, and only if it is a regular file.
+The line `{"file": …, "was": null}` says that a file has its original value again. Entries of another boot belong to
+cgroups that no longer exist. The file is read as if another program had written it: line by line, within bounds, and
+only if it is a regular file.
 """
 
 import errno
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO, Final
 from nri_coloc.host.former import Former
 
 VERSION: Final = 2
-"""1 had no header."""
+"""Version 1 had no header."""
 
 MOST_BYTES: Final = 16 << 20
 MOST_ENTRIES: Final = 1 << 16
@@ -24,14 +25,15 @@ MOST_ENTRIES: Final = 1 << 16
 
 _LONGEST_LINE: Final = 1 << 16
 _KEPT: Final = 9
-"""Files that are kept aside at most."""
+"""The most files that are kept aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """boot: the kernel's id of the boot, "" if it could not be read.
+    """The first line.
 
-    is_whole: False if values of ours may be in force that the journal lacks, because a former one was lost.
+    boot: the kernel's id of the boot, "" if it could not be read.
+    is_whole: False if values of ours may be in force that the journal lacks, because an earlier journal was lost.
     """
 
     boot: str = ""
@@ -42,10 +44,12 @@ class Header:
 class Contents:
     """The contents of a journal.
 
-    is_there: whether there is a file, or something else, at its path.
-    dropped: the number of entries of another boot.
-    unread: the number of lines that are no entries.
-    is_torn: whether the last line was cut off, as by a crash; it is not counted.
+    entries: original values by file.
+    is_there: whether a file, or something else, is at its path.
+    is_whole: as in `Header`.
+    dropped: number of entries of another boot.
+    unread: number of lines that are not entries.
+    is_torn: whether the last line was cut off, as by a crash; it does not count in `unread`.
     is_foreign: whether another version of the program wrote it; no entry is read then.
     problem: why it could not be read to its end, "" if it was.
     """
@@ -66,12 +70,12 @@ class Contents:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of a journal can be missing."""
+        """Whether nothing can be missing from the journal."""
         return self.is_there and self.is_sound and not self.is_torn
 
     @property
     def complaint(self) -> str:
-        """Return what is wrong with the file, "" if nothing is."""
+        """Return the file's defect, without the sentence's subject; "" if it has none."""
         if self.is_foreign:
             return f"is of another version than {VERSION}, which this program cannot read"
         unread = f"holds {self.unread} lines that are no entries" if self.unread else ""
@@ -79,7 +83,7 @@ class Contents:
 
 
 def read(path: str, boot: str = "") -> Contents:
-    """Return what a journal holds for this boot; with `boot` "" entries of any boot count."""
+    """Return the contents of a journal for one boot; with `boot` "" entries of any boot count."""
     found = Contents()
     try:
         file = _open(path)
@@ -103,7 +107,7 @@ def _open(path: str) -> BinaryIO:
 
 
 def checked(fd: int) -> int:
-    """Return the descriptor of a regular file; OSError for anything else, which is closed."""
+    """Return the descriptor of a regular file. Raise OSError for anything else, and close it."""
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "it is no regular file")
@@ -136,12 +140,12 @@ def _take(file: BinaryIO, boot: str, found: Contents) -> None:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield lines; one that is too long in pieces, none of which is an entry."""
+    """Yield lines. A line that is too long comes in pieces; no piece is an entry."""
     return iter(lambda: file.readline(_LONGEST_LINE), b"")
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    """Return a line's entry, an empty one if it holds none."""
+    """Return a line's entry; an empty one if the line holds none."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -150,14 +154,14 @@ def _parsed(line: bytes) -> dict[str, Any]:
 
 
 def _header(entry: Mapping[str, Any]) -> Header | None:
-    """Return a header; None if it is of another version."""
+    """Return the header; None if it is of another version."""
     if entry["journal"] != VERSION:
         return None
     return Header(str(entry.get("boot", "")), entry.get("whole") is not False)
 
 
 def _keep(entry: Mapping[str, Any], found: Contents, *, is_of_this_boot: bool) -> bool:
-    """Take one entry over; False if it is none."""
+    """Add one entry; return False if the line is not an entry."""
     file = entry.get("file")
     if "was" not in entry or not isinstance(file, str) or not _is_path(file):
         return False
@@ -172,7 +176,7 @@ def _keep(entry: Mapping[str, Any], found: Contents, *, is_of_this_boot: bool) -
 
 
 def _is_path(file: str) -> bool:
-    """Whether such a name can be given to the kernel: JSON can spell names that no path can have."""
+    """Return whether the kernel can take a name: JSON can hold names that no path can have."""
     try:
         os.fsencode(file)
     except UnicodeEncodeError:
@@ -181,7 +185,10 @@ def _is_path(file: str) -> bool:
 
 
 def text(entries: Mapping[str, Former | None], header: Header | None = None) -> str:
-    """Render entries, below a header if there is one; None says that a file has its original again."""
+    """Return the text of entries, below a header if there is one.
+
+    None means that a file has its original value again.
+    """
     head = {"journal": VERSION, "boot": header.boot, "whole": header.is_whole} if header else None
     lines = ([head] if head else []) + [_entry(file, former) for file, former in entries.items()]
     return "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
@@ -194,7 +201,7 @@ def _entry(file: str, former: Former | None) -> dict[str, Any]:
 
 
 def replace(path: Path, content: str) -> None:
-    """Write the whole file again in one step; after a kill the old one or the new one is there."""
+    """Replace the whole file at once; after a kill the old or the new file is there."""
     fresh = path.with_suffix(".new")
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -214,7 +221,10 @@ def _remove(fresh: Path) -> None:
 
 
 def keep_aside(path: Path) -> Path | None:
-    """Give a file that is no journal of ours another name, so that nothing of it is lost; None if that is refused."""
+    """Rename a file that is not a journal of ours, so that nothing is lost.
+
+    Returns the new path, None if the kernel refuses it or all names are taken.
+    """
     for number in range(1, _KEPT + 1):
         kept = path.with_name(f"{path.name}.kept-{number}")
         if kept.exists() or kept.is_symlink():

@@ -1,12 +1,12 @@
-"""Original values kept on the cgroups themselves, as extended attributes: they end with the cgroup and with the boot.
+"""Keep original values on the cgroups themselves, as extended attributes; they end with the cgroup and with the boot.
 
-The journal in the state folder can be lost; a mark cannot, for as long as our value is in force.
-Kernels take such attributes on cgroups since 5.7 (fs/kernfs/inode.c, kernfs_vfs_user_xattr_set), 128 on each. On older
-ones there is the journal alone.
+The journal in the state folder can be lost. A mark cannot be lost while our value is in force. Kernels take such
+attributes on cgroups since 5.7 (fs/kernfs/inode.c, kernfs_vfs_user_xattr_set), 128 on each. Older kernels have only the
+journal.
 
-A mark decides what `restore` writes, so no tenant may write one. A container can own its own cgroup, and never its
-pod's: its mark lies on the pod's. The mark of a folder to which another user than root may write lies on the one
-above it.
+A mark decides the value that `restore` writes, so no tenant may write one. A container can own its own cgroup and never
+its pod's, so its mark is on the pod's cgroup. If another user than root may write to a folder, its mark is on the
+folder above.
 """
 
 import errno
@@ -21,7 +21,7 @@ from nri_coloc.host.former import Former
 from nri_coloc.host.knob_files import makes_sense
 
 NAME: Final = "user.nri-coloc"
-"""The attribute with a cgroup's own values. One for a cgroup below has the path to that behind it."""
+"""The attribute with a cgroup's own values. The attribute for a cgroup below it ends with the relative path."""
 
 _BELOW: Final = f"{NAME}."
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
@@ -35,21 +35,21 @@ class Marks:
     def __init__(self, mounts: Iterable[str] = ()) -> None:
         self._mounts = tuple(dict.fromkeys(mounts))
         self.refusal = ""
-        """Why the kernel takes no marks here, "" while it takes them."""
+        """Why the kernel takes no marks here, "" while it does."""
 
     @property
     def work(self) -> bool:
-        """Whether a value of ours is known as ours by its mark."""
+        """Whether marks show which values are ours."""
         return bool(self._mounts) and not self.refusal
 
     def probe(self) -> None:
-        """Find out whether the kernel takes marks."""
+        """Check whether the kernel takes marks."""
         for mount in self._mounts:
             self._set(mount, f"{NAME}.probe", b"1")
             self._remove(mount, f"{NAME}.probe")
 
     def write(self, folder: str, values: Mapping[str, Former]) -> None:
-        """Have a cgroup's mark hold these values, by the files' names; none takes the mark away."""
+        """Write a cgroup's mark: its values by file name. Without values the mark is removed."""
         carrier = self._carrier(folder)
         if not carrier:
             return
@@ -60,7 +60,7 @@ class Marks:
             self._remove(carrier, name)
 
     def read(self) -> dict[str, Former]:
-        """Return all values that marks hold, by file."""
+        """Return the values of all marks, by file."""
         found: dict[str, Former] = {}
         for mount in self._mounts:
             for carrier in _carriers(mount):
@@ -68,12 +68,12 @@ class Marks:
         return found
 
     def folders(self) -> Iterator[str]:
-        """Yield every cgroup of now."""
+        """Yield the folder of every present cgroup."""
         for mount in dict.fromkeys(self._mounts):
             yield from files.tree(mount)
 
     def _carrier(self, folder: str) -> str:
-        """Return the cgroup that carries the mark of a cgroup, "" if there is none."""
+        """Return the cgroup that carries a cgroup's mark, "" if there is none."""
         carrier = folder
         while self._is_below(carrier):
             parent = carrier.rpartition("/")[0]
@@ -112,14 +112,15 @@ def _status(folder: str) -> os.stat_result | None:
 
 
 def _is_roots(status: os.stat_result) -> bool:
-    """Whether root alone may write to a folder; the user that we are counts as root."""
+    """Return whether only root may write to a folder; this process's own user counts as root."""
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & _WRITABLE_BY_OTHERS
 
 
 def _carriers(folder: str) -> Iterator[str]:
-    """Yield a folder and those below it, but none below a pod's: the pod's carries what is known of its containers.
+    """Yield a folder and the folders below it that may carry marks.
 
-    Nor any below a folder that another user may write to: its marks would not be believed.
+    Folders below a pod's carry none: the pod's folder carries its containers' marks. Folders below one that another
+    user may write to are left out, because their marks are not trusted.
     """
     return files.tree(folder, _may_lead_to_marks)
 
@@ -145,14 +146,14 @@ def _read(carrier: str) -> dict[str, Former]:
 
 
 def _text(values: Mapping[str, Former]) -> bytes:
-    """Render a mark; a value that is not known stands in a list of its own."""
+    """Return the text of a mark; unknown original values have a list of their own."""
     texts = {name: former.text for name, former in values.items()}
     unknown = [name for name, former in values.items() if not former.is_known]
     return json.dumps([texts, unknown] if unknown else [texts], separators=(",", ":")).encode()
 
 
 def _values(text: bytes) -> dict[str, Former]:
-    """Read a mark; nothing of a text that we would not have written."""
+    """Return the values of a mark; none if this program would not have written the text."""
     try:
         texts, *more = json.loads(text)
         unknown = {str(name) for names in more for name in names}

@@ -1,8 +1,8 @@
-"""Restore every value that the journal knows.
+"""Restore every value that the journal holds.
 
-Works on the journal alone, with the daemon stopped, also after a crash in the middle of anything. A file that is gone
-needs nothing. One that the kernel refuses is reported and kept in the journal for another try. Specs in the runtime
-are `daemon.spec_restoration`'s work, which needs the runtime.
+It needs only the journal, runs with the daemon stopped, and also after a crash at any point. A file that is gone needs
+nothing. A file that the kernel refuses is reported, and stays in the journal for another try. `daemon.spec_restoration`
+restores specs, because that needs the runtime.
 """
 
 import os
@@ -20,8 +20,11 @@ from nri_coloc.host.journal import Journal
 class Restored:
     """The outcome, by files as the host names them.
 
-    unknown: files whose original value is not known, with the value that they have now.
-    unwritten: why the journal could not be written again, "" if it was.
+    done: files with their original value again.
+    gone: files that no longer exist.
+    refused: errors of the kernel.
+    unknown: files whose original value is unknown, with the value that they have now.
+    unwritten: why the journal could not be rewritten, "" if it was.
     """
 
     done: tuple[str, ...] = ()
@@ -32,17 +35,18 @@ class Restored:
 
     @property
     def settled(self) -> frozenset[str]:
-        """The files of which nothing is left to be done."""
+        """Files that need nothing more."""
         return frozenset({*self.done, *self.gone, *(file for file, _ in self.unknown)})
 
 
 def restore(
     journal: Journal, host_root: str, version: int, also_kept: frozenset[str] = frozenset()
 ) -> Restored:
-    """Write back all originals in an order that the kernel takes; shorten the journal to the refused ones.
+    """Restore all original values in an order that the kernel takes; keep refused entries in the journal.
 
     also_kept: entries that are needed later.
-    A refused value is tried once more at the end: two files that bound each other can be in each other's way.
+
+    A refused value is retried once at the end: two files that bound each other can be in each other's way.
     """
     root = host_root.rstrip("/")
     entries = journal.entries()
@@ -78,15 +82,21 @@ def _put_all_back(
 
 
 def _put_back(root: str, file: str, was: str, version: int, apart: Container[str]) -> None:
-    """Write one original back; `apart`: the folders that have a set of CPUs of their own to be written."""
+    """Write one original value back.
+
+    apart: the folders with CPUs of their own that will be restored themselves.
+    """
     folder = (root + file).rpartition("/")[0]
     not_following = apart if kubepods.is_a_pods(folder) else None
     write_back.give_back(root + file, was, version, f"{root}/proc", not_following)
 
 
 def _turn(file: str) -> tuple[int, int]:
-    """Bursts first, for they may not be above a quota; quotas, which we only ever raise, from the innermost cgroup;
-    then all else from the outermost, so that children find room."""
+    """Return the sort key of a file.
+
+    First bursts, which may not be above a quota. Then quotas, which we only ever raise, from the innermost cgroup. Then
+    all other files from the outermost cgroup, so that children find room.
+    """
     name, depth = file.rpartition("/")[2], file.count("/")
     if name in BURSTS:
         return 0, depth

@@ -1,8 +1,8 @@
-"""Write original values back to one cgroup: a pod's CPUs with all below it, an empty set by one that means the same.
+"""Restore original values of one cgroup: a pod's CPUs with all cgroups below it, an empty set by an equivalent one.
 
-On cgroup v1, where no set is empty, the original "" of a cpuset means "as the parent's": a cgroup without a set of its
-own has its parent's, and gets that again whatever set the parent has by then. Two names in the journal are no files
-of ours, and writing them would move tasks: they stand for the scheduling policy and the oom score of the tasks.
+On cgroup v1 no set is empty: there the original "" of a cpuset means "as the parent's". A cgroup without a set of its
+own has its parent's. It gets that set again, as the parent then has it. Two names in the journal are not files of ours,
+and writing them would move tasks. They stand for the tasks' scheduling policy and oom score.
 """
 
 import time
@@ -21,18 +21,21 @@ CPUS: Final = "/cpuset.cpus"
 
 
 def placed_in(journalled: Iterable[str]) -> set[str]:
-    """Return the folders of the cgroups whose own CPUs are among journalled files."""
+    """Return the folders of cgroups whose own CPUs are journalled."""
     return {file.removesuffix(CPUS) for file in journalled if file.endswith(CPUS)}
 
 
 def own(file: str, found: str, version: int) -> str:
-    """Return the original of a file that shows `found`: "" for a set that a cgroup of v1 has from its parent."""
+    """Return the original value of a file that shows `found`: "" for a set that a v1 cgroup has from its parent."""
     is_a_set = version == 1 and file.rpartition("/")[2] in CPUSETS
     return "" if is_a_set and is_as_its_parents(file, found) else found
 
 
 def is_as_its_parents(file: str, found: str | None = None) -> bool:
-    """Whether a set of a cgroup is its parent's; `found`: its text, where it was read already."""
+    """Return whether a cgroup's set equals its parent's.
+
+    found: the set's text, if it was read already.
+    """
     folder, _, name = file.rpartition("/")
     texts = files.read(f"{folder.rpartition('/')[0]}/{name}"), files.read(file) if found is None else found
     sets = [files.mask(file, text) for text in texts if text]
@@ -57,9 +60,9 @@ def give_back(file: str, was: str, version: int, proc: str, apart: Container[str
 
 
 def restore(file: str, was: str, version: int, apart: Container[str] | None = None) -> bool:
-    """Write a file's former value, a cpuset together with the cgroups below it; False if it is gone.
+    """Write a file's original value, a cpuset together with the cgroups below it; return False if the file is gone.
 
-    `apart`: for a pod's file, the folders that do not follow it (`cpusets.release`); None for any other's.
+    apart: for a pod's file, the folders that do not follow it (`cpusets.release`); None for any other file.
     """
     folder, _, name = file.rpartition("/")
     if name not in CPUSETS:
@@ -80,15 +83,15 @@ def restore(file: str, was: str, version: int, apart: Container[str] | None = No
 def _said(file: str, was: str) -> CPUMask:
     try:
         return cpuset.parse(was)
-    except ValueError as error:  # no journal of ours says such a thing
+    except ValueError as error:  # no journal of ours holds such a value
         raise KernelInterfaceError(file, f"write {was[:80]!r} to", str(error)) from error
 
 
 def _emptied(folder: str, name: str) -> bool:
-    """Let a v2 cgroup have its parent's set again, False if it is gone.
+    """Give a v2 cgroup its parent's set again; return False if the cgroup is gone.
 
-    One that has tasks cannot be without a set of its own any more (ENOSPC; kernel/cgroup/cpuset.c, validate_change):
-    all that its parent has means the same.
+    A cgroup with tasks can no longer be without a set of its own (ENOSPC; kernel/cgroup/cpuset.c, validate_change). It
+    gets its parent's whole set, which means the same.
     """
     try:
         return files.write(f"{folder}/{name}", "\n")
@@ -100,14 +103,21 @@ def _emptied(folder: str, name: str) -> bool:
 
 
 class Apart(NamedTuple):
-    """A cgroup below a pod's that has a set of CPUs of its own; `ordered`: by us, not by the kubelet."""
+    """A cgroup below a pod's with CPUs of its own.
+
+    path: its folder.
+    ordered: whether we ordered the CPUs; otherwise the kubelet did.
+    """
 
     path: str
     ordered: bool = True
 
 
 class PuttingBack:
-    """One writer at a time: the caller serialises, as for the journal. Folders are paths on this machine."""
+    """Restores cgroups. Folders are paths on this machine.
+
+    There is one writer at a time: the caller serialises, as for the journal.
+    """
 
     def __init__(self, journal: Journal, overwritten: Overwritten, version: int, proc: str) -> None:
         self._journal = journal
@@ -118,9 +128,10 @@ class PuttingBack:
     def run(
         self, folders: Iterable[str], means: Callable[[str], bool], apart: Iterable[Apart] | None = None
     ) -> tuple[KernelInterfaceError, ...]:
-        """Put back the journalled files of a cgroup whose names are meant; refusals are returned, and kept.
+        """Restore a cgroup's journalled files; return the refusals, which stay in the journal.
 
-        `apart`: of a pod, by their folders.
+        means: selects files by name.
+        apart: cgroups of a pod with CPUs of their own, if `folders` are a pod's.
         """
         failures: list[KernelInterfaceError] = []
         meant = (file for folder in folders for file in self._journal.below(folder) if means(_name(file)))
@@ -141,7 +152,7 @@ class PuttingBack:
         self._journal.forget(file)
 
     def _parted(self, apart: list[Apart]) -> set[str]:
-        """Return the folders that keep their own CPUs while their pod gets back its original ones."""
+        """Return the folders that keep their own CPUs while their pod gets its original CPUs again."""
         for each in apart:
             file = each.path + CPUS
             if each.ordered and self._version == 1 and is_as_its_parents(file):
