@@ -1,6 +1,7 @@
-"""Other writers of our values: which cgroups were repaired so often that repairs of them pause.
+"""Find other writers of our values: cgroups that were repaired so often that their repairs pause.
 
-A single repair is no rival: the kubelet and systemd write their own values again at times. Time is an argument.
+A single repair is no sign of another writer: the kubelet and systemd rewrite their own values at times. Time is an
+argument.
 """
 
 from typing import Final
@@ -8,13 +9,13 @@ from typing import Final
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE, Drift
 
 REMEMBERED_S: Final = 600.0
-"""How long a rival counts as there after the last pause of repairs."""
+"""Seconds for which another writer is reported after the last pause of repairs."""
 
 NAMED: Final = 3
-"""How many cgroups a sentence names."""
+"""The most cgroups that a sentence names."""
 
 KEPT: Final = 64
-"""How many cgroups are remembered; beyond it the oldest are forgotten."""
+"""The most cgroups that are remembered; beyond it the oldest are forgotten."""
 
 
 KNOWN_BY: Final = (
@@ -26,9 +27,9 @@ KNOWN_BY: Final = (
 class Creations:
     """Finds creations that the runtime undid after this plugin had answered with CPUs.
 
-    The runtime refuses a container of which two plugins set the CPUs, and tells neither of them why. A container that
-    ends between CreateContainer and PostCreateContainer was never made. `words` is called by threads that answer, all
-    else by the thread of the hooks.
+    The runtime refuses a container if two plugins set its CPUs, and does not inform the plugins. A container that ends
+    between CreateContainer and PostCreateContainer was never made. Threads that answer requests call `words`; the
+    thread of the hooks calls all other methods.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,10 @@ class Creations:
         self._undone: tuple[tuple[str, float], ...] = ()
 
     def answered(self, container_id: str, name: str) -> None:
-        """Note an answer with CPUs; `name` is the container's for people."""
+        """Note an answer with CPUs.
+
+        name: the container's name for people.
+        """
         while len(self._answered) >= KEPT:
             self._answered.pop(next(iter(self._answered)))
         self._answered[container_id] = name
@@ -52,7 +56,7 @@ class Creations:
             self._undone = (*self._undone, (name, now))[-KEPT:]
 
     def words(self, now: float) -> str:
-        """Return which creations were undone lately, "" for none."""
+        """Return a sentence on the creations that were undone lately, "" for none."""
         names = [name for name, at in self._undone if now - at < REMEMBERED_S]
         if not names:
             return ""
@@ -63,21 +67,24 @@ class Creations:
 
 
 def driver_words(socket: str) -> str:
-    """Say what to do about the DRA CPU driver whose registration socket this is, "" for none."""
+    """Return the advice about the DRA CPU driver with this registration socket, "" for no socket."""
     if not socket:
         return ""
     return f"the DRA CPU driver is registered ({socket}) and names CPUs too: {KNOWN_BY}"
 
 
 class Neighbours:
-    """`repaired` is called by the threads that write, `words` by those that answer."""
+    """Cgroups whose repairs pause. Threads that write call `repaired`; threads that answer requests call `words`."""
 
     def __init__(self) -> None:
         self.creations = Creations()
         self._contested: dict[str, float] = {}
 
     def repaired(self, name: str, drift: Drift, now: float) -> None:
-        """Take note of a repair; `name` is the cgroup's for people."""
+        """Note a repair.
+
+        name: the cgroup's name for people.
+        """
         if drift.times < REPAIRS_PER_MINUTE:
             return
         contested = {k: at for k, at in self._contested.items() if k != name}
@@ -86,7 +93,7 @@ class Neighbours:
         self._contested = {**contested, name: now}
 
     def words(self, now: float) -> str:
-        """Return which cgroups are contested, "" if none."""
+        """Return a sentence on the cgroups that another writer keeps changing, "" for none."""
         names = [k for k, at in self._contested.items() if now - at < REMEMBERED_S]
         if not names:
             return ""

@@ -1,7 +1,7 @@
-"""The one holder of the node's state: decide under the mutex, act after it.
+"""Hold the node's state: decide under the mutex, act after it.
 
-Readers take the current value without a lock: it is immutable, and the reference is swapped whole. Only `decide` and
-`retune` replace it, and `decide` only if the caller can still deliver the answer.
+Readers take the current value without a lock, because it is immutable and its reference is replaced as a whole. Only
+`decide` and `retune` replace it, and `decide` only if the caller can still deliver the answer.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,10 @@ class Node:
         self._mutex = Lock()
 
     def decide(self, event: Event, adopt: Adopt = always) -> Outcome:
-        """Run the policy on an event; `adopt` is asked under the mutex whether the outcome still counts."""
+        """Run the policy on an event and return the outcome.
+
+        adopt: called under the mutex; returns whether the outcome still counts. Only then the state is replaced.
+        """
         with self._mutex:
             outcome = brain.step(self.state, event, self.tuning)
             if adopt(outcome):
@@ -48,20 +51,21 @@ class Node:
             return outcome
 
     def retune(self, event: Event, tuning: Tuning) -> Outcome:
-        """Swap the tuning and apply the event that tells the policy so, as one change."""
+        """Replace the tuning and apply the event that informs the policy, as one change; return the outcome."""
         with self._mutex:
             outcome = brain.step(self.state, event, tuning)
             self.state, self.tuning = outcome.state, tuning
             return outcome
 
     def lacking(self, wanted: Knobs) -> Knobs:
-        """Return the values that this machine does not take."""
+        """Return the values among `wanted` that this machine does not take."""
         return self.can.lacking(wanted)
 
     def learn(self, can: Capability, instead_of: Capability | None = None) -> None:
-        """Replace the known capabilities; `instead_of`: only if these are still the known ones.
+        """Replace the known capabilities.
 
-        A thread that looked at files for a while must not overwrite the capabilities of a new connection.
+        instead_of: replace them only if these are still the known ones. A thread that read files for a while must not
+            overwrite the capabilities of a new connection.
         """
         with self._mutex:
             if instead_of is None or self.can is instead_of:

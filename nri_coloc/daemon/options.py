@@ -1,4 +1,4 @@
-"""What the command line and the environment order; flags beat the file."""
+"""Read the orders of the command line and the environment; flags replace values of the file."""
 
 import os
 import re
@@ -15,15 +15,19 @@ DEFAULT_STATE_DIR = "/var/lib/nri-coloc"
 DEFAULT_ADMIN_SOCKET = "/run/nri-coloc/admin.sock"
 
 LONGEST_SOCKET: Final = 107
-"""sockaddr_un.sun_path is 108 bytes with its end (unix(7))."""
+"""Bytes. sockaddr_un.sun_path has 108 with its end (unix(7))."""
 
 LONGEST_ADMIN_SOCKET: Final = LONGEST_SOCKET - 1
-"""Beside it there is a second one for a while, one sign longer (`service.admin_gate`)."""
+"""Bytes. A second socket is beside it for a while, with a name longer by one character (`service.admin_gate`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The runtime started us: the socket is an open descriptor, name and index are its own."""
+    """The start of this plugin by the runtime.
+
+    fd: open descriptor of the socket.
+    name, index: the plugin's, from the runtime.
+    """
 
     fd: int
     name: str
@@ -31,14 +35,14 @@ class Launched:
 
 
 def launched(environment: Mapping[str, str]) -> Launched | None:
-    """Read what the runtime leaves in the environment of a plugin that it launches (nri-protocol §3.2)."""
+    """Return the start by the runtime from a launched plugin's environment (nri-protocol §3.2); None without it."""
     text = environment.get("NRI_PLUGIN_SOCKET", "")
     if not text:
         return None
     if not _is_open_socket(text):
         raise SettingsError(f"NRI_PLUGIN_SOCKET={text[:80]!r} is not the number of an open socket")
     name, index = environment.get("NRI_PLUGIN_NAME", ""), environment.get("NRI_PLUGIN_IDX", "")
-    # the runtime goes by the name of our file, whatever we call ourselves; leaving could cost it its CRI
+    # the runtime uses the name of our file, not the name that we send; exiting here could stop its CRI
     own = Settings()
     return Launched(
         int(text),
@@ -56,7 +60,7 @@ def _is_open_socket(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Empty means that the flag was not given."""
+    """Options of the command line. "" means that the flag was not given."""
 
     config: str = ""
     nri_socket: str = ""
@@ -69,7 +73,7 @@ class Options:
     launched: Launched | None = None
 
     def over(self, settings: Settings) -> Settings:
-        """Lay the flags over what a file said; SettingsError for a flag that can never work."""
+        """Return the settings with the flags applied; raise SettingsError for a flag that can never work."""
         self._check()
         tuning = replace(settings.tuning, observe=True) if self.observe else settings.tuning
         return replace(

@@ -1,7 +1,7 @@
-"""What the online pods are expected to use, learnt from picture to picture, and what may be advertised of the rest.
+"""Learn the expected use of online pods from each snapshot, and make the offer of the rest.
 
-Two clocks meet here: pictures carry monotonic time, histories live in seconds since 1970, because they outlive the
-daemon. Expectations are kept until another sample is in or somebody came or went: each costs 15 µs a pod.
+Two clocks are used. Snapshots carry monotonic time. Histories carry seconds since 1970, because they outlive the
+daemon. Expectations are kept until another sample comes, or a pod starts or ends: they cost 15 µs a pod.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,19 @@ from nri_coloc.forecast.use import SYSTEM, Use
 from nri_coloc.pods.replicas import OnlinePod
 
 ADVERTISED_S: Final = 60.0
-"""How long an offer holds if no pod comes or goes (DESIGN 6, "slowest")."""
+"""Seconds for which an offer holds if no pod starts or ends (DESIGN 6, "slowest")."""
 
 Online = Mapping[str, OnlinePod]
 
 
 class Scene(NamedTuple):
-    """Who is on the node and how many milli-CPU are lendable: an offer holds for one scene and tuning.
+    """The facts of an offer: it holds while they stay the same.
 
-    `box_milli`: what the box has by itself where pools are sized by load; `most_milli`: what an operator lets the
-    box have; an offer of more than either does not stand.
+    online: online pods by id.
+    lendable_milli: lendable milli-CPU.
+    tuning: settings of lending.
+    box_milli: milli-CPU of the reclaim pool if pools are sized by load, else None. A higher offer is replaced.
+    most_milli: the operator's maximum of the reclaim pool, milli-CPU; None for none.
     """
 
     online: Online
@@ -38,7 +41,7 @@ class Scene(NamedTuple):
 
 
 class Outlook:
-    """Belongs to one thread; `capacity` may be read from any."""
+    """The forecast and the offer. It belongs to one thread; any thread may read `capacity`."""
 
     def __init__(self) -> None:
         self.capacity = Capacity()
@@ -51,13 +54,13 @@ class Outlook:
         self._used = (0, 0)
 
     def resume(self, learnt: Forecast) -> None:
-        """Go on with the histories of the previous process."""
+        """Continue with the histories of the previous process."""
         self.forecast = learnt
 
     def saw(
         self, before: Picture | None, after: Picture, online: Online, now_s: float, tuning: ReclaimTuning
     ) -> None:
-        """Learn what was used between two pictures; one that shows nothing counts as a failed reading."""
+        """Learn the use between two snapshots. Two that show no use count as a failed reading."""
         if before is None:
             return
         uses = use.uses_between(before, after, online)
@@ -65,7 +68,7 @@ class Outlook:
         self.forecast = prediction.observe(self.forecast, known, now_s, tuning)
 
     def expected(self, online: Online, now_s: float, tuning: ReclaimTuning) -> Expectation:
-        """Return what every online pod, and the system, is expected to use."""
+        """Return the expected use of each online pod and of the system."""
         known = (online, self.forecast.histories, tuning, *self._blind(now_s, tuning))
         if self._expected is None or not _same(known, self._expected_for):
             self._expected = prediction.expect(self.forecast, online, now_s, tuning)
@@ -73,15 +76,16 @@ class Outlook:
         return self._expected
 
     def expected_memory(self, online: Online, now_s: float, tuning: ReclaimTuning) -> dict[str, int]:
-        """Return the pods' part of it: what the system uses is missing from the free memory already."""
+        """Return the expected memory by pod, bytes, without the system's: the free memory lacks that already."""
         found = dict(self.expected(online, now_s, tuning).memory_bytes)
         del found[SYSTEM]
         return found
 
     def advertise(self, picture: Picture, scene: Scene, now_s: float) -> bool:
-        """Make a new offer if the last one is a minute old, of another scene, or of less use; whether it was.
+        """Make a new offer if one is due; return whether it was made.
 
-        What is used less of is offered when the minute is over: an offer that is withdrawn is no good to anybody.
+        An offer is due if the last one is a minute old, if the scene changed, or if use rose. If use fell, the next
+        offer waits for the minute, because an offer that is soon withdrawn is of no use.
         """
         self._supply = _supply(picture, scene, self._supply)
         learnt = (observed_s is not None for observed_s in self.forecast.observed)
@@ -104,11 +108,11 @@ class Outlook:
         return True
 
     def _blind(self, now_s: float, tuning: ReclaimTuning) -> tuple[bool, ...]:
-        """Return of each resource whether its readings fail."""
+        """Return for each resource whether its readings fail."""
         return tuple(blind_s > 0.0 for blind_s in prediction.blind_for(self.forecast, now_s, tuning))
 
     def _used_now(self) -> tuple[int, int]:
-        """Return milli-CPU and bytes of all online pods and the system."""
+        """Return the present use of all online pods and the system, milli-CPU and bytes."""
         latest = self.forecast.latest.values()
         return sum(use.cpu_milli or 0 for use in latest), sum(use.memory_bytes or 0 for use in latest)
 
@@ -122,16 +126,19 @@ def _says_something(used: Use) -> bool:
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Compare by identity: equal mappings of a hundred pods are not worth comparing; small numbers are the same."""
+    """Return whether all parts are identical.
+
+    Comparing equal mappings of a hundred pods costs too much; numbers and flags are compared by value.
+    """
     return len(one) == len(other) and all(
         a is b or (isinstance(a, bool | int) and a == b) for a, b in zip(one, other, strict=True)
     )
 
 
 def _supply(picture: Picture, scene: Scene, known: Supply) -> Supply:
-    """Return what there is to divide; what could not be read, the machine's memory or kubepods' limit, is what it was.
+    """Return the node's resources. Machine memory or kubepods' limit that could not be read keeps its last value.
 
-    A limit that was never read is none that is not there: then nothing is left of it.
+    If kubepods' limit was never read it is unknown, and nothing is left below it.
     """
     node, kubepods = picture.node, picture.kubepods
     if node.memory_total:

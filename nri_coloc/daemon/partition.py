@@ -1,11 +1,11 @@
-"""The fast loop's turn where pools are sized by load (`reclaim.sharing: partition`): demand and readings in, sizes out.
+"""Size all pools by their load in the fast loop (`reclaim.sharing: partition`).
 
-    sampler ─ usage of each tier's members ─▶ reclaim.partition ─ sizes ─▶ PoolsSized ─▶ policy (under the mutex)
-    state ── what they ask for, who there is ─────────▲                                    │
+    sampler ─ usage of each tier's members ─▶ lending.partition ─ sizes ─▶ PoolsSized ─▶ policy (under the mutex)
+    state ── members and their requests ──────────────▲                                    │
                                                         audit ◀──── decisions and moves ───┤
-                        box's cgroups (at once), others' (actuator), specs (pusher) ◀──────┘
+        reclaim cgroups (at once), other cgroups (actuator), specs (pusher) ◀──────────────┘
 
-In `observe` the sizes are decided and told as they would be, and nothing changes.
+In `observe` the sizes are decided and recorded, and nothing changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,13 +27,13 @@ from nri_coloc.lending.partition import PartitionMemory, PartitionTick
 from nri_coloc.placing import sizing, tiers
 
 ROUND_TICKS: Final = 4
-"""In how many ticks every group of cgroups is read once: a burst is seen within 80 ms at a tick of 20 ms."""
+"""Ticks in which every group of cgroups is read once: a burst is found within 80 ms at a tick of 20 ms."""
 
 _NOTHING: Final = PartitionMemory()
 
 
 class Partition:
-    """Belongs to the loop's thread."""
+    """Sizes pools by load; belongs to the loop's thread."""
 
     def __init__(self, node: Node, relocation: Relocation, report: Report) -> None:
         self._node = node
@@ -46,19 +46,19 @@ class Partition:
         self._untold: dict[str, Decision] = {}
 
     def forget(self) -> None:
-        """Begin anew: pools are not sized by load now."""
+        """Forget all measurements: pools are not sized by load now."""
         if self._memory is not _NOTHING:
             self._memory, self._would = _NOTHING, {}
             self._report.metrics.loaded({})
             self.say_rest()
 
     def tick(self, readings: FastReadings, state: NodeState) -> PartitionTick:
-        """Size all pools by what was read, and move who has to."""
+        """Size all pools by the readings, and move the containers whose CPUs changed; return the tick."""
         found = self._tiers_of(state)
         tuning = self._node.tuning.reclaim
         result = partition.tick(self._memory, readings, found, tuning, readings.at)
         self._memory = result.memory
-        # before the runtime's first list, sizes would be those of an empty node
+        # before the runtime's first list the sizes would be an empty node's
         if state.pods or self._relocation.host_groups:
             inputs = _inputs(result, readings, self._tiers_of(state))
             decisions = self._act(PoolsSized(result.sizes, result.because, inputs=inputs), state)
@@ -67,7 +67,7 @@ class Partition:
         return result
 
     def _tiers_of(self, state: NodeState) -> tuple[Tier, ...]:
-        """Return the tiers, made anew when somebody came or went, or with other settings."""
+        """Return the tiers. They are made again when a container started or ended, or the settings changed."""
         containers, plan, known = self._tiers
         if containers is state.containers and plan is state.pools.plan:
             return known
@@ -76,7 +76,7 @@ class Partition:
         return found
 
     def _act(self, event: PoolsSized, state: NodeState) -> tuple[Decision, ...]:
-        """Carry sizes out; return what was decided, nothing while they hold already."""
+        """Apply sizes; return the decisions, none if the sizes are in force already."""
         if self._node.tuning.observe:
             return self._observed(event, state)
         if event.counts == state.pools.counts:
@@ -88,7 +88,7 @@ class Partition:
         return outcome.decisions
 
     def _observed(self, event: PoolsSized, state: NodeState) -> tuple[Decision, ...]:
-        """Return what would be decided, after what would have been decided before."""
+        """Return the decisions that would follow the last ones, if they had been applied."""
         if event.counts == self._would:
             return ()
         former = sizing.sized(state, PoolsSized(self._would, "")).state
@@ -96,7 +96,7 @@ class Partition:
         return sizing.sized(former, event).decisions
 
     def _tell(self, decisions: tuple[Decision, ...], at: float) -> None:
-        """Fold decisions into one record for each pool; `reclaim` says whether the pools swing."""
+        """Fold decisions into one record for each pool. The direction of `reclaim` shows whether the pools swing."""
         change = next((_direction(one) for one in decisions if one.pool == RECLAIM), Change.KEEP)
         is_allowed, self._cadence = self._cadence.allows(change, at), self._cadence.moved(change, at)
         for one in decisions:
@@ -107,14 +107,14 @@ class Partition:
             self.say_rest()
 
     def say_rest(self) -> None:
-        """Write what is folded."""
+        """Write the folded records."""
         untold, self._untold = self._untold, {}
         if untold:
             self._report.decided(untold.values(), self._node.state, self._node.state)
 
 
 def _inputs(tick: PartitionTick, readings: FastReadings, tiers: Iterable[Tier]) -> dict[str, Figure]:
-    """Return by name the figures that size the pools: the CPUs of all, each tier's use and request, and the sizes."""
+    """Return by name the figures that size the pools: all CPUs, use and request of each tier (CPUs), and the sizes."""
     found: dict[str, Figure] = {"cpus": readings.lendable}
     for tier in tiers:
         used = tick.loads.get(tier.name)
@@ -128,5 +128,5 @@ def _direction(decision: Decision) -> Change:
 
 
 def budget(groups: int, least: int) -> int:
-    """Return how many files a tick may read so that a round is over in time."""
+    """Return the number of files that a tick may read so that a round ends in time."""
     return max(least, -(-groups // ROUND_TICKS))

@@ -1,10 +1,9 @@
-"""The CPU request of a pod, read from its own cgroup: the kubelet writes it there, and no tenant can.
+"""Read the CPU request of a pod from its own cgroup: the kubelet writes it there, and no tenant can.
 
 The kubelet writes the shares of the whole pod at creation and at each resize (pkg/kubelet/cm/helpers_linux.go,
 ResourceConfigForPod), before it calls the runtime. On cgroup v2 many shares have one weight, and kubelets and runc map
-them by two formulas: the request is then the one that the runtime was told, where the weight agrees with that, and
-else the upper end of what the weight can mean. What the runtime was told counts for nothing alone: it is stale after a
-resize.
+them by two formulas. The runtime's figure is the request if the weight agrees with it. Otherwise the request is the
+upper end of the weight's range. The runtime's figure alone does not count, because it is stale after a resize.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ _MOST_DIGITS: Final = 9
 
 
 class Files(Protocol):
-    """Reads files of cgroups, and knows what they held before us."""
+    """Files of cgroups, and their original values."""
 
     def text(self, path: str, controller: Literal["cpu"], name: str) -> str | None: ...
 
@@ -30,7 +29,10 @@ class Files(Protocol):
 
 
 class PodRequests:
-    """Reads one or two files a call; `version` is that of the cgroup hierarchy."""
+    """Reads one or two files per call.
+
+    version: of the cgroup hierarchy, 1 or 2.
+    """
 
     def __init__(self, files: Files, version: int) -> None:
         self._files = files
@@ -39,7 +41,7 @@ class PodRequests:
         self._least = MIN_SHARES if self._is_v1 else weights.MIN_WEIGHT
 
     def read(self, pod: Pod) -> int | None:
-        """Return the request in thousandths of a CPU; None where no kubelet has written one."""
+        """Return the request in thousandths of a CPU; None if no kubelet has written one."""
         path = targets.pod_path(pod)
         found = self._value(path) if path else None
         if found is None:
@@ -49,17 +51,20 @@ class PodRequests:
         return milli_of(found) if self._is_v1 else _behind(found, pod)
 
     def _value(self, path: str) -> int | None:
-        """Return the value of a pod's file; of a file that holds our smallest weight the value before us, if known."""
+        """Return the value of a pod's file; None if there is none.
+
+        If the file holds our smallest weight, this is the original value, if that is known.
+        """
         found = _number(self._files.text(path, "cpu", self._name))
         if found == self._least:
             return _number(self._files.originals(path).get(self._name)) or found
         return found
 
     def _has_kubelet(self, path: str) -> bool:
-        """Whether a kubelet keeps this hierarchy: it gives its BestEffort cgroup the smallest weight.
+        """Return whether a kubelet manages this hierarchy: it gives its BestEffort cgroup the smallest weight.
 
-        Source: pkg/kubelet/cm/qos_container_manager_linux.go, Start. A pod that requests one CPU has the kernel's own
-        default, so its own file does not tell.
+        The kubelet does so in pkg/kubelet/cm/qos_container_manager_linux.go, Start. The file of a pod that requests one
+        CPU shows nothing, because it has the kernel's default.
         """
         best_effort = kubepods.best_effort_of(path)
         found = _number(self._files.text(best_effort, "cpu", self._name)) if best_effort else None
@@ -69,8 +74,8 @@ class PodRequests:
 def _behind(weight: int, pod: Pod) -> int:
     """Return the request behind a weight, thousandths of a CPU.
 
-    A weight stands for a range of 26 thousandths or more. Where whole CPUs lie in it they are the request: nearly all
-    requests are whole there, and rounding the upper end up would give one CPU more than was asked for.
+    A weight stands for a range of 26 thousandths or more. If whole CPUs lie in the range they are the request. Nearly
+    all requests there are whole, and rounding the upper end up would give one CPU too many.
     """
     told = pod.resources.shares if pod.resources is not None else None
     if told and weight in (weights.cpu_weight(told), weights.bent_cpu_weight(told)):

@@ -1,8 +1,9 @@
-"""What this machine and this runtime can take, looked at instead of assumed.
+"""Find out by reads which features this machine and this runtime have.
 
-A control file counts as there if the pods' cgroup has it. Before the first pod there may be no such cgroup, and
-others tell too little: on v2 the root lacks most files, and a slice those of controllers that systemd has not handed
-down. So it is looked at when the runtime connects, and again when pods start until pods' own files were seen.
+A control file counts as present if the pods' cgroup has it. Before the first pod there may be no such cgroup. Other
+cgroups show too little: on v2 the root lacks most files, and a slice lacks files of controllers that systemd has not
+delegated. So files are checked when the runtime connects. They are checked again at each start of a pod until a pod's
+own files were seen.
 """
 
 import os
@@ -24,11 +25,11 @@ from nri_coloc.nri import version as nri_version
 from nri_coloc.nri.version import NriVersion
 
 ELSEWHERE: Final = ("system.slice", "init.scope", "")
-"""Other cgroups to check, the best first; the root only for files that it has."""
+"""Other cgroups to check, the best first. The root comes last, because it lacks most files."""
 
 
 PODS_LOOKED_AT: Final = 8
-"""How many pods' cgroups are looked for before none is taken to be there."""
+"""The most pods whose cgroups are looked for."""
 
 CAP_SYS_NICE: Final = 23
 CAP_SYS_RESOURCE: Final = 24
@@ -39,7 +40,7 @@ MONOTONIC_COARSE: Final = 6
 
 
 def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtime_pid: int = 0) -> Capability:
-    """Return what may be used; a place that cannot be read tells nothing."""
+    """Return the capabilities of this machine and runtime. A place that cannot be read counts as without files."""
     of_pods = _files_of_pods(layout)
     return Capability(
         cgroup=layout.version,
@@ -52,7 +53,10 @@ def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtim
 
 
 def with_files_of_pods(layout: CgroupLayout, pods: Iterable[str], known: Capability) -> Capability:
-    """Return what is known with the files that pods have, once there are pods to look at; `pods`: their paths."""
+    """Return the known capabilities, with the files of pods once there is a pod to check.
+
+    pods: paths of pods' cgroups.
+    """
     if known.seen_on_pods or not (found := _files(layout, pods) or _files_of_pods(layout)):
         return known
     return replace(known, files=found, seen_on_pods=True)
@@ -64,9 +68,9 @@ def _files_of_pods(layout: CgroupLayout) -> frozenset[str]:
 
 
 def stall_signal(layout: CgroupLayout, host_root: str) -> Signal | None:
-    """Return what tells how long online pods wait for a CPU; None if nothing does.
+    """Return the source of online pods' stalls; None if there is none.
 
-    The first process of all shows whether the kernel counts what tasks wait.
+    The first process of all shows whether the kernel counts run-queue delay.
     """
     proc = f"{host_root.rstrip('/')}/proc"
     if layout.unified is not None and readings.content(f"{proc}/pressure/cpu") is not None:
@@ -76,14 +80,17 @@ def stall_signal(layout: CgroupLayout, host_root: str) -> Signal | None:
 
 
 def stand_in(signal: Signal | None) -> str:
-    """Say what takes the place of PSI where there is none."""
+    """Return a sentence on the replacement of PSI if the kernel has none."""
     if signal is None:
         return "CPU stalls of online pods are not measured"
     return f"CPU stalls of online pods are measured by the {signal} of their busiest tasks"
 
 
 def no_place_for_cpus(layout: CgroupLayout, pods: Iterable[str]) -> str:
-    """Say why pods' CPUs cannot be set here, and how to mend it; "" where they can. `pods`: paths of pods' cgroups."""
+    """Return why pods' CPUs cannot be set here, and how to repair that; "" if they can.
+
+    pods: paths of pods' cgroups.
+    """
     if layout.cpuset is None:
         return "no cpuset controller is mounted, so no pod can be placed; mount cgroup v2, or v1 with cpuset"
     listed = readings.content(f"{layout.cpuset}/cgroup.controllers") if layout.version == 2 else None
@@ -100,14 +107,14 @@ def no_place_for_cpus(layout: CgroupLayout, pods: Iterable[str]) -> str:
 
 
 def remarks(layout: CgroupLayout, host_root: str) -> str:
-    """Say what an operator should know of this machine; "" where there is nothing."""
+    """Return the facts that an operator should know of this machine; "" for none."""
     signal = stall_signal(layout, host_root)
     waiting = "" if signal is Signal.PSI else f"no PSI: {stand_in(signal)}"
     return "; ".join(filter(None, (io_weights(layout, host_root), waiting)))
 
 
 def io_weights(layout: CgroupLayout, host_root: str) -> str:
-    """Say of each disk whether an I/O weight acts on it; "" where there is none, or nothing tells."""
+    """Return for each disk whether an I/O weight acts on it, as a sentence; "" without disks, or if that is unknown."""
     try:
         disks = block_devices.read(host_root, layout)
     except ColocError:
@@ -116,27 +123,29 @@ def io_weights(layout: CgroupLayout, host_root: str) -> str:
 
 
 def eevdf(release: str) -> bool:
-    """Whether the fair class of a kernel of that release is EEVDF; one that cannot be read is not.
+    """Return whether the fair class of a kernel release is EEVDF; False for a release that cannot be parsed.
 
-    Since 6.6 (Documentation/scheduler/sched-eevdf.rst); by its number, for nothing else tells.
+    Since 6.6 (Documentation/scheduler/sched-eevdf.rst). Only the release number shows it.
     """
     found = re.match(r"(\d+)\.(\d+)", release, re.ASCII)
     return found is not None and (int(found[1]), int(found[2])) >= (6, 6)
 
 
 def counters_s() -> float:
-    """Return how far a CPU's counter may be behind: the scheduler's tick, no less than that of most kernels.
+    """Return how stale a CPU's counter may be, seconds: the scheduler's tick, at least that of most kernels.
 
-    Counters are not read at one moment either, so that those of a faster tick are not taken for finer. The coarse
-    clocks are set by the tick, whose length is their resolution (kernel/time/posix-timers.c, posix_get_coarse_res).
+    A faster tick gives no finer figures, because the counters are not all read at one moment. The tick sets the coarse
+    clocks, so its length is their resolution (kernel/time/posix-timers.c, posix_get_coarse_res).
     """
     return max(SCHEDULER_TICK_S, time.clock_getres(MONOTONIC_COARSE))
 
 
 def scheduling(host_root: str, warn: Callable[[str], object]) -> SchedulerCapability | None:
-    """Return what tasks may be told of the scheduler's policies; None if nothing. `warn` hears what is left out.
+    """Return the scheduling policies that tasks may be given; None if there are none.
 
-    A thread of ours may leave SCHED_IDLE by a limit of our own; others leave it by theirs, or by our capability
+    warn: called with a sentence on a policy that is not used.
+
+    A thread of ours may leave SCHED_IDLE by its own limit. Other threads leave it by theirs, or by our capability
     (kernel/sched/syscalls.c, user_check_sched_setscheduler).
     """
     can = scheduler.probe(host_root)
@@ -151,11 +160,11 @@ def scheduling(host_root: str, warn: Callable[[str], object]) -> SchedulerCapabi
 
 
 def _least_oom_score(host_root: str, runtime_pid: int) -> int:
-    """Return the lowest oom_score_adj that a runtime may give what it starts.
+    """Return the lowest oom_score_adj that a runtime may give a process that it starts.
 
-    Without CAP_SYS_RESOURCE a task's may not go below the lowest that one with it has set (fs/proc/base.c,
-    __set_oom_adj), which children inherit and which is never above what the runtime has itself. One that we cannot see
-    is taken for what a service is: nobody has raised its own.
+    Without CAP_SYS_RESOURCE a task's score may not go below the lowest that a task with it has set (fs/proc/base.c,
+    __set_oom_adj). Children inherit that bound, and it is never above the runtime's own score. For a runtime that is
+    not visible the answer is 0, the score of a service.
     """
     if _has_capability(host_root, runtime_pid, CAP_SYS_RESOURCE):
         return LEAST_OOM_SCORE
@@ -167,7 +176,7 @@ def _least_oom_score(host_root: str, runtime_pid: int) -> int:
 
 
 def _has_capability(host_root: str, pid: int, number: int) -> bool:
-    """Whether a process has a capability; one that we cannot see is taken not to (a foreign PID namespace)."""
+    """Return whether a process has a capability; False for a process that is not visible (another PID namespace)."""
     try:
         status = (
             Path(f"{host_root.rstrip('/')}/proc/{pid}/status").read_text(errors="replace") if pid > 0 else ""

@@ -1,4 +1,4 @@
-"""Memory protections along every path: a container's counts for nothing unless all above it are protected too."""
+"""Write memory protections along every path: a container's protection counts only if all cgroups above it have one."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,11 +21,11 @@ LOW: Final = "memory.low"
 MIN: Final = "memory.min"
 
 Files = tuple[Correction, ...]
-"""The files of one cgroup: value found, and value written."""
+"""The files of one cgroup: value found and value written."""
 
 
 class Protections:
-    """Belongs to the actuator's thread; `take_over` may be called from any."""
+    """Writes protections; belongs to the actuator's thread. Any thread may call `take_over`."""
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self._node = node
@@ -37,11 +37,11 @@ class Protections:
         self._short: dict[str, Protection] = {}
 
     def take_over(self) -> None:
-        """Know that the runtime told everything: what a former life protected may be given back."""
+        """Let the next `keep` restore unwanted protections of the previous process: the runtime's list is known."""
         self._takes_over = True
 
     def keep(self, can: Capability) -> None:
-        """Bring protections to their sums along every path, and give back what is no longer asked for."""
+        """Write the sums of protections along every path, and restore protections that are no longer wanted."""
         if self._node.tuning.observe:
             return
         state, reserved = self._node.state, self._node.tuning.reserved_memory
@@ -67,13 +67,13 @@ class Protections:
         return self.drifts.let_go(path, put_back)
 
     def _tell(self, changed: Mapping[str, Files], sums: Mapping[str, Protection]) -> None:
-        """Tell what cgroups above pods have now; pods' own values are told by whatever changed them."""
+        """Record the values of cgroups above pods. Pods' own values are recorded with the change that caused them."""
         state = self._node.state
         decisions = [_said(path, files, sums.get(path, NONE)) for path, files in changed.items()]
         self._report.decided(decisions, state, state)
 
     def _tell_short(self, short: dict[str, Protection]) -> None:
-        """Tell of each pod that gets less than it may have, once for each amount."""
+        """Record each pod that gets less protection than it may have, once for each amount."""
         state, news = (
             self._node.state,
             [item for item in short.items() if self._short.get(item[0]) != item[1]],
@@ -82,7 +82,7 @@ class Protections:
         self._report.decided([_said_short(path, got) for path, got in news], state, state)
 
     def _raise(self, path: str, wanted: Protection) -> Files:
-        """Raise one; returns the files that changed with its sum. What somebody else had changed is told at once."""
+        """Write one cgroup's protection; return the files that its sum changed. Drift is reported at once."""
         values = (FileValue("memory", LOW, str(wanted.low)), FileValue("memory", MIN, str(wanted.min)))
         target = Target(path, values=values)
         if self.drifts.lets_be(path, target):

@@ -1,16 +1,16 @@
-"""The slow way to the runtime's stored spec, one container at a time.
+"""Push values to the runtime's stored spec, one container at a time.
 
-Files have moved the cgroup already; what remains is that the spec says the same, so that no later runc undoes it.
-No short deadline, ever: one that passes while containerd holds its lock costs it every plugin. One call is in flight,
-the newest value wins, slowness is answered by sending no further one.
+The files have moved the cgroup already. The spec must hold the same values, so that no later runc reverts them. A push
+never has a short deadline: if it passes while containerd holds its lock, containerd loses every plugin. One call is in
+flight, the newest value is sent, and after a slow push the next one waits.
 
-Over the relay containerd asks our own UpdateContainer hook, in the safe order of its locks: the hook recognises the
-call and adds nothing but what is newer, for a push may have waited for the runtime while that asked us about somebody
-else; the Post event tells what the spec holds then. A native call carries out what it was sent, so the container's
-files are seen to at once when it returns. What was pushed is compared with the container's files. A container that
-fails is tried again alone, later and later; it keeps nobody else waiting. What a push meets whose container is just
-ending is no failure: the runtime tells us of an end after it has refused the push, so a first refusal is told when the
-container has its next turn, if it still is there.
+Over the relay containerd calls our own UpdateContainer hook, in the safe order of its locks. The hook recognises the
+push and adds only newer values: the push may have waited while the runtime's hook concerned another container. The Post
+event shows the values that the spec then holds. A native call applies the values that it was sent, so the container's
+files are checked at once when it returns. Pushed values are compared with the container's files. A failed push is
+retried alone after a growing pause, and delays no other container. A push to a container that is just ending is no
+failure. The runtime reports the end after it has refused the push. So the first refusal is recorded at the container's
+next push, if the container still exists.
 """
 
 import time
@@ -31,15 +31,15 @@ from nri_coloc.nri import adjustment
 from nri_coloc.placing import update
 
 PAUSE_S: Final = 0.05
-"""Least time between two pushes: each costs the runtime one runc under its global lock, and pods want to start too.
-A runtime that takes longer for one gets as long a rest."""
+"""Least seconds between two pushes: each costs the runtime one runc under its global lock, and pods must start too.
+After a longer push the pause is as long as the push."""
 
 BACK_OFF_S: Final = 2.0
 BACK_OFF_CAP_S: Final = 60.0
 
 
 class Relay(Protocol):
-    """CRI, by which the runtime changes a stored spec; returns when it is done, raises ColocError."""
+    """CRI, which changes a stored spec; `push` returns when it is done, and raises ColocError."""
 
     def push(self, container_id: str, changes: Knobs) -> None: ...
 
@@ -47,8 +47,8 @@ class Relay(Protocol):
 class Runtime(Protocol):
     """The connection to the runtime.
 
-    updates_are_safe: whether NRI's own call may be used. Before NRI 0.12.1 it can wedge containerd for good
-    (nri-protocol §6.2), so the relay is called there, as the kubelet does.
+    updates_are_safe: whether NRI's own call may be used. Before NRI 0.12.1 it can block containerd for good
+        (nri-protocol §6.2), so the relay is called there, as the kubelet does.
     """
 
     @property
@@ -84,13 +84,13 @@ class Place(Protocol):
 
 
 class Loans(Protocol):
-    """Raises a decided memory limit that use has outgrown since; False if the use cannot be read."""
+    """Raises a decided memory limit that the use has passed since; returns False if the use cannot be read."""
 
     def ease(self, container_id: str) -> bool: ...
 
 
 class Pusher:
-    """Knows the values that the runtime's specs hold, and pushes where the wanted values differ.
+    """Knows the values of the runtime's specs, and pushes where the wanted values differ.
 
     Size: one queue, its thread, and the records of one push: refused, put off, taken, in flight.
     """
@@ -124,27 +124,26 @@ class Pusher:
         self._thread = Thread(target=self._run, name="pusher", daemon=True)
 
     def start(self) -> None:
-        """Begin to push."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no further push; one in flight is left to end by itself."""
+        """Send no further push; a push in flight ends by itself."""
         with self._wanted:
             self._stopping = True
             self._wanted.notify()
 
     def ended(self, seconds: float) -> bool:
-        """Wait until the last push has ended, if the thread ever began; False if it has not in time."""
+        """Wait until the last push has ended, if the thread ever started; return False if it has not in time."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def learned(self, container_id: str, values: Knobs) -> None:
-        """Note what a runtime's spec holds now: from an adjustment, an update; what is not named stays."""
+        """Note the values that a spec holds now, from an adjustment or an update; other values stay."""
         self._specs[container_id] = self._specs.get(container_id, NO_KNOBS).overlaid(values)
 
     def learned_all(self, found: Mapping[str, Knobs]) -> None:
-        """Note what all specs hold now; containers that are not among them are gone."""
+        """Note the values of all specs; other containers are gone."""
         self._specs = dict(found)
 
     def forget(self, container_id: str) -> None:
@@ -155,8 +154,8 @@ class Pusher:
         self._taken.pop(container_id, None)
 
     def submit(self, container_ids: Iterable[str]) -> None:
-        """Have the specs of these containers brought up to date, in time; one that failed keeps its turn."""
-        named = [*filter(None, container_ids)]  # a runtime may report one without an id
+        """Queue these containers for a push; a container whose push failed keeps its time."""
+        named = [*filter(None, container_ids)]  # a runtime may report a container without an id
         if not named:
             return  # most hooks concern no other container, and a thread that wakes up takes their time
         with self._wanted:
@@ -165,17 +164,17 @@ class Pusher:
             self._wanted.notify()
 
     def changed(self, change: Change) -> None:
-        """Have the specs of a change brought up to date; forget the containers that ended. For every thread."""
+        """Queue the containers of a change, and forget ended containers; any thread may call."""
         self.submit(change.specs)
         for container_id in change.ended:
             self.forget(container_id)
 
     def recognises(self, container_id: str, asked: Knobs) -> bool:
-        """Whether an update that the runtime asks us about is our own push."""
+        """Return whether an update that the runtime asks about is our own push."""
         return bool(container_id) and self._in_flight == (container_id, asked)
 
     def renew(self, container_id: str) -> Knobs:
-        """Return what the push in flight of a container would say otherwise by now, and know that it says that."""
+        """Return newer values for the push in flight of a container, and note them as pushed."""
         pushing, pushed = self._in_flight
         state = self._node.state
         assignment = state.containers.get(container_id)
@@ -187,7 +186,7 @@ class Pusher:
         return newer
 
     def _fitting(self, state: NodeState, assignment: Assignment, pushed: Knobs) -> Knobs:
-        """Return the CPUs that a push must tell too for the whole spec to be taken."""
+        """Return the CPUs that a push must name too, so that the kernel takes the whole spec."""
         said = self._specs.get(assignment.id, NO_KNOBS).overlaid(pushed)
         # cgroup v1 takes no CPUs for a container that its pod's cgroup does not have
         within_pod = self._node.can.cgroup == 1
@@ -212,7 +211,7 @@ class Pusher:
             self._tell_first_refusal(assignment)
 
     def _next(self) -> str | None:
-        """Wait for a container whose turn it is; None for the end."""
+        """Wait for a container whose push is due and return its id; None at the end."""
         with self._wanted:
             while not self._stopping:
                 now = time.monotonic()
@@ -225,7 +224,7 @@ class Pusher:
         return None
 
     def _push(self, container_id: str) -> float:
-        """Push what one container's spec lacks; returns how long the runtime is to be left in peace."""
+        """Push the values that one container's spec lacks; return the seconds until the next push."""
         if not self._loans.ease(container_id):
             self._put_off(container_id)
             return 0.0
@@ -244,7 +243,7 @@ class Pusher:
             return 0.0
         changes = changes.overlaid(self._fitting(state, assignment, changes))
         if self._taken.pop(container_id, None) == changes:
-            # never a storm: a runtime that forgets what it took is asked again later
+            # no flood of pushes: a runtime that loses accepted values is asked again later
             self._failed(
                 container_id,
                 Reason.FOUND_DIFFERENT,
@@ -268,7 +267,7 @@ class Pusher:
             return PAUSE_S
         finally:
             self._in_flight = ("", NO_KNOBS)
-        if changes.cpus is not None and not self._stopping:  # else all may have been put back by now
+        if changes.cpus is not None and not self._stopping:  # else all may have been restored by now
             self._place.bring(container_id)
         self._pushed(assignment, changes)
         return max(PAUSE_S, time.monotonic() - began)
@@ -279,7 +278,7 @@ class Pusher:
         if not self._runtime.updates_are_safe:
             self._relay.push(container_id, changes)
             return
-        # nothing of `unified` is pushed, so no capability of the kernel takes part
+        # `unified` is never pushed, so the kernel's capabilities do not matter
         native = adjustment.update(container_id, changes, NOTHING_KNOWN)
         assert native is not None  # there is something to change
         native.ignore_failure = False  # or a failure would look like success (§5.4)
@@ -306,7 +305,7 @@ class Pusher:
             self._report.about(assignment, state, (AuditEvent.PUSH_FAILED, reason, said))
 
     def _refused(self, container_id: str, because: str) -> None:
-        """Put a refused push off; the first refusal is told when its container has its next turn."""
+        """Put a refused push off. The first refusal is recorded at the container's next push."""
         if self._failures.get(container_id) or container_id not in self._node.state.containers:
             self._failed(container_id, Reason.RUNTIME_REFUSED, because)
             return

@@ -1,11 +1,12 @@
-"""The quota burst's turn in the slow path: measure online containers that have a quota, raise or lower by file.
+"""Run the quota burst in the slow path: measure online containers that have a quota, and write higher or lower quotas.
 
-Only those on CPUs of `share` are raised: what online pods use and leave is measured of these. A pool with CPUs of its
-own can be full while `share` is idle. Where pools are sized by load, what is used is that of all online pools, which
-makes `share` look busier than it is, never idler.
-Off unless `BurstTuning.quota_percent` is above 100. Rates are made of two readings of the same cgroup; one that is
-new, gone or made anew in between is not known, and what is not known raises nobody. In `observe` it is told what would
-be written, and what was raised before that mode, or by a former life, goes back.
+Only containers on CPUs of `share` are raised, because the unused CPU is measured there. A pool with CPUs of its own can
+be full while `share` is idle. If pools are sized by load, the use of all online pools counts. `share` then seems busier
+than it is, never idler.
+
+Off unless `BurstTuning.quota_percent` is above 100. Rates need two readings of the same cgroup. If a cgroup is new,
+gone or created again in between, its rate is unknown. An unknown rate raises no quota. In `observe` the quotas that
+would be written are recorded only. Quotas that were raised before, also by the previous process, are lowered.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,13 +34,13 @@ _UNKNOWN: Final = frozenset({Binding.NOT_MEASURED, Binding.LEARNING, Binding.STA
 
 
 class Reader(Protocol):
-    """One container's counters; None if it is gone."""
+    """Reads one container's counters; returns None if it is gone."""
 
     def cpu(self, path: str, at: float) -> GroupReading | None: ...
 
 
 class QuotaBursts:
-    """`look` is called by one thread."""
+    """Raises and lowers quotas; one thread calls `look`."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class QuotaBursts:
         self._would: Mapping[str, int] = {}
 
     def look(self, now: float) -> None:
-        """Reckon all quotas anew and have them written; nothing while it is off and nobody is raised."""
+        """Compute all quotas and have them written; nothing while the burst is off and no quota is raised."""
         tuning = self._node.tuning.reclaim.burst
         self._take_over()
         if self._node.tuning.observe and self._bandwidths.raised:
@@ -70,7 +71,7 @@ class QuotaBursts:
         if not (wanted or self._bandwidths.raised or self._would):
             return
         if wanted and now - self._looked_at < EVERY_S:
-            return  # switched off, what was raised goes back at once
+            return  # switched off: raised quotas are lowered at once
         self._looked_at = now
         state = self._node.state
         reckoned = self._reckoned(state, now, tuning)
@@ -110,7 +111,7 @@ class QuotaBursts:
         }
 
     def _say_only(self, reckoned: Mapping[str, Raised], state: NodeState) -> None:
-        """Audit once what would be written."""
+        """Record once the quotas that would be written."""
         decisions = [
             Decision(
                 AuditEvent.UPDATE,
@@ -128,18 +129,21 @@ class QuotaBursts:
         self._report.decided(decisions, state, state)
 
     def end(self) -> None:
-        """Lower what was raised, for the time when nobody looks; after the last `look`."""
+        """Restore raised quotas after the last `look`: no process watches them after the daemon's end."""
         self._bandwidths.drifts.forgive()
         self._lower("the daemon ends")
 
     def _lower(self, why: str) -> None:
-        """Have all quotas be the kubelet's own; who is refused that keeps its place."""
+        """Lower all quotas to the kubelet's own. A container whose write is refused keeps its entry for another try."""
         self._bandwidths.lower(why)
         is_refused = self._bandwidths.is_refused
         self._bandwidths.raise_to({k: one for k, one in self._bandwidths.raised.items() if is_refused(k)})
 
     def _take_over(self) -> None:
-        """Learn, once everybody is known, whom a former life had raised: who is not raised again goes back."""
+        """After the first Synchronize, find quotas that the previous process had raised.
+
+        Quotas that this process does not raise again are restored.
+        """
         if not self._knows_former and self._node.told:
             self._knows_former = True
             self._bandwidths.take_over()

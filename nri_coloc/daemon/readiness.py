@@ -1,6 +1,6 @@
-"""The checks of `/readyz`: an open map of name → {ok, detail}. A check that is required and fails makes it 503.
+"""Check readiness for `/readyz`: an open map of name → {ok, detail}. If a required check fails, the answer is 503.
 
-The registry is complete when it is constructed: each check is a name and a function that looks when it is asked.
+The registry is complete when it is made: each check is a name and a function that is called at each request.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,26 +13,35 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.unwritten import Unwritten
 
 FAST_WITHIN_S: Final = 5.0
-"""Ten of the fast loop's slowest periods."""
+"""Seconds: ten of the fast loop's slowest periods."""
 
 SLOW_WITHIN_S: Final = 60.0
-"""Two of the slow loop's longest; older pictures take the box's memory to its floor (`reclaim.memory_stale_s`)."""
+"""Seconds: two of the slow loop's longest periods. With older snapshots the memory of the reclaim cgroups goes to its
+floor (`reclaim.memory_stale_s`)."""
 
 SWEPT_WITHIN_S: Final = 2 * LONGEST_SWEEP_S
 
 Sentence = Callable[[], str]
-"""Returns a sentence for the operator, "" where there is nothing to say."""
+"""Returns a sentence for the operator, "" for none."""
 
 
 class Finding(NamedTuple):
-    """`detail`: a sentence for the operator; of a check that is not ok it says how to mend it."""
+    """The result of a check.
+
+    ok: whether it passed.
+    detail: a sentence for the operator; if the check failed it also says how to repair that.
+    """
 
     ok: bool
     detail: str = ""
 
 
 class Check(NamedTuple):
-    """`required`: while it is not ok the daemon is not ready."""
+    """A check.
+
+    look: runs it.
+    required: while it fails the daemon is not ready.
+    """
 
     name: str
     look: Callable[[], Finding]
@@ -40,7 +49,12 @@ class Check(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A reading that is repeated: its name, when it was last taken, and its greatest age, seconds."""
+    """A repeated reading.
+
+    name: for a sentence.
+    at: returns when it was last taken, monotonic seconds; 0 for never.
+    within_s: its greatest age, seconds.
+    """
 
     name: str
     at: Callable[[], float]
@@ -48,7 +62,7 @@ class Reading(NamedTuple):
 
 
 class Readiness:
-    """Looks when it is asked; `checks` are shown in this order."""
+    """Runs the checks at each request, and shows them in their order."""
 
     def __init__(self, checks: Sequence[Check]) -> None:
         self._checks = tuple(checks)
@@ -84,14 +98,14 @@ def connected(runtime: Connection) -> Finding:
 
 
 def synchronised(comparison: Comparison) -> Finding:
-    """Say whether the runtime's list was compared with CRI's and nothing was missing."""
+    """Return whether the runtime's list was compared with CRI's and nothing was missing."""
     if comparison.complete:
         return Finding(ok=True)
     return Finding(ok=False, detail=comparison.detail or "waiting for the comparison with CRI")
 
 
 def fresh(readings: Iterable[Reading], swept: Reading, node: Node, now: Callable[[], float]) -> Finding:
-    """Say which readings are stale; an observer does not sweep."""
+    """Return which readings are stale; an observer does not sweep."""
     stale = [
         f"{reading.name} {now() - reading.at():.0f} s ago" if reading.at() else f"{reading.name}: not yet"
         for reading in (*readings, *(() if node.tuning.observe else (swept,)))
@@ -101,31 +115,34 @@ def fresh(readings: Iterable[Reading], swept: Reading, node: Node, now: Callable
 
 
 def config(problem: Sentence, remarks: Sequence[Sentence]) -> Finding:
-    """Say what is wrong with the configuration; without a problem the detail is the remarks.
+    """Return the configuration's problem; without a problem the detail is the remarks.
 
-    `remarks`: facts of this machine that leave a setting without effect and do not keep the daemon from being ready.
+    remarks: facts of this machine that leave a setting without effect and do not affect readiness.
     """
     wrong = problem()
     return Finding(ok=not wrong, detail=wrong or "; ".join(filter(None, (remark() for remark in remarks))))
 
 
 def cgroups(problem: Sentence, remark: Sentence) -> Finding:
-    """Say whether there is a place for pods' CPUs; the detail of a place that lacks some is the remark."""
+    """Return whether pods' CPUs can be set; if they can, the detail is the remark."""
     wrong = problem()
     return Finding(ok=not wrong, detail=wrong or remark())
 
 
 def without(problem: Sentence) -> Finding:
-    """Say that all is well unless there is a problem."""
+    """Return a passed check unless there is a problem."""
     wrong = problem()
     return Finding(ok=not wrong, detail=wrong)
 
 
 def writes(known: Unwritten, now: Callable[[], float]) -> Finding:
-    """Say which values are in force nowhere."""
+    """Return which values are in force nowhere."""
     return without(lambda: known.words(now()))
 
 
 def neighbours(known: Neighbours, driver: Sentence, now: Callable[[], float]) -> Finding:
-    """Say which cgroups another writer keeps changing; `driver`: which other plugin names CPUs."""
+    """Return which cgroups another writer keeps changing.
+
+    driver: returns advice about another plugin that names CPUs.
+    """
     return without(lambda: "; ".join(filter(None, (known.words(now()), driver()))))

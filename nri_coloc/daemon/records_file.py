@@ -1,6 +1,6 @@
-"""The file in which the records of the present outlive the daemon: written seldom, whole, and renamed into place.
+"""Save audit records in a file that outlives the daemon: written seldom, as a whole, and renamed into place.
 
-Losing it costs `explain` the reasons that are older than this process, and nothing else.
+If the file is lost, `explain` lacks the reasons of the previous process, and nothing else is lost.
 """
 
 import os
@@ -19,7 +19,11 @@ Say = Callable[[str], None]
 
 
 class RecordsFile:
-    """`say` hears why the file cannot be read; `problem`: why it cannot be written, "" while it can."""
+    """The file of the records.
+
+    say: called with the reason if the file cannot be read.
+    problem: why it cannot be written, "" while it can.
+    """
 
     def __init__(self, state_dir: str, kept: KeptRecords, say: Say) -> None:
         self.problem = ""
@@ -30,7 +34,7 @@ class RecordsFile:
         self._has_saved = False
 
     def load(self) -> None:
-        """Take over the records of the previous process, if there are any."""
+        """Load the records of the previous process, if there are any."""
         try:
             with self._path.open(errors="replace") as file:
                 text = file.read(MOST_CHARACTERS + 1)
@@ -43,13 +47,13 @@ class RecordsFile:
             self._say(f"{self._path} is not a file of records; older decisions cannot be explained")
 
     def save_if_due(self, now: float) -> None:
-        """Write when something changed or the file was removed, once a minute at most."""
+        """Save if a record changed or the file was removed, once a minute at most."""
         if now - self._saved_at >= (TRIED_EVERY_S if self.problem else SAVED_EVERY_S):
             self._saved_at = now
             self.save()
 
     def save(self) -> None:
-        """Write when something changed or the file was removed."""
+        """Save if a record changed or the file was removed."""
         is_removed = self._has_saved and not self._path.exists()
         if not self._kept.changed() and not self.problem and not is_removed:
             return

@@ -1,7 +1,7 @@
-"""What the kernel refuses is tried again after a pause that doubles: what is wrong seldom mends itself within seconds.
+"""Retry writes that the kernel refused, after a pause that doubles: the cause seldom ends within seconds.
 
-EINVAL, EBUSY and EACCES come of the cgroups around one, and of rules that the kernel does not tell. Only looks pause,
-which come again and again: what is wanted anew is written at once, and what an operator orders forgives everything.
+EINVAL, EBUSY and EACCES come from neighbouring cgroups, and from rules that the kernel does not report. Only periodic
+checks pause. A new value is written at once, and an operator's order ends all pauses.
 """
 
 import time
@@ -12,7 +12,7 @@ from nri_coloc.errors import KernelInterfaceError
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
-"""Drift of other files in that cgroup waits equally long."""
+"""Drift of other files in that cgroup waits as long."""
 
 
 class _Pause(NamedTuple):
@@ -21,13 +21,16 @@ class _Pause(NamedTuple):
 
 
 class Refusals:
-    """By id, of whatever kind the caller has. One instance is used under one lock, or by one thread."""
+    """Refused writes by id; the caller chooses the kind of id.
+
+    One instance is used under one lock, or by one thread.
+    """
 
     def __init__(self) -> None:
         self._pauses: dict[str, _Pause] = {}
 
     def tried(self, id_: str, failures: Sequence[KernelInterfaceError]) -> None:
-        """Take note of a try: what the kernel took ends the pauses, what it refused begins a longer one."""
+        """Note a try: success ends the pauses, and a failure begins a longer one."""
         if not failures:
             self._pauses.pop(id_, None)
             return
@@ -36,23 +39,23 @@ class Refusals:
         self._pauses[id_] = _Pause(time.monotonic() + seconds, seconds)
 
     def refused(self, id_: str) -> bool:
-        """Whether its last try was refused."""
+        """Return whether the last try was refused."""
         return id_ in self._pauses
 
     def pauses(self, id_: str) -> bool:
-        """Whether its next try is not due."""
+        """Return whether the next try is not due yet."""
         pause = self._pauses.get(id_)
         return pause is not None and time.monotonic() < pause.until
 
     def forget(self, id_: str) -> None:
-        """Drop one that is gone, or of which something else is wanted."""
+        """Forget a cgroup that is gone, or that another value is wanted for."""
         self._pauses.pop(id_, None)
 
     def forgive(self) -> None:
-        """Let everything be tried again at once."""
+        """End all pauses."""
         self._pauses.clear()
 
     @property
     def ids(self) -> set[str]:
-        """Of whom anything is known."""
+        """The ids with a refused write."""
         return {*self._pauses}

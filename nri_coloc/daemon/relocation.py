@@ -1,8 +1,8 @@
-"""What a new size of pools means for cgroups: who leaves CPUs goes first, who comes to them after.
+"""Move cgroups after a change of pool sizes: first the cgroups that leave CPUs, then the cgroups that get them.
 
-The loop's thread writes the box's cgroups itself: handed to the actuator, a cut would wait behind a sweep. All others
-go the usual way: files by the actuator, and then the runtime's spec by the pusher. A box that grows onto CPUs which
-others have to leave waits for them, for a moment.
+The loop's thread writes the reclaim cgroups itself, because in the actuator a suppression would wait behind a sweep.
+Other cgroups are written as usual: files by the actuator, then the runtime's spec by the pusher. If the reclaim pool
+grows onto CPUs that containers must leave, it waits for them briefly.
 """
 
 from functools import partial
@@ -28,8 +28,13 @@ container shares a CPU with tasks of minimum weight meanwhile."""
 
 
 class _Members(NamedTuple):
-    """Of the box, `of` these pods and `beside` these containers: whether there are `any`, whether they all weigh least,
-    and who weighs as little as they."""
+    """Facts about the reclaim cgroups.
+
+    of, beside, share: pods, containers and `share` CPUs of the state that the facts were computed from.
+    any: whether there is a reclaimed pod or container.
+    yield_all: whether every reclaimed pod has the smallest weight of all pods that share CPUs with it.
+    equal: a pod that shares CPUs with reclaimed pods and weighs no more than one of them, "" for none.
+    """
 
     of: object = None
     beside: object = None
@@ -40,7 +45,7 @@ class _Members(NamedTuple):
 
 
 class Relocation:
-    """Belongs to the loop's thread.
+    """Moves cgroups; belongs to the loop's thread.
 
     eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
     """
@@ -56,15 +61,15 @@ class Relocation:
 
     @property
     def host_groups(self) -> tuple[str, ...]:
-        """Members of the box outside Kubernetes; the same tuple until one comes or goes."""
+        """The reclaim cgroups outside Kubernetes; the same tuple until it changes."""
         return self._actuator.members_outside()
 
     def look_at(self, state: NodeState) -> None:
-        """Have the box's members watched; to be called when somebody came or went."""
+        """Have the reclaim cgroups watched; to be called after one came or went."""
         self._sentry.follow({} if self._node.tuning.observe else self._members_of(state))
 
     def _members_of(self, state: NodeState) -> dict[str, Member]:
-        """Return the box's members by their cgroups: its pods, then its host groups."""
+        """Return the reclaim cgroups by path: pods, then host groups."""
         actuator, members = self._actuator, {}
         for pod_id in state.box:
             files, look = partial(actuator.files_of_pod, pod_id), partial(actuator.guard_pod, pod_id)
@@ -75,19 +80,25 @@ class Relocation:
         return members
 
     def has_members(self, state: NodeState) -> bool:
-        """Whether anybody lives on what is lent."""
+        """Return whether anything runs on lent CPUs."""
         return bool(self.host_groups) or self._looked_up(state).any
 
     def yields(self, state: NodeState) -> bool:
-        """Whether all that runs in the box gives way at once; a cgroup outside Kubernetes competes with all pods."""
+        """Return whether all reclaimed tasks yield to online tasks at once.
+
+        A host group competes with all pods, so with host groups the answer is False.
+        """
         return self._eevdf and not self.host_groups and self._looked_up(state).yield_all
 
     def equal(self, state: NodeState) -> str:
-        """Return a pod that the box would give way to if that weighed more, "" where there is none."""
+        """Return the id of a pod that reclaimed tasks would yield to if it weighed more, "" for none."""
         return self._looked_up(state).equal if self._eevdf and not self.host_groups else ""
 
     def _looked_up(self, state: NodeState) -> "_Members":
-        """Return what is known of the members; anew only after somebody came or went, or `share` has other CPUs."""
+        """Return facts about the reclaim cgroups.
+
+        They are computed again after pods, containers or the CPUs of `share` changed.
+        """
         known, share = self._members, state.pools.share
         if known.of is state.pods and known.beside is state.containers and known.share == share:
             return known
@@ -102,7 +113,7 @@ class Relocation:
         return self._members
 
     def carry_out(self, outcome: Outcome, before: NodeState) -> None:
-        """Bring everybody to an outcome that holds already."""
+        """Move the cgroups of an outcome that is in force already."""
         others = Moves(containers=outcome.moves.containers)  # the policy lists leaving containers first
         leaving = Moves(containers=_leaving_to_the_box(outcome, before))
         if leaving:
@@ -118,7 +129,7 @@ class Relocation:
         tell(self._after, Change(before, outcome.state, moves=moves, specs=others.containers))
 
     def guard(self, state: NodeState, now: float) -> None:
-        """Have one member of a box that is held back looked at, once in a while."""
+        """Check one reclaim cgroup at times, while the reclaim pool is smaller than `share`."""
         if now - self._guarded_at < GUARD_EVERY_S or state.pools.reclaim == state.pools.share:
             return
         self._guarded_at = now
@@ -126,7 +137,7 @@ class Relocation:
 
 
 def _leaving_to_the_box(outcome: Outcome, before: NodeState) -> tuple[str, ...]:
-    """Return who has to leave CPUs that the box comes to."""
+    """Return the containers that must leave CPUs that the reclaim pool gains."""
     after = outcome.state
     gained = after.pools.reclaim & ~before.pools.reclaim
     if not gained:

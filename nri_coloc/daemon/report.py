@@ -1,6 +1,6 @@
-"""Where decisions and mishaps are said: audit, metrics and the operator's log, in one call each.
+"""Report decisions and failures to audit, metrics and the operator's log, in one call each.
 
-Everything here runs after the reply has left. Nothing here decides or fails.
+Everything here runs after the reply was sent. Nothing here decides or fails.
 """
 
 import time
@@ -61,7 +61,7 @@ class Report:
         previous: NodeState,
         latency_us: int | None = None,
     ) -> None:
-        """Write the decisions of one event; they share a decision id."""
+        """Record the decisions of one event; they share a decision id."""
         decision_id = f"d{next(self._numbers)}"
         for decision in decisions:
             pod = pod_of(decision, state, previous)
@@ -74,7 +74,7 @@ class Report:
                 self._not_set(decision, absent, pod, decision_id)
 
     def _not_set(self, decision: Decision, absent: Knobs, pod: Pod, decision_id: str) -> None:
-        """Write that values of a decision are in force nowhere: nothing here takes them."""
+        """Record that values of a decision are in force nowhere, because this machine does not take them."""
         values = absent.named()
         names = ", ".join(values)
         said = Decision(
@@ -94,7 +94,7 @@ class Report:
         self.unwritten.absent(values)
 
     def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
-        """Write one record that is not the policy's decision."""
+        """Record an event that is not a decision of the policy."""
         decision_id = f"d{next(self._numbers)}"
         self.audit.submit(Record(event, reason, because, decision_id=decision_id, **fields))
         self.metrics.decision(event, reason)
@@ -105,7 +105,7 @@ class Report:
         self.said(AuditEvent.STATE_FOLDER, Reason.TAKEN_OVER, sentence)
 
     def about_hook(self, hook: Hook, what: tuple[AuditEvent, Reason, str]) -> None:
-        """Write one record about whom a hook speaks of, known or not."""
+        """Record an event about a hook's container or pod, whether known or not."""
         pod, container = hook.pod, hook.container
         whom = {"namespace": pod.namespace, "pod": pod.name, "pod_uid": pod.uid}
         if container is not None:
@@ -114,7 +114,7 @@ class Report:
         self.said(event, reason, because, **whom)
 
     def about(self, subject: Subject, state: NodeState, what: tuple[AuditEvent, Reason, str]) -> None:
-        """Write one record about a container, or about a pod by its id, that is not the policy's decision."""
+        """Record an event about a container, or about a pod by its id, that is not a decision of the policy."""
         event, reason, because = what
         if isinstance(subject, str):
             decision = Decision(event, reason, because, pod_id=subject)
@@ -123,7 +123,7 @@ class Report:
         self.decided((decision,), state, state)
 
     def drifted(self, subject: Subject, state: NodeState, drift: Drift) -> None:
-        """Say that a cgroup's values were changed by somebody else, and are again what they should be."""
+        """Record that another writer changed a cgroup's values and that they were repaired."""
         self.metrics.drift_repaired()
         if not drift.former:
             self.neighbours.repaired(_cgroup(subject, state, drift), drift, time.monotonic())
@@ -138,7 +138,7 @@ class Report:
 
     @contextmanager
     def overhearing(self) -> Iterator[list[str]]:
-        """Collect a sentence of every repair that is told meanwhile."""
+        """Collect a sentence on every repair while the context is open."""
         heard: list[str] = []
         self._listeners += (heard,)
         try:
@@ -147,7 +147,7 @@ class Report:
             self._listeners = tuple(one for one in self._listeners if one is not heard)
 
     def refused_by_kernel(self, failure: KernelInterfaceError, subject: Subject, state: NodeState) -> None:
-        """Say that a file could not be written or read; the same refusal again is counted, not said again."""
+        """Record that a file could not be written or read. The same refusal again is only counted."""
         self.metrics.write_failed(failure.path)
         if self.unwritten.refused(failure.path, failure.reason, time.monotonic()):
             self.decided((_refused(failure, subject),), state, state)
@@ -163,7 +163,7 @@ def _refused(failure: KernelInterfaceError, subject: Subject) -> Decision:
 
 
 def _named(subject: Subject, state: NodeState) -> str:
-    """Return whose cgroup it is, as the beginning of a sentence; "" where the sentence has it already."""
+    """Return the cgroup's pod and container as the beginning of a sentence; "" if the sentence has it already."""
     if isinstance(subject, str):
         pod_id, container = subject, ""
     else:
@@ -173,7 +173,7 @@ def _named(subject: Subject, state: NodeState) -> str:
 
 
 def _cgroup(subject: Subject, state: NodeState, drift: Drift) -> str:
-    """Return a drifted cgroup's name for people: of a pod or container its name, else the path that the drift names."""
+    """Return a drifted cgroup's name for people: its pod or container, else the path in the drift."""
     return (_named(subject, state) or drift.because).partition(": ")[0]
 
 
@@ -184,7 +184,10 @@ def _record(
     decision_id: str,
     latency_us: int | None,
 ) -> Record:
-    """Word a decision, with the nodes that a dedicated container could have got, for `explain`, or what it used."""
+    """Return the record of a decision.
+
+    For `explain` it has the figures that were used, and the nodes that a dedicated container could have got.
+    """
     record = worded(decision, pod, decision_id, latency_us)
     subject, considered = decision.subject, decision.considered
     used = dict(decision.inputs or {})
@@ -201,6 +204,6 @@ def _record(
 
 
 def _without(decision: Decision, absent: Knobs) -> Decision:
-    """Return a decision without the values that nothing here takes."""
+    """Return a decision without the values that this machine does not take."""
     before, after = (knobs.without(absent) for knobs in (decision.before, decision.after))
     return decision._replace(before=before, after=after)

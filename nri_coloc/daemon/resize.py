@@ -1,6 +1,7 @@
-"""UpdateContainer and what comes after it: a kubelet's resize, or a push of our own that comes by.
+"""Answer UpdateContainer, and handle its Post event: the kubelet's resize, or our own push.
 
-A few small files are written before the answer where others must make way: the runtime would let somebody in first.
+A few small files are written before the answer if other containers must leave CPUs. Otherwise the runtime would let the
+container onto them first.
 """
 
 from dataclasses import replace
@@ -38,7 +39,7 @@ class Resize:
         self._consequences = consequences
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
-        """Answer what is asked for, laid over by what is decided, or our own push by what is newer."""
+        """Answer with the requested values, replaced by the decided ones; answer our own push with newer values."""
         before = self._node.state
         event = self._translator.updating(hook, before, self._node.tuning)
         event = replace(event, within_pod=self._node.can.cgroup == 1)
@@ -81,21 +82,21 @@ class Resize:
         self._consequences.follow(replace(change, latency_us=exchange.latency_us))
 
     def carried_out(self, hook: events.Hook, exchange: Exchange) -> None:
-        """Take PostUpdateContainer: see whether the runtime did what was answered."""
+        """Handle PostUpdateContainer: check whether the runtime applied the answer."""
         exchange.answer(None)
         assert hook.container is not None  # events of containers carry one
         container_id = hook.container.id
-        # only now is it certain: what we answered may have come too late, what was asked for may have failed
+        # certain only now: the answer may have come too late, and the request may have failed
         self._pusher.learned(container_id, specs.of(codec.resources_of(hook.container.linux.resources)))
         self._pusher.submit((container_id,))
         self._actuator.bandwidths.place(container_id)
         drift = self._actuator.place(container_id)
         if drift is not None and not drift.former:
-            # our previous order was only overtaken: the runtime applies an update while the next is decided
+            # a value of our previous order is no drift: the runtime applies an update while the next is decided
             self._consequences.tell_drift(container_id, drift)
 
     def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:
-        """Have it say what is newer: others may own by now what it would give."""
+        """Answer our own push with newer values: another container may own the pushed CPUs by now."""
         if exchange.claim():
             newer = adjustment.update(container_id, self._pusher.renew(container_id), NOTHING_KNOWN)
             exchange.send(nri_pb2.UpdateContainerResponse(update=[newer]) if newer is not None else None)

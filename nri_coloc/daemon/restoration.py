@@ -1,7 +1,7 @@
-"""All that `restore` writes, in the one order that works: kernel files by the journal, then the runtime's specs.
+"""Restore all original values in the one order that works: kernel files by the journal, then the runtime's specs.
 
-Pods' cgroups come first because on cgroup v1 a container's set must lie within its pod's. The journal keeps the
-entries of containers until their specs were told, and of those whose specs could not be told, for another try.
+Pods' cgroups come first, because on cgroup v1 a container's set must lie within its pod's. The journal keeps the
+entries of containers until their specs are restored. Entries of specs that could not be restored stay for another try.
 """
 
 import os
@@ -26,13 +26,12 @@ from nri_coloc.host.restoration import Restored
 from nri_coloc.nri import codec
 
 JOURNAL: Final = "restore.jsonl"
-"""In the state folder."""
 
 ENDS_WITHIN_S: Final = 0.5
-"""How long the daemon's end waits for each thread that writes, and for the runtime's list."""
+"""Seconds for which the daemon's end waits for each writing thread, and for the runtime's list."""
 
 SPECS_WITHIN_S: Final = 2.0
-"""How long it tells the runtime former values, one container after another; `nri-coloc restore` tells the rest."""
+"""Seconds for which the daemon's end restores specs, one container after another; `nri-coloc restore` does the rest."""
 
 _ELSEWHERE: Final = (
     "no cgroup of the journal {journal} is below {root}, and no kubelet's cgroup either: nothing was restored, and the "
@@ -49,7 +48,10 @@ _LACKING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RuntimeAt:
-    """Where the runtime is asked and told; `patience_s` for each answer of the first."""
+    """The runtime's sockets.
+
+    patience_s: seconds for each answer on the NRI socket.
+    """
 
     nri_socket: str
     cri_socket: str
@@ -58,7 +60,7 @@ class RuntimeAt:
 
 
 class Log(Protocol):
-    """Structured, for the operator."""
+    """The operator's structured log."""
 
     def info(self, event: str, **fields: Any) -> Any: ...
 
@@ -66,13 +68,18 @@ class Log(Protocol):
 
 
 class Thread(Protocol):
-    """One of the daemon's that writes."""
+    """A thread of the daemon that writes."""
 
     def ended(self, seconds: float) -> bool: ...
 
 
 class Place(NamedTuple):
-    """The node whose values are restored: its journal, loaded, its root, and its hierarchies of cgroups."""
+    """The node whose values are restored.
+
+    journal: loaded.
+    host_root: root of the host's files.
+    layout: hierarchies of its cgroups.
+    """
 
     journal: Journal
     host_root: str
@@ -80,12 +87,13 @@ class Place(NamedTuple):
 
 
 class Undone(NamedTuple):
-    """What came of it.
+    """The outcome.
 
-    unreachable: why the runtime's specs could not be looked at, "" if they were.
-    elsewhere: why nothing at all was done, "" if something was.
+    files, specs: results for kernel files and for the runtime's specs.
+    unreachable: why the runtime's specs could not be read, "" if they were.
+    elsewhere: why nothing was done, "" if something was.
     unwritten: why the journal could not be shortened, "" if it was.
-    lacking: why values of ours may be in force that nothing tells of, "" if there can be none.
+    lacking: why values of ours may be in force that no journal and no mark holds, "" if there can be none.
     """
 
     files: Restored
@@ -97,10 +105,12 @@ class Undone(NamedTuple):
 
 
 def restore(place: Place, runtime: RuntimeAt | None, seconds: float = float("inf"), busy: str = "") -> Undone:
-    """Restore everything; without a runtime files alone. No further spec is begun after so many seconds.
+    """Restore everything and return the outcome; without a runtime only files.
 
-    busy: why the runtime is there and may not be asked now, or "". Containers are kept for another try then.
-    Below a root where nothing of it can be, nothing is done: all would be taken for gone, and be forgotten.
+    seconds: time after which no further spec is begun.
+    busy: why the runtime must not be asked now, or "". The entries of containers are then kept for another try.
+
+    Below a root that cannot be the host's nothing is done. All files would count as gone there, and be forgotten.
     """
     until = time.monotonic() + seconds
     journal, entries = place.journal, place.journal.entries()
@@ -117,7 +127,7 @@ def restore(place: Place, runtime: RuntimeAt | None, seconds: float = float("inf
     if busy:
         return done._replace(unreachable=busy)
     try:
-        # of a pod's metadata a restore reads nothing but whether it claims a record
+        # of a pod's metadata a restore reads only whether it claims a record
         listing = Listing(codec.Reader(KnownKeys()))
         listed = take(runtime.nri_socket, runtime.plugin_name, listing, runtime.patience_s)
     except (OSError, ColocError) as error:
@@ -137,10 +147,10 @@ def _is_a_set(file: str) -> bool:
 def at_exit(
     place: Place, runtime: RuntimeAt, writers: Iterable[Thread], pusher: Thread, log: Log
 ) -> tuple[str, ...]:
-    """Restore everything at the daemon's end; returns sentences on values that were not restored.
+    """Restore everything at the daemon's end; return sentences on values that were not restored.
 
-    Files are written once no thread writes any more, specs while there is time. A push that is still in flight keeps
-    the specs: a second call is no remedy.
+    Files are written after every thread stopped writing, and specs as long as there is time. If a push is still in
+    flight no spec is restored, because a second call would not help.
     """
     if not all(writer.ended(ENDS_WITHIN_S) for writer in writers):
         log.warning("nothing is restored, because a thread is still writing; run `nri-coloc restore`")
@@ -155,7 +165,6 @@ def at_exit(
 
 
 def _left(undone: Undone) -> tuple[str, ...]:
-    """Return a sentence on each value that was not restored, and on each obstacle."""
     unknown = (f"{file}: its original value is unknown" for file, _ in undone.files.unknown)
     obstacles = (undone.elsewhere or undone.unreachable, undone.unwritten, undone.lacking)
     return (*map(str, undone.files.refused), *unknown, *undone.specs.refused, *filter(None, obstacles))
@@ -168,7 +177,7 @@ def _is_elsewhere(entries: Mapping[str, Former], place: Place) -> bool:
 
 
 def _is_of_a_container(file: str) -> bool:
-    """Whether a journalled file is one of a container's that its runtime's spec speaks of too."""
+    """Return whether a journalled file belongs to a container and is in its runtime's spec too."""
     folder, _, name = file.rpartition("/")
     return name in SPEC_FILES and kubepods.is_a_pods(folder.rpartition("/")[0])
 

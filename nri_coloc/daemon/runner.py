@@ -1,11 +1,23 @@
-"""Starting, turning and stopping the daemon that `wiring` has put together.
+"""Start, run and stop the daemon that `wiring` has put together.
 
-Threads: `main` (housekeeping, signals), `trunk` (hooks), `watchdog` (overdue hooks), `actuator` (cgroup files),
-`pusher` (the runtime's specs), `lending` (the fast loop), `sentry` (sleeps until another process writes to reclaimed
-pods' files), `survey` (the slow loop), `memory` (memory limits of reclaimed pods), `audit` (stdout), `http` and
-`http-answers`, `admin` (sleeps in accept) and, while a caller is connected, its connections and gRPC's own, `compare`
-(while CRI is asked for its list), `census` (once, for old runtimes that launch plugins). Nothing else starts a thread.
-SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in force.
+Threads:
+main: housekeeping, signals.
+trunk: hooks.
+watchdog: overdue hooks.
+actuator: cgroup files.
+pusher: the runtime's specs.
+lending: the fast loop.
+sentry: sleeps until another process writes to reclaimed pods' files.
+survey: the slow loop.
+memory: memory limits of reclaimed pods.
+audit: stdout.
+http, http-answers: HTTP.
+admin: sleeps in accept; while a caller is connected there are also its connections' threads and gRPC's own.
+compare: while CRI is asked for its list.
+census: once, for old runtimes that launch plugins.
+
+No other code starts a thread. SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in
+force.
 """
 
 import contextlib
@@ -36,10 +48,11 @@ from nri_coloc.service import logs
 from nri_coloc.service.configuration import loading as reader
 
 HOUSEKEEPING_S: Final = 1.0
-"""Between two turns of the main thread; a comparison that is due has a turn of its own, because it makes us ready."""
+"""Seconds between two turns of the main thread. A comparison that is due has its own turn, because readiness waits for
+it."""
 
 LOCK_AGAIN_S: Final = 0.5
-"""Between two tries to take the lock, while the previous daemon has it."""
+"""Seconds between two tries to take the lock while the previous process has it."""
 
 SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 _AT_ONCE: Final = 64
@@ -49,15 +62,15 @@ GC_THRESHOLD: Final = 50_000
 
 
 class Ending:
-    """The daemon's end, asked for by SIGTERM, SIGINT or a thread that cannot go on.
+    """The daemon's end, requested by SIGTERM, SIGINT or a thread that cannot continue.
 
-    A handler that sets a `threading.Event` may wait for ever: it runs between any two steps of the main thread, also
+    A handler that sets a `threading.Event` may wait for ever. It runs between any two steps of the main thread, also
     inside the same Event's wait while that holds its lock. And a signal that comes a moment before a sleep is handled
     after it. So the interpreter's own handler, which runs at once, writes each signal's number into a pipe
     (`signal.set_wakeup_fd`), and the main thread waits for the pipe. Not `signal.sigtimedwait`: after a stop that is
     longer than its timeout it reports a signal (seen on CPython 3.11; Modules/signalmodule.c, EINTR).
 
-    `wait` and `take_signals` are for the main thread, `ask` is for any; `asked` stays.
+    `wait` and `take_signals` are for the main thread, `ask` is for any thread; `asked` stays True.
     """
 
     def __init__(self) -> None:
@@ -67,19 +80,19 @@ class Ending:
         self._poll.register(self._reader, select.POLLIN)
 
     def take_signals(self) -> None:
-        """Have both signals end our waits, and nothing else."""
+        """Let both signals end waits, and do nothing else."""
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in SIGNALS:
             signal.signal(number, self._told)
 
     def ask(self) -> None:
-        """End the wait at hand, and all that follow."""
+        """End the present wait, and all later ones."""
         self.asked = True
         with suppress(BlockingIOError):  # full: the wait ends anyway
             os.write(self._writer, b"\0")
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most, less where another signal comes; whether the end was asked for."""
+        """Wait for so many seconds at most, less if another signal comes; return whether the end was requested."""
         if not self.asked and self._poll.poll(max(0.0, seconds) * 1000):
             told = SIGNALS.intersection(os.read(self._reader, _AT_ONCE))
             self.asked = self.asked or bool(told)
@@ -100,7 +113,6 @@ class Daemon:
         self._serves = False
 
     def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; return the exit code."""
         parts = self._parts
         self._ending.take_signals()
         threading.excepthook = self._thread_failed
@@ -120,7 +132,7 @@ class Daemon:
         return self._end()
 
     def _serve(self) -> None:
-        """Begin to write and to answer: the lock is ours."""
+        """Start to write and to answer: this process has the lock."""
         parts = self._parts
         self._serves = True
         parts.state_folder.begin()
@@ -155,7 +167,7 @@ class Daemon:
     # ---- turns ----
 
     def _tick(self) -> bool:
-        """Take a turn of housekeeping, all its steps even if one fails; return whether all went well."""
+        """Run all steps of housekeeping, even if one fails; return whether all succeeded."""
         now, parts = time.monotonic(), self._parts
         parts.view.turned(now)
         steps: dict[str, Callable[[], object]] = {
@@ -174,16 +186,16 @@ class Daemon:
         return each_step(parts.report.log, "a turn of housekeeping", steps)
 
     def _claim_for_launched(self) -> None:
-        """Keep other copies off the runtime that launched this plugin, once its socket is there for them."""
+        """Claim the runtime that launched this plugin as soon as its socket exists, so that no other copy serves it."""
         if self._launched:
             with contextlib.suppress(OSError):
                 self._parts.claim.take(self._parts.in_force.settings.nri_socket)
 
     def _leave_superseded(self) -> None:
-        """Leave a connection that was never configured when another socket is at the runtime's path by now.
+        """Leave a connection that was never configured if another socket is at the runtime's path by now.
 
-        A registration has no deadline, because the runtime takes plugins in one by one. This alone distinguishes a
-        program that will never answer from a runtime whose turn for us comes late.
+        A registration has no deadline, because the runtime takes plugins one by one. A new socket alone distinguishes a
+        program that will never answer from a slow runtime.
         """
         parts = self._parts
         if parts.connection.connected or self._launched:
@@ -226,7 +238,7 @@ class Daemon:
             Thread(target=self._take_census, name="census", daemon=True).start()
 
     def _begin_with(self, text: str) -> None:
-        """Take over the configuration that the runtime hands to a plugin it launched, sockets and ports included."""
+        """Take the configuration that the runtime gives to a plugin it launched, including sockets and ports."""
         parts = self._parts
         try:
             found = parts.options.over(reader.load(text, "the runtime's plugin configuration"))
@@ -237,7 +249,7 @@ class Daemon:
         parts.steering.begin_with(found)
 
     def _take_census(self) -> None:
-        """Ask an old runtime that launched this plugin for its list, as soon as its socket is there."""
+        """Ask an old runtime that launched this plugin for its list, as soon as its socket exists."""
         parts = self._parts
         at = parts.in_force.settings.nri_socket, parts.in_force.settings.plugin_name
         listed = take_in_time(at, parts.hooks.listing, parts.connection.wait_for, lambda: self._ending.asked)
@@ -279,7 +291,7 @@ class Daemon:
         return 0 if went_well and not self._failed else 1
 
     def _restore(self) -> None:
-        """Restore original values, once no thread writes any more."""
+        """Restore original values after every thread stopped writing."""
         parts, settings = self._parts, self._parts.in_force.settings
         place = Place(parts.journal, parts.options.host_root, parts.layout)
         runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
@@ -309,9 +321,9 @@ class Log(Protocol):
 
 
 def each_step(log: Log, whole: str, steps: Mapping[str, Callable[[], object]]) -> bool:
-    """Take all steps in order, also after one that fails; return whether all went well.
+    """Run all steps in order, also after one that fails; return whether all succeeded.
 
-    whole: the name of what the steps belong to.
+    whole: the name of the work that the steps are part of.
     """
     taken = [_is_taken(log, f"a step of {whole} failed", name, take) for name, take in steps.items()]
     return all(taken)
@@ -330,7 +342,10 @@ def _is_taken(log: Log, failed: str, name: str, take: Callable[[], object]) -> b
 
 
 def run(options: Options) -> int:
-    """Read the configuration and serve; SettingsError for a fault that the operator must mend first."""
+    """Read the configuration and serve; return the exit code.
+
+    Raises SettingsError for a fault that the operator must repair first.
+    """
     # before the file is read: a change in between must be seen
     watch = SettingsWatch(options.config, options.over)
     settings = options.over(

@@ -1,10 +1,10 @@
-"""One daemon a runtime, also where two do not share a state folder.
+"""Let only one daemon serve a runtime, also if two do not share a state folder.
 
-Two plugins that set the same annotation make every creation fail (nri-protocol §7), so a copy with another state
-folder, by mistake or because the runtime launched one beside the DaemonSet, would stop the node. Each runtime's socket
-has an identity (device and inode); an abstract socket of that name can be bound once in a network namespace, and the
-kernel frees it with the process. Daemons in different network namespaces do not see each other: the DaemonSet's is the
-host's. Any process may bind such a name, so a holder is believed only if it runs as our own user.
+Two plugins that set the same annotation make every creation fail (nri-protocol §7). So a second copy with another state
+folder would stop the node. It may run by mistake, or because the runtime launched one beside the DaemonSet. Each
+runtime's socket has an identity (device and inode). An abstract socket of that name can be bound once in a network
+namespace. The kernel frees it with the process. Daemons in different network namespaces do not see each other; the
+DaemonSet's is the host's. Any process may bind such a name, so a holder counts only if it runs as our own user.
 """
 
 import errno
@@ -26,7 +26,7 @@ class RuntimeClaim:
         self._held: socket.socket | None = None
 
     def take(self, path: str) -> None:
-        """Claim the runtime behind a socket; OSError if it is not there or another daemon has it."""
+        """Claim the runtime behind a socket; raise OSError if it is not there or another daemon has it."""
         name = _name_of(path)
         if self._held is not None and name == self._name:
             return
@@ -46,7 +46,7 @@ class RuntimeClaim:
         self._name, self._held = name, claim
 
     def superseded(self, path: str) -> bool:
-        """Whether another socket is at the path now than the one that was claimed; one that is gone is none."""
+        """Return whether the path now has another socket than the claimed one; False if it has none."""
         try:
             return bool(self._name) and _name_of(path) != self._name
         except OSError:
@@ -60,7 +60,7 @@ class RuntimeClaim:
 
 
 def _is_held_by_us(name: bytes) -> bool:
-    """Whether a process of our own user listens at an abstract name; another's answers nothing that we could trust."""
+    """Return whether a process of our own user listens at an abstract name; other users' processes are not trusted."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as asking:
         try:
             asking.connect(name)

@@ -1,7 +1,7 @@
-"""The oom_score_adj of containers' processes: written where the runtime could not give it, or gave a former one.
+"""Write the oom_score_adj of containers' processes if the runtime could not give it, or gave an old one.
 
-A process has no file that a sweep could compare for nothing, so each container is looked at once a life, and again when
-what it is to have has changed. Whom the runtime answered needs no look: it was given the score with its creation.
+Processes have no file that a sweep could compare cheaply. So each container is checked once in its life, and again when
+its wanted score changes. A container whose creation was answered needs no check, because the runtime gave it the score.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from nri_coloc.host.cgroups import CgroupWriter
 
 
 class Scores:
-    """Called by whoever deals with a container at the time: the actuator's thread, the trunk's, the pusher's."""
+    """Scores by container. The threads of the actuator, the trunk and the pusher call it."""
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self._node = node
@@ -24,20 +24,20 @@ class Scores:
 
     @property
     def ids(self) -> set[str]:
-        """Of whom anything is known."""
+        """The ids of containers with a known score."""
         return {*self._known}
 
     def answered(self, assignment: Assignment) -> None:
-        """Know what the runtime was told for a container that it is making."""
+        """Note that the answer to a container's creation carried its score."""
         self._known[assignment.id] = wanted(assignment)
 
     def keep(self, assignment: Assignment) -> None:
-        """Write a container's score unless it is known to have it."""
+        """Write a container's score unless it is known to be set."""
         if self._known.get(assignment.id) != wanted(assignment):
             self.write(assignment)
 
     def write(self, assignment: Assignment) -> None:
-        """Give a container's processes its score; what they execute inherits it."""
+        """Write the score of a container's processes; programs that they start inherit it."""
         score, pid = wanted(assignment), assignment.container.pid
         if score is None or not pid:
             return
@@ -58,7 +58,7 @@ class Scores:
 
 
 def wanted(assignment: Assignment) -> int | None:
-    """Return what a container's processes are to have: ours, or what they had before us where ours was taken back."""
+    """Return the score that a container's processes should have: ours, or the original value if ours was withdrawn."""
     if assignment.wish.handler != "container":
         return None
     ours = assignment.wish.knobs.oom_score_adj

@@ -1,9 +1,9 @@
-"""The three seams around a decision, at which rooms meet without importing each other; `wiring` fills them.
+"""Connect modules around a decision, at three seams, so that they need not import each other; `wiring` fills the seams.
 
     prepare(event) ─▶ decide, under the mutex ─▶ before_answer(decided, deadline) ─▶ answer ─▶ after(change)
 
-Each is an ordered tuple. CreateContainer is answered before its cgroups are brought to the decision; StartContainer
-acts, reads back and waits before it is answered. That order stands in `wiring.wire`, by kind of hook.
+Each seam is an ordered tuple. CreateContainer is answered before its cgroups are written. StartContainer writes, reads
+back and waits before it is answered. `wiring.wire` holds that order, by kind of hook.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,7 +42,10 @@ def prepared(prepare: tuple[Prepare, ...], event: Event) -> Iterator[None]:
 class Decided:
     """A decision on a hook that is not answered yet.
 
-    container_id: "" for a pod's hook.
+    outcome: the decision.
+    before: the state before it.
+    pod_id: the hook's pod.
+    container_id: the hook's container; "" for a pod's hook.
     """
 
     outcome: Outcome
@@ -52,7 +55,9 @@ class Decided:
 
 
 class BeforeAnswer(Protocol):
-    """Brings cgroups to a decision on the hook's thread; `deadline`: for the answer, monotonic seconds.
+    """Writes cgroups of a decision on the hook's thread.
+
+    deadline: for the answer, monotonic seconds.
 
     Returns the values of a container that another writer had changed, for a record after the answer.
     """
@@ -61,18 +66,21 @@ class BeforeAnswer(Protocol):
 
 
 Steps = Mapping[HookKind, tuple[BeforeAnswer, ...]]
-"""At most three steps by kind of hook; a kind that is not in it is answered at once."""
+"""At most three steps by kind of hook; a kind without an entry is answered at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The ids of what a decision changed. Observers take values from the newest state, never from here.
+    """The changes of a decision, by id. Observers take values from the newest state, never from here.
 
-    moves: pods and containers whose cgroups are still to be brought to their values, those that leave CPUs first.
+    before, after: the states around the decision.
+    decisions: for audit and metrics.
+    moves: pods and containers whose cgroups are still to be written, first the cgroups that leave CPUs.
     specs: containers whose stored spec may differ from their values now.
     owner: the container that took CPUs which all of `waits_for` leave; "" for none.
+    waits_for: pods and containers that leave the owner's CPUs.
     ended: containers that are gone.
-    decisions, before, after, latency_us: what audit and metrics record.
+    latency_us: microseconds from the hook's call to its answer; None without a hook.
     """
 
     before: NodeState
@@ -87,7 +95,7 @@ class Change:
 
 
 class Observer(Protocol):
-    """Takes note of a change in a queue of its own; never waits, never decides."""
+    """Notes a change in a queue of its own; never waits, never decides."""
 
     def __call__(self, change: Change, /) -> None: ...
 
@@ -96,13 +104,13 @@ After = tuple[Observer, ...]
 
 
 def tell(after: After, change: Change) -> None:
-    """Have every observer take note of a change, in order."""
+    """Inform every observer of a change, in order."""
     for each in after:
         each(change)
 
 
 def all_of(outcome: Outcome, before: NodeState, *, owner: str = "", ended: Iterable[str] = ()) -> Change:
-    """Return the whole change of an outcome: nothing of it was done before the answer."""
+    """Return the change of an outcome of which nothing was applied before the answer."""
     return Change(
         before=before,
         after=outcome.state,

@@ -1,7 +1,7 @@
-"""Placing again the containers that wait for CPUs of their own: one pod a second, on the housekeeping thread.
+"""Place waiting containers again when CPUs of their own become free: one pod a second, on the housekeeping thread.
 
-The policy decides which pod, under the mutex. Then, outside of it, all others leave its CPUs, that is read back, and
-only then its containers are pinned to them. The runtime's specs follow: after a restart they tell what was given.
+The policy chooses the pod, under the mutex. Then, outside of it, all other containers leave its CPUs. After that is
+read back, its containers are pinned to them. The runtime's specs follow, so that they show the CPUs after a restart.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,11 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.seams import After, Change, tell
 
 EVERY_S: Final = 0.9
-"""Between two pods, at least; housekeeping has a turn a second."""
+"""Least seconds between two pods; housekeeping runs once a second."""
 
 LEAVE_WITHIN_S: Final = 0.4
-"""How long the others may take to leave the CPUs, as at a start; then the owner is pinned, and the audit says so."""
+"""Seconds that other containers have to leave the CPUs, as at a start. Then the owner is pinned, and the audit records
+the delay."""
 
 
 class SecondChances:
@@ -49,7 +50,7 @@ class SecondChances:
         self._next_at = 0.0
 
     def look(self, now: float) -> None:
-        """Place the next pod that can be placed; nothing is tried twice on the same state."""
+        """Place the next pod that can be placed. The same state is tried once only."""
         before = self._node.state
         if before is self._tried or now < self._next_at or not self._knows_all():
             return

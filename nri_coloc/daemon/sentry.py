@@ -1,12 +1,12 @@
-"""Who watches the box's members: what somebody else writes into their files is looked at at once, not in turn.
+"""Watch the files of reclaim cgroups, so that drift is repaired at once and not only by the round-robin checks.
 
-A thread sleeps in the kernel until one of the files is written. Our own writes wake it too, and an event does not say
-whose it is. So whoever writes says so afterwards, and a member of whom that was said is not looked at now: somebody
-else may have written behind us, and that is found when it has its turn in the fast loop, where also those are looked at
-for whom the kernel grants no watches. A look that finds all as it should be writes nothing, and there it ends.
+A thread sleeps in the kernel until one of the files is written. Our own writes wake it too, and an event does not name
+the writer. So each writer of ours reports its write afterwards, and a cgroup with such a report is not checked now.
+Another writer may have written after us. The round-robin check of the fast loop finds that. It also checks cgroups for
+which the kernel grants no watches. A check that finds the right values writes nothing and causes no further event.
 
-A turn's cost is followed by a pause, which bounds what a flood of writes takes of a core; how often a member is
-repaired is bounded by `Drifts`.
+After each turn there is a pause in proportion to its cost, which bounds the cost of a flood of writes. `Drifts` bounds
+how often a cgroup is repaired.
 """
 
 import time
@@ -18,21 +18,24 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.host.inotify import Watches
 
 SETTLES_S: Final = 0.005
-"""After the first event: a resize writes all members, and then each of them says so."""
+"""Seconds after the first event: a resize writes all cgroups, and then each write is reported."""
 
 COST_SHARE: Final = 0.0005
-"""Of a core, by which the pause after a turn stretches, up to the longest."""
+"""Part of a core that the thread may cost: the pause after a turn stretches with the turn's cost, up to the longest."""
 
 LONGEST_PAUSE_S: Final = 4.0
 
 ARMED_EVERY_S: Final = 60.0
-"""A cgroup that was created again at the same path is not watched, and the kernel does not report it."""
+"""Seconds. A cgroup that was created again at the same path is not watched, and the kernel does not report it."""
 
 
 class Member(NamedTuple):
-    """How it is compared with its values, and the files that hold them.
+    """A reclaim cgroup.
 
-    `may_be_remade`: at the same path, which nothing tells, so it keeps its turn in the fast loop.
+    look: compares its values, and repairs drift.
+    files: returns the files that hold its values.
+    may_be_remade: it may be created again at the same path, which is not reported, so the round-robin checks include
+        it.
     """
 
     look: Callable[[], None]
@@ -41,9 +44,10 @@ class Member(NamedTuple):
 
 
 class Sentry:
-    """Members are known by their cgroups' paths. `follow` and `look_at_next` are the loop's, `wrote` is anybody's.
+    """Watches reclaim cgroups by their paths. The fast loop calls `follow` and `look_at_next`; any thread calls
+    `wrote`.
 
-    Sets that two threads know are changed by one call each, which the interpreter does not interrupt.
+    Sets that two threads use are changed by one call each, which the interpreter does not interrupt.
     """
 
     def __init__(self, report: Report) -> None:
@@ -62,7 +66,7 @@ class Sentry:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin to watch, where the kernel lets us."""
+        """Start to watch, if the kernel allows it."""
         try:
             self._watches.open()
         except OSError as error:
@@ -72,31 +76,31 @@ class Sentry:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the look at hand."""
+        """End after the present check."""
         self._ending.set()
         self._ring()
 
     def ended(self, seconds: float) -> bool:
-        """Wait until the thread has written its last, if it ever began; False if it has not in time."""
+        """Wait until the thread has ended, if it ever started; return False if it has not in time."""
         if self._thread is None:
             return True
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def follow(self, members: Mapping[str, Member]) -> None:
-        """Know who is to be watched from now on, and nobody else."""
+        """Replace the set of watched cgroups."""
         before, self._members = self._members, members
         if members.keys() != before.keys():
             self._ring()
 
     def wrote(self, path: str) -> None:
-        """Know that we ourselves have just written a cgroup's files."""
+        """Note that this process has just written a cgroup's files."""
         if path in self._members:
             self._ours.add(path)
             self._quiet.discard(path)
 
     def look_at_next(self) -> None:
-        """Look at one of those of whom it is not known that nobody else wrote, in turn."""
+        """Check one cgroup that another writer may have changed, round-robin."""
         due = [path for path in self._members if path not in self._quiet]
         if not due:
             return
@@ -112,14 +116,14 @@ class Sentry:
         while not self._ending.is_set():
             try:
                 pause_s = self._turn(watches)
-            except Exception as error:  # the thread must outlive whatever one turn meets
+            except Exception as error:  # the thread must outlive any error of one turn
                 self._report.log.exception("a turn of the inotify thread failed", exc_info=error)
                 pause_s = LONGEST_PAUSE_S
             self._ending.wait(pause_s)
         watches.close()
 
     def _turn(self, watches: Watches) -> float:
-        """Wait, and look at those whom somebody else wrote to; returns the seconds until the next turn."""
+        """Wait, then check the cgroups that another writer changed; return the seconds until the next turn."""
         began = time.thread_time()
         if watches.wait(self._armed_at + ARMED_EVERY_S - time.monotonic()):
             self._ending.wait(SETTLES_S)
@@ -144,7 +148,7 @@ class Sentry:
         return time.monotonic() - self._armed_at >= ARMED_EVERY_S
 
     def _arm(self, watches: Watches, members: Mapping[str, Member]) -> None:
-        """Have the kernel tell of every member's files, and of no others."""
+        """Watch the files of every reclaim cgroup, and no other file."""
         files = {path: tuple(member.files()) for path, member in members.items()}
         self._owners = {file: path for path, named in files.items() for file in named}
         for file in watches.files - self._owners.keys():
@@ -154,7 +158,7 @@ class Sentry:
         self._armed, self._armed_at = members, time.monotonic()
 
     def _is_granted(self, watches: Watches, files: Iterable[str]) -> bool:
-        """Watch one member's files; whether it has any, and all that it has are watched."""
+        """Watch one cgroup's files; return whether it has files and all are watched."""
         try:
             return sum(map(watches.add, files)) > 0
         except OSError as error:
@@ -162,7 +166,7 @@ class Sentry:
             return False
 
     def _refused(self, error: OSError) -> None:
-        """Say once that the kernel grants no watches, or not enough of them."""
+        """Log once that the kernel grants no watches, or too few."""
         if not self._was_refused:
             self._was_refused = True
             words = (

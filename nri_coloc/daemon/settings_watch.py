@@ -1,11 +1,11 @@
-"""The configuration file while the daemon runs: a changed file is read, a valid one applied, any other reported.
+"""Watch the configuration file: read a changed file, apply a valid one, report any other.
 
-A ConfigMap mount changes by swapping the link `..data`, so what is watched is the file behind the links, by
-identity, time and size. Polling costs one stat a turn and sees every way in which a file can change.
+A ConfigMap mount changes by replacing the link `..data`. So the file behind the links is watched, by identity, time and
+size. Polling costs one stat a turn and finds every kind of change.
 
-The subtle thing is a file that is written in place: half of it may be there, and half of a YAML file may well be valid,
-only without the line that says `mode: observe`. Such a one is read when nobody has written to it for a while. Another
-file in its place, by a link or a rename, was whole before it came there, and is read at once.
+A file that is written in place may be half written. Half of a YAML file may be valid and lack the line `mode: observe`.
+So such a file is read after it was left alone for a while. Another file in its place, by a link or a rename, was whole
+before. It is read at once.
 """
 
 import os
@@ -18,22 +18,22 @@ from nri_coloc.errors import SettingsError
 from nri_coloc.service.configuration import loading as reader
 
 STILL_S: Final = 0.25
-"""How long a file that is written in place must have been left alone."""
+"""Seconds for which a file that is written in place must be left alone."""
 
 Identity = tuple[int, int, int, int]
-"""Which file it is, in two numbers; when it was written, and its size."""
+"""Device and inode of the file, time of its last write, and size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a look at the file found: new settings, or the problem with it."""
+    """The result of a check: new settings, or the problem with the file."""
 
     settings: Settings | None
     problem: str = ""
 
 
 class SettingsWatch:
-    """`look` returns a change at most once per change of the file."""
+    """The watched file; `look` returns each change at most once."""
 
     def __init__(self, path: str, overlay: Callable[[Settings], Settings]) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class SettingsWatch:
         self._since = 0.0
 
     def look(self, now: float) -> Change | None:
-        """Return what is new, None if nothing is or it is still being written."""
+        """Return the new settings or their problem; None if the file did not change or is still being written."""
         if not self._path:
             return None
         identity = self._identity()
@@ -58,7 +58,7 @@ class SettingsWatch:
 
     @property
     def has_file(self) -> bool:
-        """Whether there is anything to read."""
+        """Whether there is a file to read."""
         return bool(self._path)
 
     def read(self) -> Change:
@@ -86,5 +86,5 @@ class SettingsWatch:
 
 
 def _in_place(before: Identity | None, now: Identity | None) -> bool:
-    """Whether it is the same file."""
+    """Return whether the file was changed in place, and not replaced."""
     return before is not None and now is not None and before[:2] == now[:2]

@@ -1,10 +1,11 @@
-"""Giving the runtime's spec of each container back the kubelet's values, and its cgroup with them.
+"""Restore the kubelet's values in the runtime's specs of containers, and in their cgroups.
 
-The runtime tells over NRI what its specs hold, with the record that each container carries (`daemon.census`). Of who
-ran before we came and carries none, and of what became ours after a container's creation, as by a reload, the
-journal's entries of its files say what there was. What differs is told the runtime
-by one CRI call a container, as the kubelet's own resize, paced as pushes are; then the files are compared, for an
-update cannot say "nothing". Nobody decides meanwhile: the daemon is gone, or has stopped to answer and to write.
+The runtime reports over NRI the values of its specs, with the record that each container carries (`daemon.census`). A
+container that started while no daemon of ours ran carries no record. A reload changes values after a container's
+creation. In both cases the journal's entries of the files give the original values. Values that differ are sent to the
+runtime by one CRI call for each container, like the kubelet's own resize. Calls are paced as pushes are. Then the files
+are compared, because an update cannot remove a value. No daemon decides meanwhile: it is gone, or has stopped to answer
+and to write.
 """
 
 import time
@@ -26,14 +27,19 @@ _SAID: Final = dict(AUDIT_NAMES)
 
 
 class Way(Protocol):
-    """Has the runtime's spec hold former values; raises ColocError."""
+    """Writes original values into the runtime's spec; raises ColocError."""
 
     def put_back(self, container_id: str, changes: Knobs, unified: Mapping[str, str]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SpecsRestored:
-    """What came of it, in words an operator reads. `failed`: cgroup paths of containers that need another try."""
+    """The outcome, in words for an operator.
+
+    done: restored values by container.
+    refused: failures by container.
+    failed: cgroup paths of containers that need another try.
+    """
 
     done: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -41,7 +47,13 @@ class SpecsRestored:
 
 
 class _Subject(NamedTuple):
-    """One container of the list, what it had before us, and its name for a sentence."""
+    """One listed container with our values.
+
+    container: from the runtime's list.
+    path: its cgroup.
+    original: its original values.
+    name: its name for a sentence.
+    """
 
     container: Container
     path: str
@@ -50,7 +62,11 @@ class _Subject(NamedTuple):
 
 
 class SpecRestoration:
-    """`entries`: the journal's, as they were before files were put back; `pause` waits between two calls."""
+    """Restores the specs of a listing.
+
+    entries: original values by file, as the journal held them before files were restored.
+    pause: waits so many seconds between two calls.
+    """
 
     def __init__(
         self,
@@ -67,7 +83,10 @@ class SpecRestoration:
         self._pause = pause
 
     def run(self, listed: Listing, until: float = float("inf")) -> SpecsRestored:
-        """Go through the runtime's list; whoever's turn does not come before `until` (monotonic) is left."""
+        """Restore the listed containers and return the outcome.
+
+        until: monotonic seconds; later containers are left for another try.
+        """
         done: list[str] = []
         refused: list[str] = []
         failed: set[str] = set()
@@ -106,7 +125,7 @@ class SpecRestoration:
                 yield _Subject(container, path, original, f"{pod.namespace}/{pod.name}/{container.name}")
 
     def _original(self, container: Container, path: str) -> Original:
-        """Return what a container had: by its record, and by the files that were journalled."""
+        """Return the original values of a container, from its record and from the journalled files."""
         texts: dict[str, str] = {}
         for controller in cgroup_layout.CONTROLLERS:
             texts |= self._texts.get(self._layout.folder(controller, path) or "", {})
@@ -118,7 +137,7 @@ class SpecRestoration:
     # ---- what is done ----
 
     def _tell(self, subject: _Subject) -> str:
-        """Tell the runtime what its spec of a container must say again; returns what, in words."""
+        """Send the runtime the original values of a container's spec; return them in words."""
         container, original = subject.container, subject.original
         changes = originals.as_update(original, self._inherited(subject), container.resources.knobs())
         changes = self._overwritten(subject).overlaid(changes)
@@ -131,10 +150,10 @@ class SpecRestoration:
         return ", ".join(f"{name}={value}" for name, value in told.items())
 
     def _overwritten(self, subject: _Subject) -> Knobs:
-        """Return the shares that a spec says already and that the runtime must write again.
+        """Return the shares that a spec has already and that the runtime must write again.
 
-        A weight that was first written by file after our answer to the creation is journalled with the answer's value,
-        and so that is what was put back. On v2 only the runtime knows which weight it makes of shares.
+        If a weight was first written by file after our answer to the creation, the journal holds the answer's value. So
+        that value was written back. On v2 only the runtime knows which weight it makes of shares.
         """
         known = record.read(subject.container.record)
         texts = self._texts.get(self._layout.folder("cpu", subject.path) or "", {})
@@ -150,7 +169,7 @@ class SpecRestoration:
             return [_worded(error)]
 
     def _mend(self, subject: _Subject) -> Iterator[str]:
-        """Bring a container's files and processes to what they were; yields what cannot be, in words."""
+        """Restore a container's files and processes; yield in words the values that cannot be restored."""
         if subject.container.phase is Phase.RUNNING:
             for value in originals.as_files(subject.original, self._inherited(subject), self._layout.version):
                 failure = self._write(subject.path, value)
@@ -182,7 +201,7 @@ class SpecRestoration:
         return oom_scores.reset(folder, self._proc, str(score), subject.container.pid)
 
     def _unified(self, subject: _Subject) -> dict[str, str]:
-        """Return what stands in a spec under v2's own names, as far as the container's files do not show it."""
+        """Return the values that a spec has under v2's own names, if the container's files do not show them."""
         if self._layout.version == 1:
             return {}
         wanted = originals.as_files(subject.original, NO_KNOBS, 2)
@@ -195,7 +214,7 @@ class SpecRestoration:
         }
 
     def _inherited(self, subject: _Subject) -> Knobs:
-        """Return what a container whose spec names no cpuset has: its pod's."""
+        """Return the cpuset that a container inherits if its spec names none: its pod's."""
         above = subject.path.rpartition("/")[0]
         suffix = "" if self._layout.version == 1 else ".effective"
         names = (f"cpuset.cpus{suffix}", f"cpuset.mems{suffix}")
@@ -211,7 +230,7 @@ class SpecRestoration:
 
 
 def carries_records(listed: Listing) -> bool:
-    """Whether a container carries a record, so that a daemon of ours has run beside it."""
+    """Return whether a container carries a record, which shows that a daemon of ours ran here."""
     return any(container.record for container in listed.containers)
 
 

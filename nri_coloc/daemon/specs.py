@@ -1,7 +1,7 @@
-"""What the runtime's stored spec of a container should say, as far as an update can carry it.
+"""Compute the values that the runtime's stored spec of a container should have, as far as an update can set them.
 
-The kubelet compares shares, quota and memory limit with its own after an in-place resize, so where it gave a value
-that one stands, unless the pod's annotation orders otherwise, or did until now: then it is told again (DESIGN
+After an in-place resize the kubelet compares shares, quota and memory limit with its own. So a value of the kubelet
+stays, unless the pod's annotation orders another. If an annotation ended, the kubelet's value is sent again (DESIGN
 invariant 7).
 """
 
@@ -16,7 +16,7 @@ from nri_coloc.host import cgroup_layout, originals
 from nri_coloc.placing import admission
 
 PUSHED: Final = Knobs(cpus="", shares=0, quota=0, period=0, memory_limit=0)
-"""The knobs that are pushed; only which of them are set counts."""
+"""The knobs that are pushed; their values here mean nothing."""
 
 
 def wanted(state: NodeState, assignment: Assignment) -> Knobs:
@@ -36,18 +36,18 @@ def wanted(state: NodeState, assignment: Assignment) -> Knobs:
 
 @lru_cache(maxsize=1024)
 def of(resources: Resources) -> Knobs:
-    """Return what a spec, or an update, says of what is pushed; remembered, as most containers agree."""
+    """Return the pushed values in a spec or an update; cached, because most containers have equal ones."""
     return resources.knobs().where_set(PUSHED)
 
 
 class Journal(Protocol):
-    """Knows what files held before us, in this life and former ones."""
+    """Original values of files, from this process and previous ones."""
 
     def originals(self, path: str) -> Mapping[str, str]: ...
 
 
 def journalled(journal: Journal, container: Container) -> Original:
-    """Return the figures that a container's spec has of a former life of ours, by the journal of its files."""
+    """Return the figures in a container's spec that a previous process changed, by the journal of its files."""
     try:
         path = cgroup_layout.container_path(container.cgroups_path)
     except ValueError:
@@ -56,7 +56,7 @@ def journalled(journal: Journal, container: Container) -> Original:
 
 
 def _given(resources: Resources) -> Knobs:
-    """Return what the kubelet itself gave: shares of 2 are its word for "no request", CPUs are never its own."""
+    """Return the kubelet's own values. Shares of 2 mean "no request", and CPUs are never the kubelet's."""
     shares = resources.shares or 0
     return Knobs(
         shares=shares if shares > MIN_SHARES else None,

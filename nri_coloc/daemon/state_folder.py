@@ -1,6 +1,6 @@
-"""The state folder while the daemon runs: made again when it was deleted, tried by real writes, and reported on.
+"""Keep the state folder: create it again if it was deleted, test it by real writes, and report its problems.
 
-Losing it costs `restore` and the histories of use, never placement. So nothing here keeps the daemon from being ready.
+Its loss affects `restore` and the histories of use, never placement. So nothing here affects readiness.
 """
 
 import errno
@@ -16,25 +16,31 @@ from nri_coloc.daemon.report import Report
 from nri_coloc.host.journal import Journal
 
 TRIED_EVERY_S: Final = 10.0
-"""Between two real writes, and between two tries after one that failed; a folder that is gone is seen at every look."""
+"""Seconds between two real writes, and between two tries after a failure. Each check finds a folder that is gone."""
 
 LABEL: Final = "state"
 """The folder's name among the files of `nri_coloc_write_failures_total`."""
 
 _TRIAL: Final = b"\0" * 4096
-"""A page: less may find room where a journal finds none."""
+"""A page: fewer bytes may fit where a journal does not."""
 
 
 class Part(Protocol):
-    """A file of the folder; `problem` says why it cannot be written, "" while it can."""
+    """A file of the folder.
+
+    problem: why it cannot be written, "" while it can.
+    """
 
     @property
     def problem(self) -> str: ...
 
 
 class StateFolder:
-    """`begin` and `look` belong to one thread, which looks once a second; `others`: files that it only reports on;
-    `observes`: whether the daemon only observes, so that it keeps no journal."""
+    """The state folder. One thread calls `begin`, and `look` once a second.
+
+    others: files that are only reported on.
+    observes: returns whether the daemon only observes, so that it keeps no journal.
+    """
 
     def __init__(
         self,
@@ -62,7 +68,7 @@ class StateFolder:
         return "; ".join(self._problems())
 
     def begin(self) -> None:
-        """Take the journal over, once the lock is ours, unless the daemon only observes."""
+        """Load the journal after this process got the lock, unless the daemon only observes."""
         if not self._observes():
             self._take_over()
         self._say()
@@ -73,7 +79,7 @@ class StateFolder:
         self._keeps_journal = True
 
     def look(self, now: float) -> None:
-        """Make the folder again if it is gone; try now and then to write in it, and report changes."""
+        """Create the folder again if it is gone; at times test a write in it, and report changes."""
         if not self._lock.is_in_place():
             self._lock.renew()
         is_due = now - self._tried_at >= TRIED_EVERY_S
@@ -108,7 +114,7 @@ class StateFolder:
         return found or tuple(filter(None, (self._refused,)))
 
     def _say(self) -> None:
-        """Report each problem once, until it is over."""
+        """Report each problem once while it lasts."""
         problems = self._problems()
         for problem in problems:
             if problem not in self._said:
@@ -121,9 +127,9 @@ class StateFolder:
 
 
 def tried(folder: str, *, durably: bool = False) -> OSError | None:
-    """Create, write, rename and remove a file in a folder; returns the error that this meets, None if it meets none.
+    """Create, write, rename and remove a file in a folder; return the error, None if there was none.
 
-    durably: wait for the disk too. That can take seconds, so it is nothing for a thread for which others wait.
+    durably: wait for the disk too. That can take seconds, so no thread may do it that another thread waits for.
     """
     trial, renamed = (Path(folder, f".trial-{os.getpid()}{end}") for end in ("", ".renamed"))
     try:

@@ -1,7 +1,7 @@
-"""Following the operator and the machine: the settings' file, the kubelet's CPU manager, CPUs that come and go.
+"""Follow the operator and the machine: the settings' file, the kubelet's CPU manager, CPUs that go on- and offline.
 
-Each is looked at in the housekeeping loop; what is new becomes one `Reconfigured` event, and only who is affected
-moves. An invalid file changes nothing and is reported.
+The housekeeping loop checks each of them. A change becomes one `Reconfigured` event, and only affected containers move.
+An invalid file changes nothing and is reported.
 """
 
 import time
@@ -29,13 +29,13 @@ from nri_coloc.service.audit import timestamp
 from nri_coloc.service.orders import OrderDeclined
 
 LIST_WITHIN_S: Final = 10.0
-"""How long settings wait for the runtime's list. Without it they hold for pods that run already when it comes."""
+"""Seconds for which settings wait for the runtime's list. Without it they apply to running pods when it comes."""
 
 UNREAD: Final = "; running pods lack the labels and annotations that the file newly names"
-"""Of settings of a daemon that the runtime launched: it cannot have the list again."""
+"""For a daemon that the runtime launched: it cannot get the list again."""
 
 TOPOLOGY_EVERY_S: Final = 1.0
-"""A check takes some 50 µs. Until it is done, a CPU that went offline counts as lendable."""
+"""Seconds between two checks; a check takes some 50 µs. Until the check, a CPU that went offline counts as lendable."""
 
 _MACHINE_CHANGED: Final = "the set of online CPUs changed"
 
@@ -47,11 +47,15 @@ FIXED: Final = {
     "http": "telemetry.http",
     "audit_ring": "telemetry.auditRing",
 }
-"""Settings that hold from the start to the end of a process, by their keys in the file."""
+"""Settings that are fixed for a process, with their keys in the file."""
 
 
 class Runtime(Protocol):
-    """Tells its whole list anew when it is asked; `synchronized_at`: when it last did, 0 while it is not connected."""
+    """The connection to the runtime.
+
+    synchronized_at: when the runtime last sent its list, monotonic seconds; 0 while it is not connected.
+    relist: asks for the whole list again; returns False if it cannot.
+    """
 
     @property
     def synchronized_at(self) -> float: ...
@@ -61,7 +65,12 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Awaited:
-    """Settings that are put in force when the runtime has told its list anew: they read more of a pod than was kept."""
+    """Settings that wait for the runtime's list, because they read more of a pod than was kept.
+
+    settings: the settings.
+    listed_before: only a list after this time counts, monotonic seconds.
+    until: when they are put in force without a list, monotonic seconds.
+    """
 
     settings: Settings
     listed_before: float
@@ -71,7 +80,7 @@ class _Awaited:
 class Pause:
     """An operator's pause of lending. Belongs to one thread; times are monotonic seconds.
 
-    words: until when and why, for people; "" while lending goes on.
+    words: until when and why, for people; "" while lending is not paused.
     """
 
     def __init__(self) -> None:
@@ -79,40 +88,40 @@ class Pause:
         self._ends_at = 0.0
 
     def begin(self, now: float, wall_ns: int, seconds: int, reason: str) -> str:
-        """Pause from now on, or again; return the end as a timestamp."""
+        """Pause from now on, replacing an earlier pause; return the end as a timestamp."""
         until = timestamp(wall_ns + seconds * 1_000_000_000)
         self._ends_at = now + seconds
         self.words = f"lending is paused until {until}{f': {reason}' if reason else ''}"
         return until
 
     def end(self) -> bool:
-        """Go on lending; whether it was paused."""
+        """Resume lending; return whether it was paused."""
         paused, self.words = bool(self.words), ""
         return paused
 
     def is_over(self, now: float) -> bool:
-        """Whether there is a pause that has lasted as long as it was to."""
+        """Return whether a pause has reached its end."""
         return bool(self.words) and now >= self._ends_at
 
     def over(self, tuning: Tuning) -> Tuning:
-        """Lay the pause over the settings."""
+        """Return the settings with the pause applied."""
         if not self.words:
             return tuning
         return replace(tuning, reclaim=replace(tuning.reclaim, paused=self.words))
 
 
 class InForce:
-    """The settings in force. Settings that are fixed at the start stay as they were then."""
+    """The settings in force. Settings that are fixed at the start keep their first values."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
     def begin_with(self, settings: Settings) -> None:
-        """Take the fixed settings over: the daemon has only begun."""
+        """Take the fixed settings too: the daemon has only begun."""
         self.settings = replace(self.settings, **{name: getattr(settings, name) for name in FIXED})
 
     def put(self, settings: Settings) -> None:
-        """Take all settings over but the fixed ones."""
+        """Replace all settings except the fixed ones."""
         self.settings = replace(settings, **{name: getattr(self.settings, name) for name in FIXED})
 
 
@@ -157,7 +166,7 @@ class Steering:
         self.kubelet_problem = kubelet.problem(node.tuning)
 
     def look(self, now: float) -> None:
-        """Look at everything that may have changed; one turn of the housekeeping loop."""
+        """Check file, kubelet and machine for changes; one turn of the housekeeping loop."""
         if self._has_retuned:  # a hook that was under way then has decided by now
             self._has_retuned = False
             self._catch_up()
@@ -170,7 +179,7 @@ class Steering:
 
     @property
     def problem(self) -> str:
-        """Return all that is wrong with the settings in one sentence, "" if nothing is."""
+        """Return the problems of the settings as one sentence, "" for none."""
         return "; ".join(filter(None, (self.config_problem, self.kubelet_problem)))
 
     def _look_at_settings(self, now: float) -> None:
@@ -179,14 +188,14 @@ class Steering:
             self._take(change)
 
     def reload(self) -> str:
-        """Read the configuration file now; returns what is wrong with it, "" if it is in force."""
+        """Read the configuration file now; return its problem, "" if it is in force."""
         if not self._watch.has_file:
             raise OrderDeclined("there is no file to read: the daemon was started without --config")
         self._take(self._watch.read())
         return self.config_problem
 
     def repeat(self) -> None:
-        """Put the settings in force once more: what lies over them is another."""
+        """Put the settings in force again, because the pause over them has changed."""
         self._retune(self._node.state.topology)
 
     def _take(self, change: Change) -> None:
@@ -196,7 +205,7 @@ class Steering:
             self.apply(change.settings)
 
     def refuse(self, problem: str) -> None:
-        """Report an invalid configuration; the former one stays."""
+        """Report an invalid configuration; the previous one stays in force."""
         self.config_problem = problem
         self._report.metrics.config_reload("invalid")
         self._report.log.error(
@@ -205,12 +214,11 @@ class Steering:
         self._report.said(AuditEvent.CONFIG_RELOAD, Reason.INVALID, f"nothing was changed: {problem}")
 
     def begin_with(self, settings: Settings) -> None:
-        """Apply the configuration that a launched plugin is handed: nothing stands yet that a restart would change."""
+        """Apply the configuration that a launched plugin receives. No setting is fixed yet, so all of them apply."""
         self._in_force.begin_with(settings)
         self.apply(settings)
 
     def apply(self, settings: Settings) -> None:
-        """Put new settings in force, unless they do not fit this machine."""
         try:
             refuse_full_reserve(self._node.state.topology.usable_by_all, settings)
         except SettingsError as error:
@@ -227,7 +235,7 @@ class Steering:
             self._put_in_force(settings, UNREAD if runtime.synchronized_at else "")
 
     def _look_for_list(self, now: float) -> None:
-        """Put awaited settings in force once the runtime has told its list, or when it does not for long."""
+        """Put awaited settings in force after the runtime has sent its list, or when the wait is over."""
         awaited = self._awaited
         if awaited is None:
             return
@@ -242,14 +250,14 @@ class Steering:
         self._report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
         self._in_force.put(settings)
         self._retune(self._node.state.topology)
-        # the record comes before what it causes, so it is this that tells when the settings are in force
+        # the record comes before its consequences, so the metric shows when the settings are in force
         self._report.metrics.config_reload("valid")
 
     def look_at_kubelet(self) -> None:
-        """Read the kubelet's state again if it changed, and follow it before this returns; for any thread.
+        """Read the kubelet's state again if it changed, and apply it before this returns; any thread may call.
 
-        The kubelet writes its state file before it asks the runtime for the sandbox, so a hook that places a pinned
-        container looks first.
+        The kubelet writes its state file before it asks the runtime for the sandbox. So a hook that places a pinned
+        container calls this first.
         """
         with self._turn:
             self._follow_kubelet()
@@ -260,7 +268,7 @@ class Steering:
             self._retune(self._node.state.topology)
 
     def _look_at_machine(self) -> None:
-        """Read the machine where a look has changed, and once more after that: a hotplug takes its time."""
+        """Read the machine if a check shows a change, and once more after that, because a hotplug takes time."""
         state = self._node.state
         try:
             look = self._machine.look(state)
@@ -292,8 +300,10 @@ class Steering:
         self._has_retuned = True
 
     def _catch_up(self) -> None:
-        """Put under the settings in force whom a hook placed by the former ones: wishes are read before the mutex is
-        taken, so that it is held for no longer than a decision."""
+        """Apply the settings in force to containers and pods that a hook placed by the previous ones.
+
+        Wishes are read before the mutex is taken, so that it is held no longer than for a decision.
+        """
         state, tuning = self._node.state, self._node.tuning
         wishes, pod_wishes = self._translator.wishes_again(state, tuning)
         late = {k: wish for k, wish in wishes.items() if wish != state.containers[k].wish}
@@ -310,7 +320,10 @@ class Steering:
 
 
 def refuse_full_reserve(usable: CPUMask, settings: Settings) -> None:
-    """Raise SettingsError for a reserve that leaves pods no CPU; what of a list is not usable here reserves nothing."""
+    """Raise SettingsError for a reserve that leaves pods no CPU.
+
+    Listed CPUs that are not usable here reserve nothing.
+    """
     tuning, has = settings.tuning, usable.bit_count()
     reserved = (tuning.reserved & usable).bit_count() if tuning.reserved else tuning.reserved_count
     if reserved >= has:

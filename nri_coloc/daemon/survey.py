@@ -1,12 +1,11 @@
-"""The slow loop: every few seconds a full picture of the node, and what follows from it for memory and for schedulers.
+"""Run the slow loop: every few seconds take a snapshot of the node, and derive memory limits and the offer from it.
 
-The picture is taken in slices of about half a millisecond with a pause after each, in which a hook gets the
-interpreter's lock. Nothing is written here: what the box's memory may be goes to `BoxMemory`, whose worker
-writes, and what the node may advertise is `Outlook`'s. One picture a minute has everything, for the metrics; what is
-decided here is decided by pods' CPU time and memory.
+The snapshot is taken in slices of about half a millisecond with a pause after each. In the pause a hook gets the
+interpreter's lock. Nothing is written here: the worker of `BoxMemory` writes the memory limits, and `Outlook` holds the
+offer. One snapshot a minute has every figure, for the metrics. The decisions here need only pods' CPU time and memory.
 
-Until the runtime has told who there is nothing follows from a picture: what pods use that nobody knows of would be the
-system's, or nobody's.
+Nothing follows from a snapshot until the runtime has sent its list. Use of unknown pods would count as the system's, or
+not at all.
 """
 
 import time
@@ -36,15 +35,15 @@ from nri_coloc.placing import tiers, whereabouts
 
 PERIOD_S: Final = 5.0
 SOON_S: Final = 1.0
-"""After a picture with none before it to tell rates, and after a failure."""
+"""Seconds after a first snapshot, which shows no rates, and after a failure."""
 
 LONGEST_S: Final = 30.0
 COST_SHARE: Final = 0.001
-"""Of a core, by which the period stretches on a node of many pods, up to the longest."""
+"""Part of a core. On a node of many pods the period stretches up to the longest, so that the loop costs no more."""
 
 SLICE_PAUSE_S: Final = 0.002
 EVERY_WHOLE: Final = 12
-"""Pictures between two that have containers in them, and of pods their I/O and stalls: a minute. Metrics show these."""
+"""One of so many snapshots, one a minute, also has containers, and pods' I/O and stalls. Metrics show these."""
 
 SAVED_EVERY_S: Final = 600.0
 """Seconds between two checkpoints. A restart loses this part of the histories, which fade by half in hours."""
@@ -53,7 +52,7 @@ ENDS_WITHIN_S: Final = 1.0
 
 
 class Tolls:
-    """Counts what sharing costs each class, from every whole picture.
+    """Counts the cost of sharing for each class, from every whole snapshot.
 
     Labels are classes and the operator's names of pools, never a pod: their number is bounded.
     """
@@ -63,7 +62,7 @@ class Tolls:
         self._before: Picture | None = None
 
     def turn(self, picture: Picture, state: NodeState) -> None:
-        """Count what rose since the last whole picture."""
+        """Count the growth since the last whole snapshot."""
         before, self._before = self._before, picture
         # the part that distinguishes groups of one pool may be a pod's label, and becomes no label here
         pools = {a.id: (a.qos.value, a.pool.partition("/")[0]) for a in state.containers.values()}
@@ -89,10 +88,10 @@ Listen = Callable[[Picture | None, Picture, NodeState], Iterator[None]]
 class Survey:
     """The slow loop's thread.
 
-    picture: the newest; may be read from any thread.
-    looked_at: when the last turn ended, monotonic seconds; may be read from any thread.
-    host_groups: returns the reclaimed cgroups outside Kubernetes.
-    listen: chooses from the last two pictures the tasks whose run-queue delay the fast loop reads, in slices.
+    picture: the newest snapshot; any thread may read it.
+    looked_at: when the last turn ended, monotonic seconds; any thread may read it.
+    host_groups: returns the reclaim cgroups outside Kubernetes.
+    listen: chooses from the last two snapshots the tasks whose run-queue delay the fast loop reads, in slices.
     wall: returns seconds since 1970.
 
     Size: the memory of one loop, changed by one thread; the decisions are in pure functions.
@@ -131,15 +130,15 @@ class Survey:
         self._thread = Thread(target=self._run, name="survey", daemon=True)
 
     def start(self) -> None:
-        """Take up what was learnt before and begin to look."""
+        """Load the learnt histories and start the loop."""
         self._thread.start()
 
     def look_now(self) -> None:
-        """Take a picture at once: what is offered has changed with the settings."""
+        """Take a snapshot at once: the offer has changed with the settings."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End at the next slice and save what was learnt; limits stay."""
+        """End at the next slice and save the learnt histories; limits stay."""
         self._ending.set()
         self._woken.set()
         if self._thread.is_alive():
@@ -151,7 +150,7 @@ class Survey:
         while not self._ending.is_set():
             try:
                 pause_s = self.turn()
-            except Exception as error:  # the loop must outlive whatever one turn meets
+            except Exception as error:  # the loop must outlive any error of one turn
                 self._report.log.exception("a turn of the slow loop failed", exc_info=error)
                 pause_s = SOON_S
             self._woken.wait(pause_s)
@@ -159,7 +158,7 @@ class Survey:
         self._save()
 
     def turn(self) -> float:
-        """Look, learn, decide, hand over; returns the seconds to the next turn."""
+        """Take a snapshot, learn, decide and pass the results on; return the seconds to the next turn."""
         told, state, tuning = self._node.told, self._node.state, self._node.tuning.reclaim
         began, before = time.thread_time(), self._former
         lendable = whereabouts.lendable(state.pools, tuning)
@@ -183,7 +182,7 @@ class Survey:
         return SOON_S if before is None else min(max(PERIOD_S, cost / COST_SHARE), LONGEST_S)
 
     def _decide(self, before: Picture | None, picture: Picture, state: NodeState, scene: Scene) -> None:
-        """Learn what was used between two pictures, bound the box's memory, make an offer."""
+        """Learn the use between two snapshots, set the memory of the reclaim cgroups, and make an offer."""
         wall_s, online, tuning = self._wall(), scene.online, scene.tuning
         self.outlook.saw(before, picture, online, wall_s, tuning)
         # before the offer: no reader may see an offer beside an unknown headroom
@@ -193,7 +192,7 @@ class Survey:
             self._report.metrics.advertised(offer.cpu_milli, offer.memory_bytes)
 
     def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
-        """Take a picture, hooks first after each slice; None at the end of the daemon."""
+        """Take a snapshot, with a pause for hooks after each slice; None at the end of the daemon."""
         groups = {path: path for path in self._host_groups()}
         found = with_kubepods(subjects(state, lendable, groups), self._taker.layout)
         self._turns += 1
@@ -209,7 +208,7 @@ class Survey:
         return None
 
     def _online_of(self, state: NodeState, lendable: CPUMask) -> Online:
-        """Return the online pods, the same mapping until somebody comes or goes, or has CPUs of its own."""
+        """Return the online pods; the same mapping until a container comes or goes, or owned CPUs change."""
         owned = whereabouts.owned(state.pools, lendable)
         pods, containers, known, online = self._online
         if pods is not state.pods or containers is not state.containers or known != owned:
@@ -223,7 +222,7 @@ class Survey:
             self._save()
 
     def _save(self) -> None:
-        """Save what was learnt; nothing learnt is no reason to overwrite what there was."""
+        """Save the learnt histories; without any, keep the file as it is."""
         self._saved_at = time.monotonic()
         if self.outlook.forecast.histories:
             self._file.save(self.outlook.forecast, self._wall())
@@ -235,7 +234,10 @@ _NO_HOST_GROUPS: Mapping[str, str] = {}
 def subjects(
     state: NodeState, lendable: CPUMask, host_groups: Mapping[str, str] = _NO_HOST_GROUPS
 ) -> Subjects:
-    """Return the pods and containers whose cgroups are known, by id; `host_groups`: path by name."""
+    """Return the pods and containers whose cgroups are known, by id.
+
+    host_groups: path by name.
+    """
     pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
     containers = {one.id: targets.container_path(one) for one in state.containers.values()}
     return Subjects(
@@ -249,17 +251,17 @@ def subjects(
 
 
 def with_kubepods(known: Subjects, layout: CgroupLayout) -> Subjects:
-    """Return the subjects with the cgroup of all pods, if it is there before the first pod."""
+    """Return the subjects with the cgroup of all pods, if that exists before the first pod."""
     return known if known.kubepods else replace(known, kubepods=cgroup_layout.kubepods_in(layout))
 
 
 def without_pods(taken: Picture) -> Picture:
-    """Return the picture of a node that has no cgroup for pods yet: they use nothing."""
+    """Return the snapshot of a node that has no cgroup for pods yet: they use nothing."""
     return replace(taken, kubepods=GroupReading(0, taken.at, usage_us=0, memory=MemoryReading(0)))
 
 
 def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
-    """Return what an offer is made for; pools that are sized by load leave the box CPUs of its own."""
+    """Return the facts of an offer. If pools are sized by load, the reclaim pool has CPUs of its own."""
     lendable = 1000 * whereabouts.lendable(state.pools, tuning).bit_count()
     apart = tuning.partition and SHARE in state.pools.counts
     box = 1000 * state.pools.reclaim.bit_count() if apart else None
@@ -268,11 +270,11 @@ def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
 
 
 def _lent_to(online: Online, containers: Paths) -> Paths:
-    """Return those containers whose use is not their pods' own: each picture shows them."""
+    """Return the containers whose use is not their pods' own; each snapshot shows them."""
     lent_to = (one for pod in online.values() for one in pod.lent_to)
     return {one: containers[one] for one in lent_to if one in containers}
 
 
 def _nothing(now: float) -> Picture:
-    """Return a picture of nothing: while nothing is lent, nothing is measured."""
+    """Return an empty snapshot: while nothing is lent, nothing is measured."""
     return Picture(now, NodeReading(now))

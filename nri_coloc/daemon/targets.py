@@ -1,6 +1,6 @@
-"""What a cgroup should hold now, from the newest state: the meeting point of placement and kernel files.
+"""Compute the values that a cgroup should have now, from the newest state.
 
-Computed right before each write. None means that there is nothing to write: an unknown id, a cgroup path that
+They are computed right before each write. None means that nothing is to be written: an unknown id, a cgroup path that
 cannot be one, or hands off.
 """
 
@@ -20,7 +20,7 @@ from nri_coloc.placing.protection import Protection
 
 
 class Reckoned:
-    """Targets of one state, each reckoned once: most sweeps find the state that the one before them found.
+    """Targets of one state, each computed once: most sweeps find the same state as the sweep before.
 
     Used under one lock.
     """
@@ -31,7 +31,6 @@ class Reckoned:
         self._containers: dict[str, Target | None] = {}
 
     def of_container(self, state: NodeState, container_id: str, can: Capability) -> Target | None:
-        """Return a container's target."""
         self._begin(state, can)
         if container_id not in self._containers:
             self._containers[container_id] = of_container(state, container_id, can)
@@ -51,7 +50,7 @@ class Reckoned:
 
 
 def of_container(state: NodeState, container_id: str, can: Capability) -> Target | None:
-    """Return a container's target: its cpuset, and the values that no push carries to its runtime's spec."""
+    """Return a container's target: its cpuset, and the values that no push carries to its spec."""
     found = _ordered(state, container_id)
     if found is None:
         return None
@@ -68,8 +67,7 @@ def of_container(state: NodeState, container_id: str, can: Capability) -> Target
 
 
 def cpuset_of(state: NodeState, container_id: str) -> tuple[str, CPUMask] | None:
-    """Return a container's cgroup and the CPUs that it should have, 0 where it inherits them: of its target, what
-    its runtime is told."""
+    """Return a container's cgroup and its CPUs, 0 if it inherits them: the part of its target that the runtime gets."""
     found = _ordered(state, container_id)
     return (found[1], _mask(found[2])) if found is not None else None
 
@@ -101,7 +99,7 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
 
 
 def apart(state: NodeState, pod_id: str) -> Iterator[Apart]:
-    """Yield the cgroups of a pod's containers that have CPUs of their own, by our order or by the kubelet's."""
+    """Yield the cgroups of a pod's containers that have CPUs of their own, by our order or the kubelet's."""
     for one in state.of_pod(pod_id):
         path, target, kubelets = container_path(one), cpuset_of(state, one.id), one.container.resources.cpus
         if path and (kubelets or (target is not None and target[1])):
@@ -109,15 +107,15 @@ def apart(state: NodeState, pod_id: str) -> Iterator[Apart]:
 
 
 def of_host_group(state: NodeState, path: str, can: Capability) -> Target:
-    """Return the target of a cgroup outside Kubernetes that is a member of the box."""
+    """Return the target of a host group."""
     values = knob_files.all_but_cpuset(Knobs(shares=reclaim_cgroups.SHARES_OF_THE_BOX), can)
     return Target(path, state.pools.reclaim, values, journalled=True)
 
 
 def host_groups(state: NodeState, tuning: Tuning) -> tuple[str, ...]:
-    """Return the operator's members of the box, but for those in or above which somebody else's containers live.
+    """Return the operator's host groups, without groups that contain a pod or container that is not reclaimed.
 
-    No write for lending lies on an ancestor of a container that is not reclaimed (DESIGN invariant 6).
+    No write for lending may be on an ancestor of a container that is not reclaimed (DESIGN invariant 6).
     """
     wanted = tuning.reclaim.host_groups if tuning.reclaim.enabled else ()
     if not wanted:
@@ -129,7 +127,10 @@ def host_groups(state: NodeState, tuning: Tuning) -> tuple[str, ...]:
 
 
 def protections(state: NodeState, can: Capability, reserved_bytes: int) -> dict[str, Protection]:
-    """Return the sums that pods' cgroups and all above them need, outermost first; none where v2 lacks them."""
+    """Return the sums of protection that pods' cgroups and all cgroups above them need, bytes, outermost first.
+
+    Empty if v2 lacks memory.low.
+    """
     if "memory.low" not in can.files:
         return {}
     sums: dict[str, Protection] = {}
@@ -145,7 +146,7 @@ def protections(state: NodeState, can: Capability, reserved_bytes: int) -> dict[
 
 
 def short_of_protection(state: NodeState, reserved_bytes: int) -> dict[str, Protection]:
-    """Return by cgroup the protection of pods that get less than they may have: older pods have the rest."""
+    """Return by cgroup the protection of pods that get less than they may have, because older pods have the rest."""
     granted = protection.granted(state, reserved_bytes)
     short = (k for k, may_have in protection.by_pod(state).items() if granted.get(k) != may_have)
     paths = ((pod_path(state.pods[k].pod), granted.get(k, protection.NONE)) for k in short)
@@ -153,7 +154,7 @@ def short_of_protection(state: NodeState, reserved_bytes: int) -> dict[str, Prot
 
 
 def lives_in(state: NodeState, assignment: Assignment) -> str | None:
-    """Return the cgroup whose CPUs a container has: its own, of a VM its pod's."""
+    """Return the cgroup whose CPUs a container has: its own; for a container in a VM its pod's."""
     place = state.pods.get(assignment.container.pod_id)
     if assignment.wish.handler == "pod" and place is not None:
         return pod_path(place.pod) or None
@@ -161,13 +162,13 @@ def lives_in(state: NodeState, assignment: Assignment) -> str | None:
 
 
 def holds_a_vm(state: NodeState, pod_id: str) -> bool:
-    """Whether a pod's cgroup is the unit, and its containers have none that are read."""
+    """Return whether a pod is a VM: its cgroup is the unit, and its containers' cgroups are not read."""
     place = state.pods.get(pod_id)
     return place is not None and place.wish.handler == "pod"
 
 
 def pod_path(pod: Pod) -> str:
-    """Return the cgroup that is a pod's alone, "" if it has none: a cgroup with other users is never written."""
+    """Return the cgroup that belongs to a pod alone, "" if it has none. A cgroup with other users is never written."""
     try:
         return cgroup_layout.pod_path(pod.cgroup_parent) if pod.owns_cgroup else ""
     except ValueError:
@@ -175,12 +176,12 @@ def pod_path(pod: Pod) -> str:
 
 
 def pod_paths(state: NodeState) -> Iterator[str]:
-    """Yield the cgroups that pods have for themselves."""
+    """Yield the cgroups that belong to one pod alone."""
     yield from filter(None, (pod_path(place.pod) for place in state.pods.values()))
 
 
 def container_path(assignment: Assignment) -> str | None:
-    """Return where a container's cgroup lies below the hierarchy's root; None if nothing tells."""
+    """Return a container's cgroup path below the hierarchy's root; None if it is unknown."""
     try:
         return cgroup_layout.container_path(assignment.container.cgroups_path)
     except ValueError:

@@ -1,8 +1,8 @@
-"""From a hook's messages to the policy's events: facts by `nri.codec`, wishes by `pods.annotations`.
+"""Translate a hook's messages to the policy's events: facts by `nri.codec`, wishes by `pods.annotations`.
 
-A pod that the state knows is not decoded again; one that it does not know is taken from the hook itself, since
-events get lost around a registration. The only I/O is the pod's CPU request (`pod_requests`): read when its sandbox
-starts, when it is resized, and before a class or a number of CPUs is denied for it.
+A pod that the state has is not decoded again. An unknown pod is taken from the hook itself, because events get lost
+around a registration. The only I/O reads the pod's CPU request (`pod_requests`): when the sandbox starts, at a resize,
+and before a low request denies a class or CPUs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ from nri_coloc.pods.vocabularies import order
 
 
 class _Now(NamedTuple):
-    """What a translation goes by."""
+    """The state and the settings of a translation."""
 
     state: NodeState
     tuning: Tuning
@@ -60,10 +60,10 @@ class Requests(Protocol):
 class Translator:
     """Reads pods and containers, and their wishes.
 
-    memory_bytes: the machine's memory, for parts of it.
-    tuning: of the start; its rules name labels and annotations that are read.
+    memory_bytes: the machine's memory, for percentages of it.
+    tuning: settings of the start; their rules name labels and annotations that are read.
     requests: reads the CPU requests of pods.
-    journalled: the figures that a previous process changed in a container's spec, by its journal.
+    journalled: returns the figures that a previous process changed in a container's spec, by its journal.
 
     Size: one method for each kind of message.
     """
@@ -85,9 +85,9 @@ class Translator:
         return Listing(self._reader)
 
     def read_also(self, tuning: Tuning) -> bool:
-        """Read from now on the names of another tuning's rules, too; return whether there are more than before.
+        """Read the names of another tuning's rules too, from now on; return whether there are new names.
 
-        Pods that were read before lack it until the runtime lists them again.
+        Pods that were read before lack them until the runtime lists them again.
         """
         known = self._reader.known.with_also(_known_keys(tuning))
         if known == self._reader.known:
@@ -96,14 +96,17 @@ class Translator:
         return True
 
     def wish(self, pod: Pod, container: Container, tuning: Tuning) -> Wish:
-        """Read a container's wish from its pod's annotations and the kubelet's own values."""
+        """Return a container's wish, from its pod's annotations and the kubelet's own values."""
         found = annotations.resolve(pod, record.before_us(container), tuning, self._memory_bytes)
         return _unless_the_kubelets(found, pod, container, tuning)
 
     def _in_pod(
         self, now: _Now, pod: Pod, container: Container, *, is_created: bool = False
     ) -> tuple[Pod, Container, Wish]:
-        """Return a container with its wish, and its pod with a CPU request that is read again before it denies."""
+        """Return a pod, one of its containers, and the container's wish.
+
+        If the pod requests too little CPU for the wish, the request is read again first.
+        """
         wish = self._wish(now, pod, container, is_created=is_created)
         if not (wish.short or supply.falls_short(now.state, container, wish)):
             return pod, container, wish
@@ -123,7 +126,7 @@ class Translator:
         return _with_claims(wish, container, now, is_created=is_created)
 
     def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
-        """Read a pod's own wish."""
+        """Return a pod's own wish."""
         found = annotations.resolve_pod(pod, tuning)
         if pod.uid in tuning.kept_by_kubelet and found.qos is QoSClass.RECLAIMED:
             # a limit on the pod's cgroup would reach the containers that the kubelet has pinned
@@ -131,7 +134,7 @@ class Translator:
         return found
 
     def pod_of(self, hook: Hook, state: NodeState) -> Pod:
-        """Return the pod of a hook, from the state if it is known."""
+        """Return the pod of a hook, from the state if it is there."""
         place = state.pods.get(hook.pod.id)
         return place.pod if place is not None else self._reader.pod_of(hook.pod)
 
@@ -142,7 +145,7 @@ class Translator:
         return PodStarted(pod, self.pod_wish(pod, tuning))
 
     def pod_resized(self, hook: Hook, state: NodeState) -> PodResized | None:
-        """Translate UpdatePodSandbox; None where the pod's own cgroup holds our weight instead of its request."""
+        """Translate UpdatePodSandbox; None if the pod's own cgroup has our weight instead of its request's."""
         pod = self.pod_of(hook, state)
         if state.boxed(pod.id):
             return None
@@ -151,7 +154,7 @@ class Translator:
         return None if read is told else PodResized(read)
 
     def _read_again(self, pod: Pod) -> Pod:
-        """Return the pod with its CPU request as it is now, the same pod where that is no other or cannot be read."""
+        """Return the pod with its present CPU request; the same object if that is unchanged or cannot be read."""
         found = self._requests.read(pod)
         return pod if found is None or found == pod.cpu_request else replace(pod, cpu_request=found)
 
@@ -162,13 +165,12 @@ class Translator:
         )
 
     def created(self, hook: Hook) -> ContainerCreated | None:
-        """Translate PostCreateContainer; None where the specification names no CPUs."""
+        """Translate PostCreateContainer; None if the specification names no CPUs."""
         assert hook.container is not None  # the session gives one to every hook of a container
         cpus = claim.of_text(hook.container.linux.resources.cpu.cpus)
         return ContainerCreated(hook.pod.id, hook.container.id, cpus) if cpus else None
 
     def starting(self, hook: Hook, state: NodeState, tuning: Tuning, *, running: bool) -> ContainerStarting:
-        """Translate StartContainer, and PostStartContainer as running."""
         return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
 
     def updating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerUpdating:
@@ -204,7 +206,7 @@ class Translator:
     def _listed_pod(self, pod: Pod, now: _Now) -> tuple[Pod, Wish]:
         """Return a listed pod with its wish.
 
-        Its CPU request is read where a class, CPUs or the size of a pool follow from it.
+        Its CPU request is read if a class, CPUs or the size of a pool follow from it.
         """
         place = now.state.pods.get(pod.id)
         if place is not None:
@@ -230,8 +232,10 @@ class Translator:
     def _listed(
         self, container: Container, pod: Pod, state: NodeState, tuning: Tuning
     ) -> tuple[Container, Wish]:
-        """Return a listed container with its wish, as of the kubelet's latest values: a record tells those of the
-        day of creation, what we know or the spec shows is newer (decision 19)."""
+        """Return a listed container with its wish, from the kubelet's latest values.
+
+        A record holds the values of the creation. The known assignment and the spec are newer (decision 19).
+        """
         known = state.containers.get(container.id)
         if known is not None:
             facts = record.facts_of(container, known)
@@ -250,7 +254,10 @@ class Translator:
     def _listed_without_record(
         self, container: Container, pod: Pod, tuning: Tuning
     ) -> tuple[Container, Wish]:
-        """Do so for one that ran before we came, or whose creation we did not answer, by a former life's journal."""
+        """Return the same for a container without a record, by the journal of a previous process.
+
+        It started while no daemon of ours ran, or its creation was not answered.
+        """
         found = self._journalled(container)
         if not found.ours:
             return container, self.wish(pod, container, tuning)
@@ -269,7 +276,7 @@ class Translator:
         return kubelets, self.wish(pod, kubelets, tuning)
 
     def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:
-        """Read every wish anew under another tuning: by container id and by pod id."""
+        """Return every wish under another tuning: by container id and by pod id."""
         containers: dict[str, Wish] = {}
         pods: dict[str, Wish] = {}
         for pod_id, place in state.pods.items():
@@ -298,13 +305,13 @@ def _known_keys(tuning: Tuning) -> KnownKeys:
 
 
 def _kubelets(container: Container, state: NodeState) -> Container:
-    """Return a container with the kubelet's own values; after a restart its record tells them."""
+    """Return a container with the kubelet's own values; after a restart its record holds them."""
     known = state.containers.get(container.id)
     return container if known is None else record.facts_of(container, known)
 
 
 def _with_members(state: NodeState, pod: Pod, container: Container) -> Pod:
-    """Return the pod with a CPU request: where none is known, what this and its other containers ask for."""
+    """Return the pod with a CPU request. If none is known, it is the sum of this and its other containers' requests."""
     if pod.cpu_request is not None:
         return pod
     others = sum(
@@ -318,7 +325,7 @@ def _at_least(pod: Pod, milli: int) -> Pod:
 
 
 def _as_resized(wish: Wish, known: Assignment | None, asked: Container) -> Wish:
-    """Take back an annotation's lower CPU request once the kubelet has asked for another amount than at creation."""
+    """Drop an annotation's lower CPU request after the kubelet asked for another amount than at creation."""
     if known is None or not wish.cpu_milli:
         return wish
     is_same = known.container.resources.shares == asked.resources.shares
@@ -326,16 +333,16 @@ def _as_resized(wish: Wish, known: Assignment | None, asked: Container) -> Wish:
 
 
 def _as_owned(wish: Wish, container: Container) -> Wish:
-    """Do so after a restart, where the container's spec shows that it owns as many CPUs as the kubelet asks for."""
+    """Do the same after a restart, if the container owns as many CPUs, by its spec, as the kubelet asks for."""
     whole = request.of_container(container).whole
     is_resized = 0 < wish.cpu_milli <= (whole - 1) * 1000 and claim.in_spec(container).bit_count() == whole
     return replace(wish, cpu_milli=0) if is_resized else wish
 
 
 def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: bool) -> Wish:
-    """Leave a container on the CPUs that the DRA CPU driver gave it, or say why its claims do not count.
+    """Leave a container on the CPUs that the DRA CPU driver gave it, or record why its claims do not count.
 
-    What was decided at the creation of a container that is known stays.
+    For a known container the decision at its creation stays.
     """
     known = None if is_created else now.state.containers.get(container.id)
     if known is not None:
@@ -356,7 +363,10 @@ def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: boo
 
 
 def _driven(wish: Wish, cpus: CPUMask) -> Wish:
-    """Return the wish of a container with CPUs of the driver: they are its own, whatever its pod's class orders."""
+    """Return the wish of a container with CPUs of the driver.
+
+    It owns them, even if its pod's class orders otherwise.
+    """
     because = f"the DRA CPU driver has pinned it to CPUs {cpuset.render(cpus)}"
     keep = wish.preserve | {"cpu", KEPT_BY_DRA}
     return replace(wish, qos=QoSClass.DEDICATED, because=because, preserve=keep, knobs=wish.annotated)

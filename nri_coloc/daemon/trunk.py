@@ -1,6 +1,6 @@
-"""The thread that serves the runtime: connect, register, read and dispatch until the connection ends, and again.
+"""Serve the runtime in one thread: connect, register, then read and dispatch until the connection ends; repeat.
 
-`Connection` is what the rest of the daemon knows of it.
+The rest of the daemon uses `Connection`.
 """
 
 import random
@@ -24,20 +24,20 @@ from nri_coloc.nri.session import Session
 
 FIRST_RETRY_S: Final = 0.5
 READ_SIZE: Final = 1 << 15
-"""One read holds a usual request whole; the runtime's socket buffer is about this large."""
+"""Bytes. One read holds a usual request whole; the runtime's socket buffer is about this large."""
 
 HOOK_FIRST_S: Final = 1e-4
 UNDISTURBED_S: Final = 5e-3
-"""How long a thread that wants the interpreter waits before the running thread gives it up. Short while this
-thread waits for a hook, so that other threads give way; Python's usual 5 ms while it works on one."""
+"""Seconds before the running thread gives the interpreter to a waiting one. Short while this thread waits for a hook,
+so that other threads give way; Python's usual 5 ms while it works on one."""
 
 OnConfigured = Callable[[events.Configured], None]
 
 
 class Trunk:
-    """Reads one connection after the other and has hooks answer.
+    """Reads one connection after the other and passes hooks on.
 
-    connect: makes a socket.
+    connect: returns a connected socket.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Trunk:
         self._watchdog = Watchdog(connection.answer_neutral)
 
     def run(self, on_configured: OnConfigured, *, once: bool) -> None:
-        """Serve connection after connection until `stop`.
+        """Serve one connection after the other until `stop`.
 
         on_configured: called with each configuration before it is answered.
-        once: the socket cannot be had again, so one connection is all.
+        once: the socket cannot be opened again, so only one connection is served.
         """
         self._watchdog.start()
         delay = FIRST_RETRY_S
@@ -74,7 +74,7 @@ class Trunk:
                 found = self._serve_one(attempts, on_configured)
             except (OSError, TransportLost, ProtocolError) as error:
                 lost = error
-            # a long wait for a runtime that was not there is no fault of the runtime: only its own faults count
+            # a long wait for a missing runtime is not the runtime's fault: only its own faults count
             if (found and not found_before) or time.monotonic() - began > RETRY_CAP_S:
                 delay = FIRST_RETRY_S
             found_before = found
@@ -94,7 +94,7 @@ class Trunk:
         self._connection.drop("stopping")
 
     def ended(self, seconds: float) -> bool:
-        """Wait until the hook at hand has written its last, after `stop`; False if it has not in time."""
+        """Wait, after `stop`, until the present hook has written its last value; return False if it has not in time."""
         ended = self._acting.acquire(timeout=seconds)
         if ended:
             self._acting.release()
@@ -103,7 +103,7 @@ class Trunk:
     # ---- one connection ----
 
     def _serve_one(self, attempts: int, on_configured: OnConfigured) -> bool:
-        """Serve one connection to its end, which is always an error; False if nothing listens."""
+        """Serve one connection to its end, which is always an error; return False if nothing listens."""
         try:
             connected = self._connect()
         except OSError as error:
@@ -124,7 +124,7 @@ class Trunk:
             self._take(_wait_for_bytes(connected), reading)
 
     def _take(self, data: bytes, reading: "_Reading") -> None:
-        """Do what these bytes ask for. The memory that it took is freed on return, not while the next hook waits."""
+        """Handle these bytes. Memory that this took is freed on return, not while the next hook waits."""
         read_at = time.monotonic()
         if not data:
             raise TransportLost("the runtime closed the connection")
@@ -158,7 +158,7 @@ class Trunk:
         self._report.said(AuditEvent.RUNTIME_CONNECT, Reason.CONNECTED, because)
 
     def _synchronize(self, part: events.Synchronize, reading: "_Reading", read_at: float) -> None:
-        """Take one part of the list; answer the last one before anything dear is done.
+        """Take one part of the list. The last part is answered before any costly work.
 
         The runtime grants all parts two seconds together and holds its global lock meanwhile. A hook that follows the
         answer waits in the socket until the list has been placed.
@@ -206,8 +206,10 @@ class Trunk:
 
 
 class _Reading:
-    """What belongs to the reading of one connection.
+    """The state of reading one connection.
 
+    session: its protocol state.
+    on_configured: called with its configuration.
     listing: the parts of a Synchronize that have come so far.
     """
 

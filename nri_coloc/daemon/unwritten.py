@@ -1,6 +1,6 @@
-"""Values that are in force nowhere: refused by the kernel lately, or wished for without a file for them here.
+"""Record values that are in force nowhere: the kernel refused them lately, or this machine has no file for them.
 
-The detail of a readiness check; each is a record `write.failed` and a metric too. Time is an argument.
+They are the detail of a readiness check. Each is also a record `write.failed` and a metric. Time is an argument.
 """
 
 from collections import Counter
@@ -8,24 +8,26 @@ from collections.abc import Iterable
 from typing import Final
 
 REMEMBERED_S: Final = 600.0
-"""How long a refusal counts after the last time that it happened."""
+"""Seconds for which a refusal counts after its last occurrence."""
 
 KEPT: Final = 4096
-"""Refused files that are remembered; beyond it the oldest are forgotten."""
+"""The most refused files that are remembered; beyond it the oldest are forgotten."""
 
 NAMED: Final = 3
-"""How many refusals a sentence names."""
+"""The most refusals that a sentence names."""
 
 
 class Unwritten:
-    """May be called from every thread: what is known is replaced, never changed in place."""
+    """Values that are in force nowhere. Any thread may call, because known facts are replaced and never changed in
+    place.
+    """
 
     def __init__(self) -> None:
         self._refused: dict[str, tuple[str, float]] = {}
         self._absent: Counter[str] = Counter()
 
     def refused(self, path: str, reason: str, now: float) -> bool:
-        """Take note of a refused file; whether it is news: another file or another reason than before."""
+        """Note a refused file; return whether the file or its reason is new."""
         known = self._refused.get(path)
         kept = {k: each for k, each in self._refused.items() if k != path}
         while len(kept) >= KEPT:
@@ -34,11 +36,11 @@ class Unwritten:
         return known is None or known[0] != reason
 
     def absent(self, names: Iterable[str]) -> None:
-        """Take note of values that no file takes here, by their names in the audit."""
+        """Note values without a file on this machine, by their names in the audit."""
         self._absent = self._absent + Counter([*names])
 
     def words(self, now: float) -> str:
-        """Return what is in force nowhere, "" if nothing."""
+        """Return a sentence on values that are in force nowhere, "" for none."""
         lately = [f"{k}: {reason}" for k, (reason, at) in self._refused.items() if now - at < REMEMBERED_S]
         more = f" and {len(lately) - NAMED} more" if len(lately) > NAMED else ""
         refused = f"refused lately: {', '.join(lately[-NAMED:])}{more}" if lately else ""

@@ -1,4 +1,4 @@
-"""What HTTP shows of the daemon: every method reads the current immutable state, none takes the mutex."""
+"""Return the daemon's state for HTTP: every method reads the current immutable state, none takes the mutex."""
 
 import time
 from typing import Any, Final
@@ -22,7 +22,7 @@ HEALTHY_WITHIN_S: Final = 10.0
 
 
 class DaemonView:
-    """The daemon's answer to `service.http`."""
+    """The data of `service.http`."""
 
     def __init__(
         self,
@@ -43,24 +43,24 @@ class DaemonView:
         self._report = report
 
     def turned(self, now: float) -> None:
-        """Note that the housekeeping loop lives."""
+        """Note a turn of the housekeeping loop."""
         self._alive_at = now
 
     def metrics(self) -> bytes:
-        """Return Prometheus' text."""
+        """Return the metrics in Prometheus' text format."""
         self._report.metrics.waiting(len(waiting.of(self._node.state)))
         return self._report.metrics.render()
 
     def healthy(self) -> bool:
-        """Whether the housekeeping loop has turned lately."""
+        """Return whether the housekeeping loop has turned lately."""
         return time.monotonic() - self._alive_at < HEALTHY_WITHIN_S
 
     def readiness(self) -> dict[str, Any]:
-        """Return the checks."""
+        """Return the body of `/readyz`."""
         return self._readiness.checks()
 
     def state(self) -> dict[str, Any]:
-        """Return the node."""
+        """Return the body of `/v1/state`."""
         state = self._node.state
         actual = {k: cpuset.render(mask) for k, mask in self._actuator.actual.copy().items()}
         waits_for = {a.id: waiting.lack(state, a) for a in waiting.of(state)}
@@ -68,7 +68,10 @@ class DaemonView:
         return state_json(state, observe=self._node.tuning.observe, found=found, waits_for=waits_for)
 
     def capacity(self) -> dict[str, Any]:
-        """Return what is advertised, and what may be lent at this moment; `at`: when the newest picture was taken."""
+        """Return the body of `/v1/capacity`: the offer and the headroom, milli-CPU and bytes.
+
+        `at` is the time of the newest snapshot.
+        """
         now, survey = self._lending.headroom, self._survey
         withheld = self._withheld()
         offer = survey.outlook.capacity if withheld is None else withheld
@@ -86,8 +89,11 @@ class DaemonView:
         }
 
     def _withheld(self) -> Capacity | None:
-        """Return what stands in for the offer: one is made with a picture, and nobody shall take what was withdrawn
-        since, nor what was offered of a node whose pods nobody had told of."""
+        """Return the capacity that replaces the offer; None while the offer holds.
+
+        An offer is made with a snapshot. It must not be used after lending was paused, or before the runtime's list
+        showed the node's pods.
+        """
         tuning = self._node.tuning.reclaim
         if not tuning.enabled:
             return None
@@ -96,12 +102,12 @@ class DaemonView:
         return None if self._node.told else capacity.untold()
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
-        """Return a page of records."""
+        """Return a page of audit records."""
         return self._report.audit.query(since, pod, limit)
 
 
 def _reason(offer: Capacity, memory: MemoryHeadroom | None) -> tuple[Binding, str]:
-    """Return why it is so much: a headroom of 0 that is only not known is no full node's."""
+    """Return the reason for the offer. An unknown headroom must not look like a full node's."""
     if memory is not None or offer.binding in (Binding.DISABLED, Binding.PAUSED):
         return offer.binding, offer.because
     unknown = "lendable memory is unknown: memory of the node or of its pods could not be read"

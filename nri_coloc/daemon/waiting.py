@@ -1,8 +1,8 @@
-"""Whose run-queue delay the fast loop reads where the kernel tells no PSI: the busiest tasks of busy online pods.
+"""Choose the tasks whose run-queue delay the fast loop reads if there is no PSI: the busiest of busy online pods.
 
-Nothing is read here where it tells of all that the loop asks about. Elsewhere the slow loop lists the tasks of a few
-pods, one container after the other, and of each no more than `cgroup_reading.MOST_TASKS`: a node may have ten thousand.
-So a pod that uses little beside many others, or a task beyond those that are listed, is not heard.
+If PSI covers every group of the loop, nothing is read here. Otherwise the slow loop lists the tasks of a few pods, one
+container after the other. It lists at most `host.readings.MOST_TASKS` of each, because a node may have ten thousand. So
+a pod that uses little beside many others is not measured, nor is a task beyond the listed ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,11 +18,11 @@ from nri_coloc.lending import run_delay
 from nri_coloc.lending.sampler import FastSampler
 
 MOST_PODS: Final = 8
-"""As many as followed tasks (`run_delay.MOST_TASKS`): by their use between the last two snapshots."""
+"""As many as followed tasks (`run_delay.MOST_TASKS`), chosen by their use between the last two snapshots."""
 
 
 class Waiting:
-    """Belongs to the survey's thread; `sampler` is the fast loop's."""
+    """Chooses tasks; belongs to the slow loop's thread. `sampler` is the fast loop's."""
 
     def __init__(self, sampler: FastSampler, cgroups: CgroupReader) -> None:
         self._sampler = sampler
@@ -31,7 +31,7 @@ class Waiting:
         self._followed: Mapping[str, tuple[int, ...]] = {}
 
     def turn(self, before: Picture | None, picture: Picture, state: NodeState) -> Iterator[None]:
-        """Choose anew, with a stop after each container."""
+        """Choose the tasks again, with a stop after each container."""
         groups = self._sampler.without_pressure
         listed: dict[int, Schedstat] = {}
         group_of: dict[int, str] = {}
@@ -46,7 +46,7 @@ class Waiting:
         self._follow({group: tasks for group, tasks in followed.items() if tasks})
 
     def _follow(self, tasks: Mapping[str, tuple[int, ...]]) -> None:
-        """Tell the sampler, which makes its round anew, if these are others."""
+        """Pass changed tasks to the sampler, which then starts its round again."""
         if tasks != self._followed:
             self._followed = tasks
             self._sampler.follow(tasks)
@@ -55,7 +55,7 @@ class Waiting:
 def _busiest(
     before: Picture | None, picture: Picture, state: NodeState, groups: frozenset[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the cgroups of the busiest pods' containers, each with that of `groups` that it lies in."""
+    """Yield the cgroups of the busiest pods' containers, each with the group of `groups` that contains it."""
     found = {pod_id: dict(_containers(state, pod_id, groups)) for pod_id in picture.pods} if groups else {}
     used = {
         pod_id: use.milli_between(before.pods.get(pod_id) if before else None, picture.pods[pod_id]) or 0
@@ -67,7 +67,7 @@ def _busiest(
 
 
 def _containers(state: NodeState, pod_id: str, groups: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield each cgroup that containers of a pod run in, of a VM its pod's, with the group that it lies in."""
+    """Yield each cgroup in which a pod's containers run (for a VM its pod's), with the group that contains it."""
     for assignment in state.of_pod(pod_id):
         path = targets.lives_in(state, assignment)
         group = next((above for above in _upwards(path or "") if above in groups), None)

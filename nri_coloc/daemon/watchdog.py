@@ -1,8 +1,8 @@
-"""Deadlines of hooks: every stream is answered exactly once, by whoever claims it first.
+"""Answer overdue hooks: every call is answered exactly once, by the thread that claims it first.
 
-The runtime waits with a global lock for our answer and drops us when its timeout passes. So a hook that is not
-answered within a quarter of that time gets the neutral answer from this thread; the decision that comes later
-finds its ticket claimed and is discarded.
+The runtime waits with a global lock for our answer and drops us when its timeout passes. So a hook that is not answered
+within a quarter of that time gets the neutral answer from this thread. The late decision finds its ticket claimed and
+is discarded.
 """
 
 import time
@@ -15,16 +15,16 @@ from nri_coloc.nri import events
 
 SHARE_OF_TIMEOUT: Final = 0.25
 DEFAULT_TIMEOUT_S: Final = 2.0
-"""containerd's plugin_request_timeout, for a request that states none."""
+"""Seconds. containerd's plugin_request_timeout, for a request that states none."""
 
 POLL_S: Final = 0.25
-"""Seconds between two checks for a deadline: half of the usual half second, so that no deadline passes
-unseen. A check takes 50 to 100 µs on an idle core."""
+"""Seconds between two checks for a deadline: half of the usual half second, so that no deadline passes unseen. A check
+takes 50 to 100 µs on an idle core."""
 
 RESTS_AFTER: Final = 40
-"""Checks in a row without a hook, ten seconds: then this thread sleeps until the next hook wakes it. On a quiet node
-the checks were a 25th of the daemon's cost. No sooner, because a woken thread wants the interpreter's lock beside the
-hook."""
+"""Checks in a row without a hook, ten seconds. Then this thread sleeps until the next hook wakes it. On a quiet node
+the checks were a 25th of the daemon's cost. The number is not lower, because a woken thread wants the interpreter's
+lock beside the hook."""
 
 REST_S: Final = 3600.0
 
@@ -46,12 +46,12 @@ class Ticket:
         self._claim = Lock()
 
     def claim(self) -> bool:
-        """Take the right to answer; False if somebody has it already."""
+        """Take the right to answer; return False if another thread has it."""
         return self._claim.acquire(blocking=False)
 
     @property
     def claimed(self) -> bool:
-        """Whether somebody answers or has answered."""
+        """Whether a thread answers or has answered."""
         return self._claim.locked()
 
 
@@ -77,7 +77,7 @@ class Exchange:
         self._read_at = read_at
 
     def claim(self) -> bool:
-        """Take the right to answer; False if the watchdog was first."""
+        """Take the right to answer; return False if the watchdog was first."""
         self.claimed_by_us = self.ticket.claim()
         return self.claimed_by_us
 
@@ -87,7 +87,7 @@ class Exchange:
             self.send(message)
 
     def send(self, message: Any | None) -> None:
-        """Send what was claimed before."""
+        """Send the answer of a claimed call."""
         self._answers.answer(self.ticket.call, message)
         self.latency_us = self.age_us
 
@@ -98,7 +98,7 @@ class Exchange:
 
     @property
     def waited_s(self) -> float:
-        """How long the runtime waited for the answer, seconds; until now where it was not given here."""
+        """Seconds for which the runtime waited for the answer; until now if it was not answered here."""
         return (self.age_us if self.latency_us is None else self.latency_us) / 1e6
 
     @property
@@ -108,7 +108,7 @@ class Exchange:
 
 
 class Watchdog:
-    """Looks at the one ticket in flight (the runtime serialises hooks) and answers it when it is overdue."""
+    """Checks the one ticket in flight (the runtime serialises hooks) and answers it when it is overdue."""
 
     def __init__(self, answer_neutral: Callable[[Ticket], None]) -> None:
         self._answer_neutral = answer_neutral
@@ -120,16 +120,15 @@ class Watchdog:
         self._thread = Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking; returns at once."""
+        """Stop the checks; return at once."""
         self._stopping = True
         self._alarm.ring()
 
     def begin(self, call: events.Call, hook: str) -> Ticket:
-        """Open a ticket for a call that is being worked on."""
+        """Return a ticket for a call that is being handled."""
         ticket = Ticket(call, hook, time.monotonic())
         self._ticket, self._quiet = ticket, 0
         if self._rests:
@@ -138,7 +137,7 @@ class Watchdog:
         return ticket
 
     def end(self) -> None:
-        """Forget the ticket: its hook was dealt with."""
+        """Forget the ticket: its hook was handled."""
         self._ticket = None
 
     def _run(self) -> None:
@@ -148,7 +147,7 @@ class Watchdog:
             pause = self._look()
 
     def _look(self) -> float:
-        """Answer what is overdue; returns the seconds to the next look."""
+        """Answer an overdue hook; return the seconds to the next check."""
         self._quiet += 1
         self._rests = self._quiet > RESTS_AFTER
         ticket = self._ticket  # after `_rests`: a hook that begins later rings

@@ -1,12 +1,12 @@
-"""The daemon put together: read it from top to bottom, and every object has what it needs when it is made.
+"""Put the daemon together: read it from top to bottom, and every object has all that it needs when it is made.
 
-Ground first (machine, state, audit), then the objects that write, the loops that measure, the side of the runtime, and
-the side of the operator. Nothing is attached to an object later. Facts that become known later are values: the state,
-the settings in force, the capabilities of kernel and runtime (`Node`, `InForce`, `Connection`).
+First come machine, state and audit. Then come the objects that write, the loops that measure, the runtime's side, and
+the operator's side. Nothing is attached to an object later. Facts that become known later are values: the state, the
+settings in force, the capabilities of kernel and runtime (`Node`, `InForce`, `Connection`).
 
-Rooms meet at the seams that `seams` describes:
+Objects are connected at the seams that `seams` describes:
     prepare        entered around a hook's decision; lending sizes the reclaim pool before the first reclaimed pod
-    before_answer  steps by kind of hook: cgroups that the runtime must find in place, CPUs that others must have left
+    before_answer  steps by kind of hook: cgroups that the runtime must find written, CPUs that must be free by then
     after          observers of every decision, each with a queue of its own: files, stored specs, records
 """
 
@@ -115,7 +115,7 @@ class Parts:
 
 
 def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
-    """Make every object, each complete; nothing is started."""
+    """Return all parts, each complete and none started."""
     root = options.host_root
 
     # the machine, the state, and the reports on it
@@ -313,7 +313,6 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
 
 
 def version() -> str:
-    """Return the program's version."""
     try:
         return package_version("nri-coloc")
     except PackageNotFoundError:
@@ -356,7 +355,7 @@ def _other_checks(
 
 
 def _other_driver(node: Node, report: Report, root: str) -> str:
-    """Say what to do about another plugin that names CPUs, "" if the settings name it."""
+    """Return the advice about another plugin that names CPUs, "" for none."""
     if node.tuning.dra_driver:
         return ""
     undone = report.neighbours.creations.words(time.monotonic())
@@ -364,7 +363,7 @@ def _other_driver(node: Node, report: Report, root: str) -> str:
 
 
 def _no_place_for_cpus(layout: CgroupLayout, machine: Machine, node: Node) -> str:
-    """Say why pods' CPUs cannot be set, "" if they can."""
+    """Return why pods' CPUs cannot be set, "" if they can."""
     state = node.state
     return probe.no_place_for_cpus(layout, targets.pod_paths(state)) or machine.problem(state)
 
@@ -378,7 +377,10 @@ def _with_files_of_pods(layout: CgroupLayout, node: Node, known: Capability) -> 
 
 
 def _connector(options: Options, in_force: InForce, claim: RuntimeClaim) -> Callable[[], socket.socket]:
-    """Return a function that connects: to the socket that a launched plugin was given, else to a claimed runtime."""
+    """Return a function that connects to the runtime.
+
+    A launched plugin uses the socket that it was given; any other daemon claims the runtime first.
+    """
     launched = options.launched
     if launched is not None:
         return lambda: socket.socket(fileno=os.dup(launched.fd))
