@@ -1,4 +1,4 @@
-"""What the colocation bench makes of days that were played: rows, curves and a picture."""
+"""The colocation benchmark turns played days into rows, curves and a picture."""
 
 import json
 from array import array
@@ -14,9 +14,9 @@ SECONDS = 4.0
 
 
 def day(times_ms: list[float], busy: int = 100, done: int = 0, online_us: int = 0) -> Day:
-    """A day whose requests came evenly, on a node that was busy for so many of 100 ticks a second.
+    """Return a day of evenly spaced requests, on a node that is busy for `busy` of 100 ticks a second.
 
-    `online_us`: what the server used of it a second.
+    online_us: CPU time that the server used, µs a second.
     """
     count = len(times_ms)
     arrivals = array("q", (int(SECONDS * 1e9 * i / count) for i in range(count)))
@@ -28,7 +28,7 @@ def day(times_ms: list[float], busy: int = 100, done: int = 0, online_us: int = 
 
 
 def steady(ms: float, slow_ms: float) -> list[float]:
-    """A thousand requests, of which the slowest two are as slow as told."""
+    """Return the times of 1,000 requests, ms: 998 take `ms`, the slowest two take `slow_ms`."""
     return [ms] * 998 + [slow_ms] * 2
 
 

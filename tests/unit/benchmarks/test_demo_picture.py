@@ -1,4 +1,4 @@
-"""The picture of the demo: cells from `/v1/state`, and an SVG that a reader can open."""
+"""The demo's picture has a cell for each CPU of `/v1/state`, in an SVG that a reader can open."""
 
 from xml.etree import ElementTree as ET
 

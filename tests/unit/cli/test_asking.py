@@ -1,4 +1,4 @@
-"""cli/asking.py: texts of pods and operators are fit for a terminal."""
+"""cli/asking.py: texts of pods and operators are made safe for a terminal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`nri-coloc audit`: the newest records of the daemon, or a sentence why not."""
+"""`nri-coloc audit` prints the daemon's newest records, or a sentence with the reason why it cannot."""
 
 import json
 import socket
@@ -12,7 +12,7 @@ from nri_coloc.service.http import HttpServer
 
 
 class View:
-    """As much of the daemon as is asked for."""
+    """The part of the daemon that the command asks: pages of audit records."""
 
     def __init__(self, count: int) -> None:
         self.records: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""cli/doctor.py: each check says what is wrong and how to mend it; only what keeps pods unplaced fails."""
+"""cli/doctor.py: each check names its problem and the remedy; only a problem that keeps pods unplaced fails."""
 
 import errno
 import json
@@ -23,7 +23,7 @@ CONNECTED = {"event": "runtime.connect", "because": "containerd 2.4.0, NRI 0.12.
 
 @pytest.fixture
 def patient(tmp_path: Path) -> Iterator[Patient]:
-    """A machine on which everything is as it should be, but no daemon runs."""
+    """Yield a machine without a problem, on which no daemon runs."""
     host = tmp_path / "host"
     for path, text in {
         "sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory",
@@ -52,7 +52,7 @@ def patient(tmp_path: Path) -> Iterator[Patient]:
 
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a running daemon says; the test changes it."""
+    """Return the answers of a running daemon, by name; a test changes them."""
     said: dict[str, Any] = {"ready": READY, "records": [CONNECTED]}
     monkeypatch.setattr(asking, "ask", lambda *_: said["ready"])
     monkeypatch.setattr(asking, "records", lambda *_: said["records"])
@@ -131,7 +131,7 @@ def test_a_kernel_without_pressure_is_told_how_to_boot(patient):
 def test_a_kernel_that_shows_pressure_and_refuses_to_tell_it_is_one_without(patient):
     pressure = Path(patient.host_root) / "proc/pressure/cpu"
     pressure.unlink()
-    pressure.mkdir()  # which cannot be read either
+    pressure.mkdir()  # a directory cannot be read either
     assert "boot with psi=1" in check(patient, "pressure").sentence
 
 
@@ -312,7 +312,7 @@ def test_the_command_reads_its_flags(patient, capsys):
 
 @pytest.fixture
 def as_nobody() -> Iterator[None]:
-    """Be a user to whom the planted machine is closed."""
+    """Run the test as a user that may not read the planted machine."""
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
     os.seteuid(65534)

@@ -1,4 +1,4 @@
-"""cli/explain.py, cli/owners.py: what the daemon knows of a pod, in lines; and who is where on the machine."""
+"""cli/explain.py, cli/owners.py: the command explains a pod line by line, and lists the owner of each CPU."""
 
 import json
 import threading
@@ -210,7 +210,7 @@ class TestOwners:
 
 
 class Daemon(BaseHTTPRequestHandler):
-    """Answers as the daemon does, with what the test put into `answers`."""
+    """A daemon's HTTP server that answers from `answers`, by path."""
 
     answers: dict[str, Any] = {}  # noqa: RUF012 - one server a test
 
@@ -221,7 +221,7 @@ class Daemon(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Stay silent."""
+        """Log nothing."""
 
 
 @pytest.fixture

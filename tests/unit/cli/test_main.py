@@ -1,4 +1,4 @@
-"""The command line: exit codes, and a sentence for every mistake."""
+"""The command line has an exit code for each outcome, and a sentence for each mistake."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def fails_with(error: BaseException):
 
 @pytest.fixture
 def topology(monkeypatch):
-    """Have the command `topology` do something else."""
+    """Return a function that replaces the command `topology`."""
 
     def do(command):
         monkeypatch.setattr(commands, "_topology", command)

@@ -1,4 +1,4 @@
-"""cli/picture.py: readable without colours, on narrow terminals and on large machines."""
+"""cli/picture.py: CPUs are readable without colours, on narrow terminals and on large machines."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""`nri-coloc restore`: refuses beside a daemon, says what it did."""
+"""`nri-coloc restore` refuses to run beside a daemon, and prints the number of restored files."""
 
 import errno
 import json
@@ -146,7 +146,7 @@ def refusing(number: int) -> Callable[[Path, object], None]:
 
 
 def read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Have the kernel refuse to write into a folder, as on a file system that was mounted again after an error."""
+    """Refuse writes into a folder, as a file system does that was remounted read-only after an error."""
     real, write = os.open, os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
     def opening(path: Any, flags: int, *more: Any, **named: Any) -> int:
@@ -175,7 +175,7 @@ def test_a_runtime_at_the_usual_place_is_asked(tmp_path, capsys):
 
 
 def test_a_runtime_where_we_may_not_look_is_asked(tmp_path, capsys):
-    # a name that is too long is refused as a folder that is closed to us is, to root too
+    # a name that is too long cannot be looked up, as a closed folder cannot; root gets this error too
     assert not restore.is_absent(RuntimeAt(str(tmp_path / ("x" * 300)), "", ""))
     assert capsys.readouterr().err == ""
 

@@ -1,4 +1,4 @@
-"""What stdout and stderr refuse: a sentence and an exit code for every command, and never a traceback."""
+"""If stdout or stderr refuses a write, each command ends with a sentence and an exit code, never a traceback."""
 
 import io
 import os
@@ -29,7 +29,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A machine, a configuration and a daemon for whatever is asked."""
+    """Yield the paths and the address that the commands need: a machine, a configuration, a daemon."""
     folder = tmp_path_factory.mktemp("machine")
     machines.plant(machines.MACHINES["2cpu"], folder)
     (folder / "good.yaml").write_text("strict: true\n")
@@ -45,7 +45,7 @@ def command(request: pytest.FixtureRequest, places: dict[str, str]) -> list[str]
 
 @pytest.fixture
 def instead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, TextIO], None]]:
-    """Have another stream in the place of one of the three."""
+    """Yield a function that replaces stdin, stdout or stderr by another stream."""
     streams: list[TextIO] = []
 
     def put(name: str, stream: TextIO) -> None:
@@ -54,7 +54,7 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, TextIO],
 
     yield put
     for stream in streams:
-        stream.close()  # as the interpreter does: what still fails here would be its complaint
+        stream.close()  # the interpreter closes it too, and would print an error here
 
 
 def abandoned_pipe() -> TextIO:
@@ -117,7 +117,7 @@ def test_a_complaint_is_tried_again_when_the_disk_has_room(monkeypatch):
     assert disk.getvalue().endswith("said\n")
 
 
-# ---- as a process: the interpreter has its own say at the end ----
+# ---- as a process: the interpreter prints errors of its own at the end ----
 
 PROGRAM = "from nri_coloc.cli.main import entry; entry()"
 

@@ -1,4 +1,4 @@
-"""`nri-coloc top`: the daemon's own answers on one screen; its silence is said, not hidden."""
+"""`nri-coloc top` shows the daemon's answers on one screen; a daemon that does not answer is reported there."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def container(name: str) -> dict[str, Any]:
 
 
 class View:
-    """A daemon that knows one container; `checks` can be changed."""
+    """The answers of a daemon with one container; a test changes `checks`."""
 
     def __init__(self) -> None:
         self.containers = [container("app")]
@@ -69,7 +69,7 @@ class View:
 
 
 class Daemon:
-    """A view served over HTTP until it is silenced."""
+    """A view that is served over HTTP until `silence`."""
 
     def __init__(self) -> None:
         self.view = View()
@@ -181,7 +181,7 @@ def test_a_record_shows_no_cpus_of_a_later_state(daemon):
 
 def test_a_daemon_that_speaks_again_takes_the_reason_away(daemon):
     top = Top(daemon.address)
-    daemon.view.readiness = dict  # an answer that is not ours
+    daemon.view.readiness = dict  # an answer that is not the daemon's
     top.look_again()
     daemon.view.readiness = View().readiness
     top.look_again()

@@ -1,4 +1,4 @@
-"""cli/topology.py: the drawing is readable at 2 and at 256 CPUs, and says whose each CPU is."""
+"""cli/topology.py: the drawing is readable at 2 and at 256 CPUs, and names the owner of each CPU."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Whole numbers divided by weight."""
+"""Whole numbers are divided by weight."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""core/knobs.py: what this kernel and this runtime can take."""
+"""core/knobs.py: the capability says which knobs this kernel and this runtime accept."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""core/cpuset.py: sets as integers, and the kernel's text form of them."""
+"""core/cpuset.py: CPU sets are integers, and have the kernel's text form."""
 
 import pytest
 

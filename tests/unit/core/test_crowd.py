@@ -1,4 +1,4 @@
-"""core/state.py: the containers by id, copied by the shelf."""
+"""core/state.py: containers are kept by id, and a change copies only one part of the map."""
 
 from functools import reduce
 
@@ -30,7 +30,7 @@ def test_it_holds_what_a_dict_would_hold(pairs, leaving):
 
 @given(st.lists(st.tuples(st.text("0af", max_size=2), st.sampled_from((*POOLS, ""))), max_size=30))
 def test_the_members_of_a_pool_are_those_whose_assignments_name_it(happening):
-    """An empty pool is a leave."""
+    """Pool "" in the drawn data means that the container leaves."""
     crowd = EMPTY
     for k, pool in happening:
         crowd = crowd.adding(one(k, pool=pool)) if pool else crowd.without(k)

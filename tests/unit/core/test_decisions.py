@@ -1,4 +1,4 @@
-"""core/decisions.py: an outcome that names nothing orders nothing."""
+"""core/decisions.py: an outcome without a name gives no orders."""
 
 from nri_coloc.core.decisions import NOBODY, Decision, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Knobs

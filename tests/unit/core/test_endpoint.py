@@ -1,4 +1,4 @@
-"""What is an address with a port, and what is none."""
+"""An address with a port is split; a text that is none is named."""
 
 import pytest
 

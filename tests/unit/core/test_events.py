@@ -1,4 +1,4 @@
-"""core/events.py: the union that the policy matches on is complete."""
+"""core/events.py: the union of events that the policy matches on is complete."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""What each class's tasks tell the scheduler."""
+"""The tasks of each class get the scheduling hint of that class."""
 
 import pytest
 

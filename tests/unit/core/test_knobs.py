@@ -1,4 +1,4 @@
-"""core/knobs.py: a record of values by the names of the audit."""
+"""core/knobs.py: values are recorded under the names of the audit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""core/kubepods.py: a kubelet's cgroups are known by their names."""
+"""core/kubepods.py: the kubelet's cgroups are recognised by their names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""core/lending.py: what the loop wants, and what it says before it has measured anything."""
+"""core/lending.py: before the first measurement nothing is lent, and the targets change nothing."""
 
 import re
 

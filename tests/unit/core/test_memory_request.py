@@ -1,4 +1,4 @@
-"""A memory request is certain, or nothing: of a container and of its pod."""
+"""The memory request of a container and of a pod is certain, or unknown."""
 
 from dataclasses import replace
 
@@ -84,8 +84,6 @@ def test_a_pod_that_carries_our_record_hides_its_request():
 
 
 class TestPods:
-    """Of a pod."""
-
     def of(self, pod: Pod, *containers: Container) -> int:
         return memory_request.certain_of_pod(pod, containers, 32 * GIB)
 

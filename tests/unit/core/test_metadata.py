@@ -1,4 +1,4 @@
-"""core/metadata.py: texts in little memory."""
+"""core/metadata.py: the texts of pods take little memory."""
 
 import sys
 

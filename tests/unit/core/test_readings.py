@@ -1,4 +1,4 @@
-"""core/readings.py: what was not measured is told apart from what measured nothing."""
+"""core/readings.py: an unknown value differs from a measured zero."""
 
 from dataclasses import fields
 

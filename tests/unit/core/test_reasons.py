@@ -1,4 +1,4 @@
-"""core/reasons.py: closed lists of plain codes."""
+"""core/reasons.py: reasons are closed lists of plain codes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""core/readings.py: what is left of counters rises as they do, and is not known where one of them began anew."""
+"""core/readings.py: the difference of counters rises as they do, and is unknown if a counter restarted."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from nri_coloc.core.readings import Remainder, read, risen
 
 
 def told(*readings: tuple[list[int | None], list[int | None]]) -> list[int | None]:
-    """What is told of one reading after the other."""
+    """Return the remainder after each reading; None is unknown."""
     known: Remainder | None = None
     found = []
     for added, taken in readings:

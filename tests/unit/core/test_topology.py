@@ -1,4 +1,4 @@
-"""core/topology.py: labels become masks, level by level."""
+"""core/topology.py: sysfs labels become CPU masks, level by level."""
 
 import pytest
 
@@ -137,7 +137,7 @@ def test_a_machine_may_tell_no_memory():
 
 
 class TestWithin:
-    """A hybrid machine of two nodes: CPUs 0-3 fast in cores of two threads, 4-7 slow in cores of one."""
+    """A hybrid machine of two nodes: CPUs 0-3 are fast cores of two threads, 4-7 slow cores of one."""
 
     whole = Topology.build(
         (

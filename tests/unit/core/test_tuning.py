@@ -1,4 +1,4 @@
-"""core/settings.py: without a configuration, the design's table holds."""
+"""core/settings.py: the defaults agree with the table in the design."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""core/value.py: records that cost a third of a frozen dataclass and behave like one."""
+"""core/value.py: a record costs a third of a frozen dataclass and behaves like one."""
 
 from dataclasses import replace
 
@@ -7,8 +7,6 @@ from nri_coloc.core.value import value
 
 @value
 class Point:
-    """A record for these tests."""
-
     x: int
     y: int = 0
 

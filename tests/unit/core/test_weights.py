@@ -1,4 +1,4 @@
-"""core/weights.py: one scale of ours, and what each kernel file makes of it."""
+"""core/weights.py: one scale of weights is converted into the value of each kernel file."""
 
 import pytest
 

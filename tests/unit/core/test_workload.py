@@ -1,4 +1,4 @@
-"""core/workload.py: Kubernetes' class is read off the kubelet's cgroup layout."""
+"""core/workload.py: the Kubernetes QoS class follows from the kubelet's cgroup layout."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The daemon's parts without a process: a real node and policy, audit records in a list, a writer that remembers."""
+"""The daemon's parts without a process: a real node and policy, audit records in a list, a fake writer."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -32,7 +32,7 @@ NOTHING_JOURNALLED = Original(frozenset())
 
 
 class Requests:
-    """Stands for the pods' cgroups: by pod id the CPU requests that they hold, thousandths; `reads` counts."""
+    """Fake reader of pod cgroups: the CPU request of each pod, milli-CPU, by pod id; `reads` counts its calls."""
 
     def __init__(self, by_pod: Mapping[str, int] | None = None) -> None:
         self.by_pod = dict(by_pod or {})
@@ -44,11 +44,11 @@ class Requests:
 
 
 NO_REQUESTS = Requests()
-"""Pods' cgroups on a node without a kubelet."""
+"""Pod cgroups on a node without a kubelet: no request can be read."""
 
 
 class Heard:
-    """Stands for the audit log: keeps what is submitted."""
+    """Fake audit log that keeps the submitted records."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -62,7 +62,7 @@ class Heard:
 
 
 def a_node(tuning: Tuning | None = None) -> Node:
-    """An 8-CPU machine on which nothing runs, after the runtime's list."""
+    """Return an 8-CPU node without pods, after the runtime's list."""
     tuning = tuning or Tuning()
     node = Node(pools.initial(kit.machine(), tuning), tuning, MEMORY)
     node.told = True
@@ -70,7 +70,7 @@ def a_node(tuning: Tuning | None = None) -> Node:
 
 
 class NoMemory:
-    """Stands for the memory worker: writes at once, and notes the cgroups that are no longer reclaimed."""
+    """Fake memory worker: it writes at once, and keeps the paths of cgroups that are no longer reclaimed."""
 
     def __init__(self) -> None:
         self.released: list[str] = []
@@ -90,14 +90,14 @@ def an_actuator(
     memory: NoMemory | None = None,
     look_again: Callable[[Capability], Capability] = lambda can: can,
 ) -> Actuator:
-    """Return an actuator, not started; its tasks take no scheduling hints."""
+    """Return an actuator that is not started; its tasks take no scheduling hints."""
     return Actuator(node, writer, report, memory=memory or NoMemory(), look_again=look_again, scheduling=None)
 
 
 def a_translator(
     tuning: Tuning, requests: translation.Requests = NO_REQUESTS, journalled: Original = NOTHING_JOURNALLED
 ) -> Translator:
-    """Return a translator for a machine whose previous process has left a journal of every container."""
+    """Return a translator on a machine where the previous process journalled `journalled` of every container."""
     return Translator(MEMORY, tuning, requests, lambda _container: journalled)
 
 
@@ -106,7 +106,7 @@ def listed(
     pods: Sequence[told_pb2.PodSandbox],
     containers: Sequence[told_pb2.Container],
 ) -> Listing:
-    """Return a list as the runtime tells it in one part."""
+    """Return the listing of a runtime that sends its whole list in one part."""
     listing = translator.listing()
     listing.add(Synchronize(Call(1, "Synchronize", 0), pods, containers, more=False))
     return listing
@@ -144,7 +144,7 @@ def start_pod(node: Node, name: str, wish: Wish = kit.RECLAIMED) -> Any:
 
 
 class Cgroups:
-    """Stands for the writer: cgroups by path with the CPUs that they have; what is written is noted."""
+    """Fake writer: cgroups by path with their CPUs; it keeps all that is written."""
 
     def __init__(self, cpus: Mapping[str, int] | None = None) -> None:
         self.cpus_of = dict(cpus or {})
@@ -185,11 +185,11 @@ class Cgroups:
         return Applied(self.cpus_of.get(target.path), before, corrected=corrected)
 
     def look_again(self) -> None:
-        """The last thing that the actuator's thread does."""
+        """Note the last call of the actuator's thread."""
         self.looked_again = True
 
     def _correct(self, path: str, name: str, text: str) -> Correction | None:
-        """Write a file that a test has made; the others do not exist."""
+        """Write a file that a test has made; other files do not exist."""
         was = self.texts.get((path, name), text)
         if was == text:
             return None
@@ -218,7 +218,7 @@ class Cgroups:
         return self.cpus_of.get(path)
 
     def text(self, path: str, _controller: str, _name: str) -> str | None:
-        """Of files that are only read there are CPUs."""
+        """Return the CPUs of a cgroup; no other file is only read."""
         return cpuset.render(self.cpus_of[path]) if path in self.cpus_of else None
 
     def is_there(self, path: str) -> bool:

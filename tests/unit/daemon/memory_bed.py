@@ -1,4 +1,4 @@
-"""The bed of the memory worker's tests: two pods of the box on a tree of plain files, and a worker on it."""
+"""A test bed of the memory worker: two reclaimed pods on a tree of plain files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ class Rig:
         self.worker = self.again()
 
     def again(self) -> MemoryWorker:
-        """A worker as a new process would have it."""
+        """Return the worker of a new process on the same files."""
         report, self.heard = a_report(self.node)
         layout = cgroup_layout.detect(str(self.root))
         journal = Journal(self.journal, str(self.root))
@@ -42,7 +42,7 @@ class Rig:
         return MemoryWorker(self.node, self.writer, report)
 
     def of(self, path: str) -> list[int | None]:
-        """Its limits, None for none."""
+        """Return the limits of a cgroup, bytes; None is no limit."""
         texts = [self.tree.read(path, name) or "" for name in FILES[self.version]]
         return [int(text) if text.isdigit() and int(text) < 1 << 62 else None for text in texts]
 

@@ -1,4 +1,4 @@
-"""A node with one online container whose quota may be raised; the writer's and the reader's files are stood in for."""
+"""A node with one online container whose quota may be raised, on fake files."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -23,9 +23,9 @@ BUSY = KernelInterfaceError("/cpu.max", "write '1' to", "Device or resource busy
 
 
 class Files:
-    """Stands for the writer and for the reader: what is to hold by pod, counters by path.
+    """Fake writer and reader: the bandwidth that was applied by pod, and the counters.
 
-    `meanwhile` happens in the middle of a write.
+    `meanwhile` is called in the middle of a write.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Files:
         return Written((*done[: self.writes], *self._quotas_of(pod)), self.failures)
 
     def _quotas_of(self, pod: PodBandwidth) -> list[Write]:
-        """Hold the quotas as a hierarchy of version 2 does; returns the writes that this took."""
+        """Store the quotas as cgroup v2 does; return the writes that this took."""
         wanted = {"": QUOTA + pod.extra} | {k: one.quota for k, one in pod.containers.items() if one.quota}
         done = []
         for target, quota in wanted.items():
@@ -84,13 +84,13 @@ class Rig:
         self.limit("app")
 
     def limit(self, name: str, quota: int = QUOTA) -> None:
-        """The kubelet gives it a quota."""
+        """Let the kubelet set the container's quota, µs."""
         known = self.node.state.containers[name]
         asked = Resources(quota=quota, period=100_000)
         self.node.decide(ContainerUpdating(kit.pod(), known.container, known.wish, asked))
 
     def pass_by(self, used_milli: int = 1000, held: float = 0.5) -> None:
-        """Let a turn pass in which the container was held back."""
+        """Let one turn pass in which the container was throttled."""
         self.now += EVERY_S
         self.files.usage_us += int(used_milli * EVERY_S * 1000)
         self.files.held += int(held * EVERY_S * 10)
@@ -102,7 +102,7 @@ class Rig:
         return self.bandwidths.raised["app"].quota
 
     def resize(self, quota: int) -> None:
-        """The kubelet gives it another quota, and the hook of that writes."""
+        """Let the kubelet set another quota, µs; its hook writes it."""
         self.limit("app", quota)
         self.bandwidths.resized("web")
 

@@ -1,4 +1,4 @@
-"""Orders, sweeps and departures, without a thread: the state says what should be, the writer what is."""
+"""daemon/actuator.py: cgroups get the values that the state orders. Orders and sweeps run mostly without a thread."""
 
 import time
 from collections.abc import Mapping
@@ -106,7 +106,7 @@ def test_nobody_steps_aside_for_hooks_while_one_waits_for_a_departure(monkeypatc
 
 
 def handed_over() -> tuple[Rig, Moves, Moves]:
-    """Return a rig on which `owner` got CPUs that `app` has to leave: with the cgroups that leave and that come."""
+    """Return a rig whose `owner` got CPUs that `app` must leave, its move, and the move of `owner`."""
     rig = Rig(cpus={APP: kit.mask("0-7"), "kubepods/poddb/owner": kit.mask("0-7")})
     create(rig.node, "app")
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
@@ -254,7 +254,7 @@ def test_a_target_that_was_overtaken_is_never_written_last():
     def overtaken() -> None:
         create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
         quicker.start()
-        quicker.join(0.05)  # it has to wait; without a lock it would be done long since
+        quicker.join(0.05)  # it must wait: without a lock it would have ended by now
 
     rig.cgroups.before_writing = overtaken
     rig.actuator.guard_pod("batch")
@@ -307,7 +307,7 @@ def test_a_reset_that_the_next_order_finds_is_told_too():
 
 
 def test_a_container_that_is_still_being_made_is_put_right_without_a_word():
-    """runc makes the cgroup first and writes its values later; a sweep may fall in between."""
+    """runc makes the cgroup first and writes its values later; a sweep may run between the two."""
     rig = Rig(cpus={APP: kit.mask("0-7")})
     made = kit.container("app", "web", 2000, cgroups_path=f"/{APP}")
     rig.node.decide(ContainerCreating(kit.pod("web"), made, kit.DEDICATED))
@@ -371,7 +371,7 @@ def test_a_journal_of_much_that_may_be_gone_is_tidied_with_the_next_sweep():
     assert rig.cgroups.tidied == 1
 
 
-# ---- the box's memory ----
+# ---- memory of the reclaim cgroups ----
 
 
 def test_a_pod_that_is_no_member_of_the_box_is_said_to_have_left_it():
@@ -383,11 +383,11 @@ def test_a_pod_that_is_no_member_of_the_box_is_said_to_have_left_it():
     assert rig.memory.released == ["kubepods/podweb"]
 
 
-# ---- a sweep that somebody orders ----
+# ---- an ordered sweep ----
 
 
 def swept(rig: Rig) -> int:
-    """Have it sweep by order, on a thread of its own; how many it looked at."""
+    """Order a sweep of the actuator's thread; return the number of pods and containers that it checked."""
     rig.actuator.start()
     try:
         return rig.actuator.sweep_soon().result(PATIENCE_SECONDS)
@@ -417,7 +417,7 @@ def test_an_ordered_sweep_repairs_also_what_was_let_be():
     assert rig.cgroups.cpus_of[APP] == kit.mask("0-7")
 
 
-# ---- what a former life left ----
+# ---- after the previous process ----
 
 
 def test_the_box_of_a_former_life_is_as_large_as_the_least_that_a_member_has_of_it():

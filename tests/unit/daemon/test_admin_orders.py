@@ -1,4 +1,4 @@
-"""Orders of the admin socket: done by the thread that owns what they change, told, and bounded."""
+"""Orders of the admin socket are carried out by the thread that owns the data, recorded, and bounded."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ ROOT = Caller(0, 42)
 
 
 class Rig:
-    """Real steering over a node; the loops and the runtime are stand-ins that note what is asked of them."""
+    """Real steering over a node, with fake loops and a fake runtime that note each request."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
         self.file = folder / "config.yaml"

@@ -1,4 +1,4 @@
-"""A sleep that any thread may end early."""
+"""Any thread may end a sleep early."""
 
 import time
 from threading import Thread

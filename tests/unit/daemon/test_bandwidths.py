@@ -1,4 +1,4 @@
-"""daemon/bandwidths.py: bursts and raised quotas of a pod at starts, resizes, resets and refusals."""
+"""daemon/bandwidths.py: a pod's bursts and raised quotas survive starts, resizes, resets and refusals."""
 
 from dataclasses import replace
 from threading import Thread
@@ -115,7 +115,7 @@ class TestPodsBandwidths:
         def resized_meanwhile() -> None:
             rig.files.meanwhile = lambda: None
             hook.start()
-            hook.join(0.2)  # it waits for its turn; one that did not would be through by now
+            hook.join(0.2)  # it must wait: without a lock it would have ended by now
 
         rig.files.meanwhile = resized_meanwhile
         rig.bandwidths.sweep()

@@ -1,4 +1,4 @@
-"""A barrier opens once everyone was read back elsewhere."""
+"""A barrier opens when each cgroup was read back on other CPUs."""
 
 from nri_coloc.core.decisions import Moves
 from nri_coloc.daemon.actuator import Barrier

@@ -1,4 +1,4 @@
-"""The box's memory: what is divided, when it is worth a write, and what is told of it."""
+"""Memory is divided among the reclaim cgroups, written if the change is large enough, and recorded."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.unit.lending.kit import GIB, MIB, group, picture
 
 
 class Taken:
-    """Stands for the worker: keeps what was submitted last."""
+    """Fake memory worker that keeps the bounds of the last order."""
 
     def __init__(self) -> None:
         self.bounds: dict[str, Bounds] | None = None
@@ -40,7 +40,7 @@ class Rig:
         self.now = 0.0
 
     def restart(self) -> None:
-        """Begin a next life beside the files of the former one."""
+        """Start a new process on the files of the previous one."""
         report, self.heard = a_report(self.node)
         self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), report)
 
@@ -52,8 +52,11 @@ class Rig:
         limit: int | None = None,
         anon: int | None = None,
     ) -> dict[str, int]:
-        """Let five seconds pass; return memory.high by pod, a host group's by "". `limit`: kubepods' own; `anon`: of
-        what each pod uses, the rest is page cache."""
+        """Let 5 s pass; return memory.high, bytes, by pod; the host group's is under "".
+
+        limit: kubepods' own limit, bytes.
+        anon: the anonymous memory of each pod, bytes; the rest of its use is page cache.
+        """
         self.now += 5.0
         uses = enumerate((pods or {}).items())
         groups = {name: held(number, use, anon=anon) for number, (name, use) in uses}
@@ -75,7 +78,7 @@ def held(key: int, use: int, limit: int | None = None, anon: int | None = None) 
 
 
 WATERMARK = 16 * GIB - int(16 * GIB * 0.95)
-"""What stays free of the machine."""
+"""Memory of the machine that must stay free, bytes."""
 
 
 @pytest.fixture

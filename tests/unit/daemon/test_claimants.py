@@ -1,4 +1,4 @@
-"""Who claims what of a node, from its state."""
+"""The state gives the CPU and memory that each online pod claims."""
 
 from dataclasses import replace
 

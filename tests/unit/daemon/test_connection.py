@@ -1,4 +1,4 @@
-"""daemon/connection.py: a call of ours waits for its answer, or for the end of the connection."""
+"""daemon/connection.py: a call to the runtime waits for its answer, or for the end of the connection."""
 
 import socket
 from threading import Thread
@@ -18,7 +18,7 @@ UPDATE = nri_pb2.ContainerUpdate(container_id="app")
 
 
 class Registered:
-    """Stands for a session that the runtime has registered; its calls have stream 3."""
+    """Fake session that the runtime has registered; its calls have stream 3."""
 
     def register(self) -> bytes:
         return b""
@@ -28,7 +28,7 @@ class Registered:
 
 
 class Call:
-    """An update of a container that is under way on a thread of its own."""
+    """An update of a container that a thread of its own has sent."""
 
     def __init__(self) -> None:
         self.connection = Connection(a_report(a_node())[0], once=False)

@@ -1,4 +1,4 @@
-"""daemon/neighbours.py: creations that the runtime undid, and a driver that is registered."""
+"""daemon/neighbours.py: creations that the runtime undid, and registered drivers, are recognised."""
 
 from pathlib import Path
 

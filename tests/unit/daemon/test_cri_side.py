@@ -1,4 +1,4 @@
-"""CRI's list says which containers may still live."""
+"""CRI's list says which containers may still run."""
 
 from nri_coloc.daemon import cri_side
 from nri_coloc.runtime.cri import ContainerFacts

@@ -1,4 +1,4 @@
-"""daemon/departed.py: which of the sandboxes in the runtime's list are pods no more."""
+"""daemon/hooks.py: a listed sandbox without container and cgroup is no pod any more."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is found otherwise is somebody else's doing only where it was in place before and is wanted still."""
+"""A changed value is a drift only if it was in place before, and is still wanted."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def found(before: int, after: int = ALL, *corrected: Correction) -> Applied:
 
 
 class Clock:
-    """Seconds, as they are set."""
+    """A clock whose time is set, seconds."""
 
     now = 0.0
 
@@ -41,7 +41,7 @@ class Clock:
 
 
 def settled(*wanted: Target, seconds: float = RUNTIME_LATE_S, is_pushed: bool = True) -> Drifts:
-    """Return the drifts of a cgroup that was brought to one target after another, the last so many seconds ago.
+    """Return the drifts of a cgroup that had each target for a while, the last for `seconds`.
 
     is_pushed: whether the runtime was asked to write the first target.
     """
@@ -206,7 +206,7 @@ LATE = ANNOUNCED_WITHIN_S
 
 
 def reported(*looks: tuple[float, Drift | None, bool]) -> list[tuple[Drift, ...]]:
-    """Return what each look at a pod reports: its time, the drift found, and whether a resize is announced."""
+    """Return the drifts that each check of a pod reports; a check is (time, drift, a resize is announced)."""
     pods = Unannounced()
     return [pods.judge("pod", drift, is_resized=is_resized, now=now) for now, drift, is_resized in looks]
 

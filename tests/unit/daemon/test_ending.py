@@ -1,4 +1,4 @@
-"""How the program is told to end."""
+"""A signal or a thread ends the program's waits."""
 
 import os
 import signal

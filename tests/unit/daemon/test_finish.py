@@ -1,4 +1,4 @@
-"""What a StartContainer hook may cost: few small writes, also when all that an annotation can order is ordered."""
+"""A StartContainer hook takes few small writes, even if annotations order all that they can."""
 
 import time
 from dataclasses import replace
@@ -25,7 +25,7 @@ ASKED = Resources(shares=1024, quota=100_000, period=100_000)
 
 
 class Start:
-    """A container that starts on a simulated machine; `write` counts."""
+    """A container that starts on a simulated machine, and the files that are written for it."""
 
     def __init__(self, root: Path, cgroup: int) -> None:
         simulated = SimulatedNode(root, cgroup=cgroup)
@@ -46,7 +46,7 @@ class Start:
         self.node.learn(probe.capability(self.layout, (0, 12, 0), self.host))
 
     def place(self, *, answered: bool) -> float:
-        """Admit and start it, as the hook does; the CPU seconds that the files took."""
+        """Admit and start the container as the hook does; return the CPU seconds of its file writes."""
         facts = kit.container("app", resources=ASKED, cgroups_path="/kubepods/podweb/app")
         self.node.decide(PodStarted(kit.pod(), WISH))
         if answered:

@@ -1,4 +1,4 @@
-"""The file that histories outlive the daemon in: sound, broken, or on a disk that is full."""
+"""The forecast file keeps histories over restarts; a broken file and a full disk are handled."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Answers that are known before they are decided, and when none may be."""
+"""A known answer is given again at once, but only while nothing that it depends on has changed."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ ANSWER = nri_pb2.CreateContainerResponse()
 
 
 def started(node: Node, name: str, **facts: Any) -> Hook:
-    """Start a pod as the daemon does, and return the creation of a container in it."""
+    """Start a pod as the daemon does; return the hook that creates a container in it."""
     pod = replace(
         Pod(name, uid=name, name=name, namespace="shop", cgroup_parent=f"/kubepods/pod{name}"), **facts
     )

@@ -1,4 +1,4 @@
-"""daemon/guarded.py, errors.blame: every step is taken, and what one meets is told with whose it is."""
+"""daemon/guarded.py, errors.blame: every step runs, and an error is logged with the part that caused it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from nri_coloc.errors import KernelInterfaceError
 
 
 class Log:
-    """Notes what it is told."""
+    """Fake log that keeps its events."""
 
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Who is told what: by class, while lending is on, once each, and told back."""
+"""Tasks get the scheduling hint of their class once, while lending is on; later it is restored."""
 
 from dataclasses import replace
 from typing import cast
@@ -21,7 +21,7 @@ APP = "kubepods/podweb/app"
 
 
 class Tasks:
-    """Stands for the writer: who has which hint."""
+    """Fake writer: the hint of each container, by path."""
 
     def __init__(self) -> None:
         self.hints: dict[str, Hint] = {}

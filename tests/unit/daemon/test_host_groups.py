@@ -1,4 +1,4 @@
-"""The box's members outside Kubernetes: placed, kept, told, and let go."""
+"""Host groups are placed, repaired, recorded, and restored when they leave the reclaim cgroups."""
 
 import pytest
 
@@ -13,7 +13,7 @@ APP = "kubepods/podweb/app"
 
 
 class Rig:
-    """A machine with the cgroup of a YARN NodeManager."""
+    """A node with the cgroup of a YARN NodeManager."""
 
     def __init__(self, tuning: Tuning) -> None:
         self.node = a_node(tuning)

@@ -1,4 +1,4 @@
-"""One daemon for each state folder."""
+"""Only one daemon runs on a state folder."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ def test_a_second_one_does_not_get_it_and_the_first_keeps_it(tmp_path):
 
 
 def in_trouble(monkeypatch: pytest.MonkeyPatch, number: int = errno.EROFS) -> None:
-    """Have the disk take nothing that is written."""
+    """Let the disk refuse every write."""
     taken = os.open
 
     def opening(path: Path, flags: int, *mode: int) -> int:

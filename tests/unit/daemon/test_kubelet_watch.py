@@ -1,4 +1,4 @@
-"""daemon/kubelet_watch.py and daemon/translation.py: what the kubelet has pinned, and which wishes follow from it."""
+"""daemon/kubelet_watch.py, daemon/translation.py: a pod that the kubelet has pinned is left alone."""
 
 import json
 from pathlib import Path

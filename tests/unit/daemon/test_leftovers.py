@@ -1,4 +1,4 @@
-"""daemon/leftovers.py: what a pod is not to have any more goes back, and what it is to have stays."""
+"""daemon/leftovers.py: values that a pod must not have any more are restored; the others stay."""
 
 from typing import cast
 
@@ -18,7 +18,7 @@ FREE = Target(WEB, 0b11)
 
 
 class Bounded(Cgroups):
-    """A writer that notes whose memory it let loose, and may refuse to."""
+    """Fake writer that keeps the paths whose memory bounds were removed, and can refuse."""
 
     def __init__(self) -> None:
         super().__init__()

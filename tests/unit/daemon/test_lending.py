@@ -1,4 +1,4 @@
-"""The size of the box while its first member comes: what a tick decides that did not see it yet."""
+"""daemon/lending.py: the loop sizes the reclaim pool, also while the first reclaimed pod comes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,7 +32,7 @@ TUNING = Tuning(reclaim=ReclaimTuning(idle_tick_s=TICK_S, quiet_tick_s=TICK_S))
 
 
 class Nobody:
-    """Stands for whoever writes, and for a sampler that has nothing to read."""
+    """Fake of any writer or sampler: it does nothing and reads nothing."""
 
     def __getattr__(self, _name: str) -> Any:
         return lambda *_anything: ()
@@ -41,7 +41,7 @@ class Nobody:
 def lending_of(
     node: Node, report: Report, sampler: Nobody | None = None, actuator: Nobody | None = None
 ) -> Lending:
-    """Return a loop, not started."""
+    """Return a lending loop that is not started."""
     stands = cast("Any", Nobody())
     return Lending(
         node,
@@ -55,20 +55,20 @@ def lending_of(
 
 
 class Unseen(Nobody):
-    """Stands for a sampler of which nothing can be read as sums."""
+    """Fake sampler whose readings give no sums."""
 
     def look(self, _now: float) -> None: ...
 
 
 @pytest.fixture
 def node() -> Node:
-    """A machine where nobody lives on what is lent."""
+    """Return a node without reclaimed pods."""
     return a_node(TUNING)
 
 
 @pytest.fixture
 def lending(node: Node) -> Iterator[Lending]:
-    """Ticking there."""
+    """Yield a lending loop that ticks on the node."""
     found = lending_of(node, a_report(node)[0])
     found.start()
     assert poll(lambda: found.ticked_at, PATIENCE_S)
@@ -153,7 +153,7 @@ def test_a_list_sizes_the_box_of_host_groups_though_no_pod_in_it_lives_there():
 
 
 class Short(Unseen):
-    """Stands for a sampler that may not open all that it reads."""
+    """Fake sampler that may not open all files that it reads."""
 
     is_short = True
     open_files = 3
@@ -176,11 +176,11 @@ def test_that_too_few_files_may_be_open_is_said_once(node: Node, monkeypatch: py
 
 
 class TestAfterARestart:
-    """A former life left the box six CPUs."""
+    """The previous process left six CPUs in the reclaim pool."""
 
     @pytest.fixture
     def left(self) -> list[int]:
-        """What is found, once for each time that somebody looks."""
+        """Return the number of CPUs found, once for each call."""
         return [6]
 
     def lends(self, node: Node, left: list[int], sampler: Nobody | None = None) -> Lending:
@@ -234,7 +234,7 @@ class TestAfterARestart:
 
 
 class TestRecords:
-    """Of a box that had CPUs 2-7, when ticks changed it."""
+    """The reclaim pool had CPUs 2-7 when ticks changed it."""
 
     @pytest.fixture(autouse=True)
     def _box_of_six(self, node: Node) -> None:
@@ -280,7 +280,7 @@ class TestRecords:
 
 
 def ticked(lending: Lending, at: float, cpus: int) -> None:
-    """Let the loop decide a number of CPUs at a moment."""
+    """Let the loop decide a number of CPUs at the time `at`, seconds."""
     state = lending._node.state
     had = lending._would_have.bit_count() or state.pools.reclaim.bit_count()
     change = Change.KEEP if cpus == had else Change.GROW if cpus > had else Change.SUPPRESS
@@ -290,7 +290,7 @@ def ticked(lending: Lending, at: float, cpus: int) -> None:
 
 
 class TestAnObserver:
-    """Its records have the CPUs that the box would have had."""
+    """With `observe`, records have the CPUs that the reclaim pool would have had."""
 
     def says(self, tuning: Tuning, *sizes: int) -> list[tuple[Any, Any]]:
         node = a_node(tuning)

@@ -1,4 +1,4 @@
-"""daemon/listing.py: the parts of a Synchronize become one list of facts."""
+"""daemon/listing.py: the parts of a Synchronize become one list of pods and containers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Loans follow the capacity that lasts: told to the policy, the actuator and the pusher, and no sooner."""
+"""Loans follow a capacity that lasts: only then the policy, the actuator and the pusher get new values."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -127,7 +127,7 @@ def test_one_that_uses_much_takes_it_at_once_when_that_has_lasted(rig):
 
 
 def grows_while_away(rig: Rig, in_use: int | None) -> None:
-    """Its memory limit is lowered to half, and use has changed by the time that this can be told."""
+    """Lower the loan's memory limit to half; before it is pushed, use becomes `in_use` bytes."""
     rig.lasts(2000, GI // 2)
     rig.in_use = in_use
 
@@ -185,7 +185,7 @@ def test_a_limit_that_waited_minutes_for_the_runtime_is_never_pushed_below_what_
         runtime=runtime,
         loans=rig.loans,
         files=files,
-        place=SimpleNamespace(pushed=lambda _: None),  # no CPUs are pushed
+        place=SimpleNamespace(pushed=lambda _: None),  # this test pushes no CPUs
     )
     pusher.learned("job", LOAN)
     grows_while_away(rig, GI // 2 + (1 << 20))

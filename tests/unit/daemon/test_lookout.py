@@ -1,4 +1,4 @@
-"""From the state to what the fast loop looks at."""
+"""The state gives the cgroups that the fast loop reads."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_a_reclaimed_container_of_an_online_pod_is_measured_as_the_box_and_not_l
 
 
 class TestVM:
-    """A VM in its pod's cgroup is heard there, for its containers have no cgroups."""
+    """A VM's stall is read from its pod's cgroup, because its containers have no cgroups."""
 
     VM = replace(kit.SHARED, handler="pod")
 
@@ -174,7 +174,7 @@ def test_a_container_straight_in_a_qos_cgroup_keeps_that_from_standing_for_its_p
 
 
 class TestAcquaintance:
-    """Who is known already; that it knows what a stranger would find is a property of all states."""
+    """Known pods are not looked up again. That this finds the same as a new search is tested as a property."""
 
     def test_who_stayed_is_not_looked_at_again(self):
         node, known = a_node(), lookout.Acquaintance()
@@ -204,7 +204,7 @@ class TestAcquaintance:
 
 
 class TestSame:
-    """What need not be chosen again."""
+    """Groups that a change of the state does not affect are not chosen again."""
 
     def same(self, before, after) -> bool:
         return lookout.is_the_same(before, after, Tuning().reclaim)

@@ -1,4 +1,4 @@
-"""daemon/looks.py, and who depends on it: a file that makes no sense is told of and keeps nobody else from his CPUs."""
+"""A file with a nonsensical value is reported, and other containers still get their CPUs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ class Rig:
     def break_cpus(self, path: str) -> None:
         name = "cpuset.cpus" if self.tree.version == 1 else "cpuset.cpus.effective"
         file = self.tree.folder(name, path) / name
-        file.unlink()  # it may be another's under a second name
+        file.unlink()  # the file may have a second name, in another cgroup
         file.write_text("garbage\n")
 
     def has(self, pod: str) -> str:

@@ -1,4 +1,4 @@
-"""Containers of a runtime whose cgroup driver is not the kubelet's."""
+"""A runtime whose cgroup driver differs from the kubelet's is named, with a remedy."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ SCOPE = "kubepods-burstable-podweb.slice:cri-containerd:app"
 
 
 def problem(root: Path, path: str) -> str:
-    """Return what a machine says on which a container's cgroup has this path below the hierarchy's root."""
+    """Return the problem of a machine on which a container's cgroup has this path below the hierarchy's root."""
     hierarchy = root / "sys/fs/cgroup"
     (hierarchy / path).mkdir(parents=True)
     (hierarchy / "cgroup.controllers").write_text("cpuset cpu io memory")

@@ -1,4 +1,4 @@
-"""A bound far below what a member holds: it is walked to by steps, as long as they get something back."""
+"""A bound far below the use is reached in steps, as long as each step reclaims memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,9 +22,9 @@ def rig(request, tmp_path) -> Rig:
 
 
 class Kernel:
-    """What a write does: it reclaims down to the brake, of each cgroup all but its anonymous memory.
+    """Fake kernel: a write of the brake reclaims a cgroup's memory down to it, except anonymous memory.
 
-    `falls`: below what use each write of a brake was; `between`: called after each.
+    `falls`: how far below the use each brake was, bytes; `between`: called after each write.
     """
 
     def __init__(self, rig: Rig, use: int, anon: int = 0) -> None:

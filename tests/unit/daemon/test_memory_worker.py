@@ -1,4 +1,4 @@
-"""Memory limits on a tree of plain files: who is bounded, who gets its own back, and what the journal knows."""
+"""Reclaimed pods get memory limits; the original values, from the journal, are restored when they leave."""
 
 from dataclasses import replace
 from threading import Event

@@ -1,4 +1,4 @@
-"""The holder of the state: what is adopted, and when."""
+"""The node adopts a new state only after its decision could be delivered."""
 
 import threading
 

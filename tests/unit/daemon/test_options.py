@@ -1,4 +1,4 @@
-"""Flags beat the file; what the runtime leaves in the environment of a plugin that it launched."""
+"""Flags override the file; a launched plugin reads the runtime's environment variables."""
 
 import os
 import socket

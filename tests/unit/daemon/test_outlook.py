@@ -1,4 +1,4 @@
-"""From pictures to an offer, by clocks that the test holds."""
+"""Snapshots become an advertised capacity, on clocks that the test sets."""
 
 from dataclasses import replace
 from typing import Any
@@ -47,7 +47,7 @@ class Rig:
         return taken
 
     def miss(self, gap_s: float = 5.0, **parts: Any) -> None:
-        """Take a picture of what there was, of which some parts could not be read."""
+        """Repeat the last snapshot `gap_s` seconds later, with `parts` that could not be read."""
         assert self.before is not None
         self.at += gap_s
         node = replace(self.before.node, at=self.at)

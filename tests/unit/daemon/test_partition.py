@@ -1,4 +1,4 @@
-"""The daemon's part of pools sized by load: what is asked, what is told, who is moved. (Sizes: tests/scenario.)"""
+"""Pools that are sized by load are read, sized, moved and recorded. (Sizes over time: tests/scenario.)"""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -17,7 +17,7 @@ PLAN = (PoolTuning("gold", priority=10, band=(0.3, 0.5)), PoolTuning("share", ba
 
 
 class Moved:
-    """Stands for the relocation: notes what it was told."""
+    """Fake relocation that keeps its outcomes and counts its guards."""
 
     def __init__(self) -> None:
         self.host_groups: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Moved:
 
 
 class Rig:
-    """Eight CPUs in cores of two: gold asks for 4, share for 2, and somebody lives on what is lent."""
+    """Eight CPUs in cores of two; gold requests 4 CPUs, share 2, and a reclaimed pod runs."""
 
     def __init__(self, *, observe: bool = False) -> None:
         reclaim = ReclaimTuning(partition=True, partition_dwell_s=1.0)
@@ -51,7 +51,7 @@ class Rig:
         return self
 
     def run(self, seconds: float, **cpus: float) -> dict[str, int]:
-        """Let ticks of 20 ms pass under these loads; returns what pools were told."""
+        """Let ticks of 20 ms pass under these loads, CPUs; return the CPUs of each pool."""
         for _ in range(round(seconds / 0.02)):
             self.now += 0.02
             for tier, used in cpus.items():
@@ -112,7 +112,7 @@ def test_a_member_that_comes_is_asked_for():
     rig = Rig().peopled()
     rig.run(0.1, gold=1.6, share=0.8)
     create(rig.node, "c", milli=1000, on="two")
-    # who may have 3 CPUs still keeps 2 of them: its load is what makes it grow
+    # share may have 3 CPUs but keeps 2: only its load makes it grow
     assert rig.run(0.1, gold=1.6, share=1.9)["share"] == 2
     rig.node.decide(PoolsSized({"gold": 2, "share": 2, "reclaim": 4}, ""))
     assert rig.run(2.0, gold=0.3, share=1.9)["share"] == 3

@@ -1,4 +1,4 @@
-"""A pause: its words, its end, what it makes of the settings."""
+"""A pause has a sentence and an end, and changes the settings while it lasts."""
 
 from nri_coloc.core.settings import Tuning
 from nri_coloc.daemon.steering import Pause

@@ -1,4 +1,4 @@
-"""daemon/pod_requests.py: a pod's CPU request is what the kubelet wrote into its cgroup."""
+"""daemon/pod_requests.py: a pod's CPU request is read from the value that the kubelet wrote to its cgroup."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ BEST_EFFORT = "kubepods/besteffort"
 
 @dataclass
 class Files:
-    """Cgroups' one file of CPU shares or weight, by path; and what the journal says that it held before."""
+    """The file of CPU shares or weight of each cgroup, by path: its value now, and its original value."""
 
     version: int = 1
     now: dict[str, str] = field(default_factory=dict)

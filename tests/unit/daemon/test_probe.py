@@ -1,4 +1,4 @@
-"""What this machine can take is looked at."""
+"""The probe finds the files and features of this machine."""
 
 import os
 import tempfile
@@ -31,7 +31,7 @@ def test_a_v2_machine_has_v2s_files(tmp_path):
 
 
 def without_pods(tmp_path: Path) -> Node:
-    """A v2 machine before the kubelet: only slices of systemd's, which has handed down no I/O controller."""
+    """Return a v2 machine before the kubelet starts: systemd's slices alone, without an I/O controller."""
     node = Node(tmp_path, cgroup=2)
     root = node.host_root / "sys/fs/cgroup"
     (root / "kubepods").rename(root / "later")
@@ -252,7 +252,7 @@ class TestStallSignal:
 
 class TestScheduling:
     def found(self, monkeypatch, root: Path, tried: SchedulerCapability | None, *, capable: bool):
-        """What is known after a trial on a thread of our own, and what is said of it."""
+        """Return the scheduling capability after a trial on a thread of its own, and the sentences about it."""
         status = root / f"proc/{os.getpid()}/status"
         status.parent.mkdir(parents=True)
         status.write_text(f"Name:\tx\nCapEff:\t{capable << probe.CAP_SYS_NICE:016x}\n")

@@ -1,4 +1,4 @@
-"""Memory protections: sums along every path, given back when nobody asks for them, and kept."""
+"""Memory protections are summed along every path, repaired, and restored when no pod needs them."""
 
 import pytest
 
@@ -78,11 +78,11 @@ def test_a_sum_that_grows_is_no_drift(protecting):
 
 
 class TestCgroupsAbovePods:
-    """Nobody else tells of them: a pod's own cgroup is told of where its containers are."""
+    """Records of these cgroups are written here alone; a pod's own cgroup is recorded with its containers."""
 
     @pytest.fixture
     def rig(self) -> Rig:
-        """Files show what they are given."""
+        """Return a rig whose files show the values that are written to them."""
         rig = Rig()
         rig.cgroups.texts = dict.fromkeys(
             (("kubepods", "memory.min"), ("kubepods/podweb", "memory.min")), "0"

@@ -1,4 +1,4 @@
-"""The push path's manners: newest value, one at a time, recognised, verified, and patient."""
+"""The pusher sends the newest value, one push at a time, reads it back, and retries with pauses."""
 
 import time
 from collections.abc import Callable
@@ -24,9 +24,9 @@ ALL = Knobs(cpus="0-7")
 
 
 class Runtime:
-    """Stands for CRI and the connection: notes every push; `during` is called in the middle of each.
+    """Fake CRI and connection that keep every push; `during` is called in the middle of each.
 
-    updates_are_safe: NRI's own call is used; `updated` notes it.
+    updates_are_safe: NRI's own call is used; `updated` keeps it.
     """
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ def test_a_push_is_announced_before_its_call(rig):
 
 
 def test_what_a_push_brought_while_the_daemon_ends_is_not_written_once_more(rig):
-    """By then all may have been put back."""
+    """After `stop` the files may already be restored."""
     rig.runtime.during = rig.pusher.stop
     assert rig.pusher._push("app")
     assert rig.placed == []

@@ -46,7 +46,7 @@ IN_GOLD = replace(kit.SHARED, pool="gold")
 
 
 def in_pool(pool: PoolTuning) -> Rig:
-    """One whose container is in a pool, of which nothing tells how busy it is: `share` is idle."""
+    """Return a rig whose container is in a pool of unknown load; `share` is idle."""
     return Rig(replace(ON, pools=(pool,)), IN_GOLD)
 
 
@@ -190,7 +190,7 @@ def bursting(percent: int | None) -> Wish:
 
 
 def reconfigured(rig: Rig, wish: Wish) -> None:
-    """New settings, under which the container wishes something else."""
+    """Change the settings so that the container gets another wish."""
     rig.node.decide(Reconfigured(rig.node.state.topology, {"app": wish}, {}))
     rig.bandwidths.follow("app")
 

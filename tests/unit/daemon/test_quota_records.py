@@ -1,4 +1,4 @@
-"""What is told of quotas that the quota burst raises and takes back: each once, with what decided it."""
+"""Each raise and each fall of a quota is recorded once, with the figures that decided it."""
 
 import pytest
 

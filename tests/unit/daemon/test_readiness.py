@@ -1,4 +1,4 @@
-"""When the daemon may call itself ready, by a clock that the test holds."""
+"""The daemon is ready only after its comparison with the runtime, on a clock that the test sets."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -84,7 +84,7 @@ class Rig:
         self.spawn(work)
 
     def at(self, seconds: float) -> bool:
-        """Poll so long after the registration; whether it is synchronised then."""
+        """Poll `seconds` after the registration; return whether the daemon is synchronised."""
         self.comparison.poll(BEGAN + seconds)
         return readiness.synchronised(self.comparison).ok
 
@@ -234,7 +234,7 @@ def test_one_that_is_not_listed_may_be_in_creation_and_is_kept_for_a_while(rig):
 
 def test_quick_looks_in_a_row_do_not_make_a_container_in_creation_vanish(rig):
     create(rig.node, "coming", kit.DEDICATED, 2000, on="db")
-    rig.listing.found["hidden"] = "running"  # so that it looks again after every pause
+    rig.listing.found["hidden"] = "running"  # so the comparison runs again after every pause
     for tenth in range(int((UNLISTED_FOR_S - 1) * 10)):
         rig.at(COMPARE_AFTER_S + tenth / 10)
     assert rig.listing.asked > 2
@@ -265,7 +265,7 @@ def test_only_one_comparison_is_under_way_at_a_time(rig):
 
 
 def shown(*checks: tuple[str, bool, bool]) -> dict[str, Any]:
-    """Return the body for checks by name, whether each is ok and whether it is required."""
+    """Return the body of `/readyz` for checks of (name, is ok, is required)."""
     return Readiness([Check(name, partial(Finding, ok, "why"), must) for name, ok, must in checks]).checks()
 
 
@@ -364,7 +364,7 @@ def test_a_rival_that_is_silent_is_forgotten():
     assert readiness.neighbours(known, str, lambda: 100.0 + REMEMBERED_S).ok
 
 
-# ---- a comparison that somebody orders ----
+# ---- an ordered comparison ----
 
 
 def asked(rig: Rig) -> "Future[str]":

@@ -1,4 +1,4 @@
-"""The file in which the records of the present outlive the daemon."""
+"""Current audit records are kept in a file over a restart of the daemon."""
 
 import json
 from typing import Any

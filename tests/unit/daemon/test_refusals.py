@@ -1,7 +1,7 @@
-"""Bad writes, by every errno and every writer of ours: told once, tried so often and no more, others served.
+"""A refused write is logged once and retried a limited number of times; other containers are served.
 
-The kernel is a folder of files whose writes are refused; each attempt is counted where it reaches the kernel, at
-write(2), or at the system call of the scheduler.
+Every errno is tried with every writer. The kernel is a folder of files whose writes are refused. Each attempt is
+counted where it reaches the kernel: at write(2), or at the system call of the scheduler.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ from tests.unit.placing import kit
 
 
 class Clock:
-    """Stands for the clock by which refused writes pause."""
+    """Fake clock for the pauses after refused writes."""
 
     now = 100.0
 
@@ -57,7 +57,7 @@ GIB: Final = 1 << 30
 
 
 class Rig:
-    """One reclaimed pod with a container on a v1 machine; files of a name can be made to refuse."""
+    """One reclaimed pod with a container on a v1 machine; `refuse` makes files of a name refuse writes."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root / "host"
@@ -127,7 +127,7 @@ WRITERS: Final[dict[str, tuple[str, Callable[[CgroupWriter], Failures]]]] = {
     ),
     "score": ("oom_score_adj", lambda writer: _alone(writer.score(APP, [7], 1000))),
 }
-"""Every way in which a cgroup's or a process's file is written, with the file that is refused."""
+"""Every writer of a cgroup's or a process's file, with the file that is refused."""
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -173,7 +173,7 @@ def test_the_schedulers_refusal_is_returned_and_ends_the_round(rig, monkeypatch,
 @pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
 @pytest.mark.parametrize("name", ["cpu.shares", "cpuset.cpus"])
 def test_a_pod_that_refuses_is_told_once_and_tried_so_often_and_no_more(rig, name, error):
-    """As where `cpu.idle` locks a weight (EINVAL), or a child's set lies outside (EBUSY)."""
+    """Kernels refuse so where `cpu.idle` locks a weight (EINVAL), or a child's set lies outside (EBUSY)."""
     actuator = an_actuator(rig.node, rig.writer, rig.report)
     rig.node.learn(Capability(cgroup=1))
     rig.tree.write(POD, "cpuset.cpus", "0")
@@ -222,7 +222,7 @@ def test_the_memory_worker_tells_once_and_does_not_write_at_every_turn(rig, erro
         worker.write({POD: Bounds(Part(GIB, GIB), "batch")})
     gone = (
         error == "ENODEV"
-    )  # the kernel's word for a cgroup that was removed: looked at again, and no refusal
+    )  # ENODEV means that the cgroup was removed: the daemon tries again, and it is no refusal
     assert rig.attempts["memory.limit_in_bytes"] == (10 if gone else 1)
     assert len(rig.told) == (0 if gone else 1)
     worker.write({POD: Bounds(Part(GIB, 2 * GIB), "batch")})
@@ -303,7 +303,7 @@ def test_a_burst_that_is_refused_is_told_once_and_not_written_at_every_sweep(rig
 
 
 def limit(node: Any, name: str, quota: int) -> None:
-    """The kubelet gives a container a quota."""
+    """Let the kubelet set a container's quota, µs."""
     known = node.state.containers[name]
     node.decide(
         ContainerUpdating(kit.pod(), known.container, known.wish, Resources(quota=quota, period=100_000))

@@ -1,4 +1,4 @@
-"""daemon/refusals.py: what was refused is tried again ever more seldom, and never in a storm."""
+"""daemon/refusals.py: a refused write is retried after pauses that grow."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ NO = (KernelInterfaceError("/cpu.shares", "write '2' to", "Invalid argument"),)
 
 
 class Clock:
-    """Stands for the clock, which the tests move."""
+    """Fake clock that a test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def tries(known: Refusals, clock: Clock, seconds: int) -> list[float]:
-    """Look every second, and try where it is due; return when."""
+    """Check once a second, and try if no pause lasts; return the times of the tries, seconds."""
     found = []
     for _ in range(seconds):
         if not known.pauses("pod"):

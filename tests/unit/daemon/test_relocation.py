@@ -1,4 +1,4 @@
-"""What a new size means for cgroups: in which order who is moved, and by whom."""
+"""A new pool size moves cgroups in a safe order, by the fast loop or by the actuator."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,7 +19,7 @@ TUNING = Tuning(reclaim=ReclaimTuning(partition=True))
 
 
 class Crew:
-    """Stands for the actuator and the pusher: notes in which order it was told what."""
+    """Fake actuator and pusher that keep the order of their calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -63,7 +63,7 @@ class Crew:
 
 
 class Rig:
-    """Eight CPUs; `a` is online and `batch` lives on what is lent."""
+    """Eight CPUs; `a` is online and `batch` is a reclaimed pod."""
 
     def __init__(self, tuning: Tuning = TUNING, *, eevdf: bool = True) -> None:
         self.node = a_node(tuning)

@@ -1,4 +1,4 @@
-"""One call, three audiences: audit, metrics, log."""
+"""One report goes to the audit, the metrics and the log."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""daemon/restoration.py: what a full disk and a daemon's end leave of the journal."""
+"""daemon/restoration.py: the journal keeps the entries that a full disk or a push in flight leaves unrestored."""
 
 import errno
 import json
@@ -20,7 +20,7 @@ APP = f"{KUBEPODS}/podu/app/cpu.weight"
 
 
 class Machine:
-    """Two files that have our value, with a journal in the state folder."""
+    """Two files that have the daemon's value, with a journal in the state folder."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.state = root / "host", root / "state"
@@ -44,7 +44,7 @@ class Machine:
 
 
 class Ended:
-    """Stands for a thread that has written its last, or for one that has not."""
+    """Fake thread that has ended, or has not."""
 
     def __init__(self, *, has_ended: bool = True) -> None:
         self._has_ended = has_ended
@@ -57,7 +57,7 @@ ENDED, BUSY = Ended(), Ended(has_ended=False)
 
 
 class Log:
-    """Notes what is warned of."""
+    """Fake log that keeps the reasons of its warnings."""
 
     def __init__(self) -> None:
         self.warned: list[str] = []

@@ -1,4 +1,4 @@
-"""daemon/runner.py, put together and not started: nothing that one part meets keeps the others from their end."""
+"""daemon/runner.py, wired and not started: an error of one part keeps no other part from its end."""
 
 import threading
 from pathlib import Path
@@ -16,7 +16,7 @@ PARTS = ("trunk", "lending", "survey", "actuator", "pusher")
 
 
 class Rig:
-    """A daemon on a simulated node, whose parts note that they were told to stop."""
+    """A daemon on a simulated node, whose parts note each call of `stop`."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         node = Node(root, cgroup=2)
@@ -34,7 +34,7 @@ class Rig:
         monkeypatch.setattr(self.parts.audit, "close", self.noting("audit"))
 
     def pauses_of_two_turns(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-        """Have the main thread go through two turns and its end; returns how long it would have waited for each."""
+        """Run the main thread for two turns and its end; return the pauses that it asked for, seconds."""
         pauses: list[float] = []
 
         def wait(seconds: float) -> bool:
@@ -118,7 +118,7 @@ OF_WHO_SERVES = {"keeping the state folder", "keeping the admin socket"}
 class TestATurn:
     @pytest.fixture
     def looks(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, str]]:
-        """Each look's holder and name; all of them note that they were taken."""
+        """Return the object and the method of each periodic check; each check notes its calls."""
         found = {}
         for step, (*holder, name) in LOOKS.items():
             found[step] = (getattr(rig.parts, holder[0]) if holder else rig.daemon, name)

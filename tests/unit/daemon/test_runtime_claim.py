@@ -1,4 +1,4 @@
-"""daemon/runtime_claim.py: one daemon a runtime."""
+"""daemon/runtime_claim.py: only one daemon serves a runtime."""
 
 import os
 import socket

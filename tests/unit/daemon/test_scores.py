@@ -1,4 +1,4 @@
-"""Whose processes' scores are written: each once a life, and again when another is to hold."""
+"""OOM scores of processes are written once for each process, and again when the wanted score changes."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ class Rig:
         self.node.retune(Reconfigured(self.node.state.topology, {"app": wish}, {}), Tuning())
 
     def placed(self, times: int = 2) -> list[tuple[int, int]]:
-        """Bring it to its values, more than once; every score that was written so far."""
+        """Place the container more than once; return all scores that were written."""
         for _ in range(times):
             self.actuator.place("app")
         return self.cgroups.scores

@@ -1,4 +1,4 @@
-"""The daemon gives a second chance to one pod a second, and moves the others off its CPUs first."""
+"""One waiting pod a second gets a second chance; other pods are moved off its CPUs first."""
 
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from tests.unit.placing import kit
 
 
 class Crew:
-    """Stands for the actuator, and observes: remembers its orders."""
+    """Fake actuator that keeps its orders, and observes."""
 
     def __init__(self) -> None:
         self.left_behind = 0
@@ -27,7 +27,7 @@ class Crew:
 
 
 class Rig:
-    """A node whose `other` owns seven CPUs and beside which `shop` runs; `waits` lets pods wait for two of them."""
+    """A node whose `other` owns seven CPUs beside `shop`; `waits` makes pods wait for two of them."""
 
     def __init__(self) -> None:
         self.node, self.crew = a_node(), Crew()

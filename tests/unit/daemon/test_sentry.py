@@ -1,4 +1,4 @@
-"""Who writes to the box's members is found by the kernel's own word: real files, real watches, a real thread."""
+"""A write to a reclaim cgroup is found by an inotify watch: real files, real watches, a real thread."""
 
 import errno
 import time
@@ -24,11 +24,11 @@ from tests.unit.daemon.kit import a_node, a_report, an_actuator, start_pod
 
 PATIENCE_S = PATIENCE_SECONDS
 A_WHILE_S = 0.3
-"""Many times what a write takes to be looked at."""
+"""Seconds; many times the time that a write takes to be noticed."""
 
 
 class Rig:
-    """Members of one file each, in a folder; a look is noted."""
+    """Reclaim cgroups of one file each, in a folder; each check is noted."""
 
     def __init__(self, folder: Path, *names: str) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ class Rig:
         wait_until(lambda: set(names) <= set(self.looked), PATIENCE_S, f"a look at {names}")
 
     def rests(self) -> bool:
-        """Whether nobody is looked at for a while."""
+        """Return whether no cgroup is checked for a while."""
         before = len(self.looked)
         return not poll(lambda: len(self.looked) > before, A_WHILE_S)
 
@@ -231,7 +231,7 @@ def test_one_that_never_began_has_ended(rig: Rig):
 
 
 class Box:
-    """A box of two CPUs with one pod on cgroup v1, in a folder; nobody sweeps here."""
+    """A reclaim pool of two CPUs with one pod on cgroup v1, in a folder; nothing sweeps here."""
 
     def __init__(self, root: Path) -> None:
         self.pod = {name: root / name / "kubepods/podbatch" for name in ("cpu", "cpuset")}

@@ -1,4 +1,4 @@
-"""The configuration file: every way in which it can change is seen, each change once, and none before it is whole."""
+"""Each change of the configuration file is found once, and only after the file is complete."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def watch(file: Path) -> SettingsWatch:
 
 
 def when_still(watch: SettingsWatch) -> Change | None:
-    """Look twice at a file that nobody writes to meanwhile; the second time tells."""
+    """Look twice at a file that does not change between; return the change that the second look finds."""
     assert watch.look(0.0) is None
     return watch.look(STILL_S)
 

@@ -1,4 +1,4 @@
-"""Specs get the kubelet's values back: by the record a container carries, or by what was journalled of its files."""
+"""Specs get the kubelet's values back, from the container's record or from the journal of its files."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def recorded(**original: Any) -> str:
 
 
 class Rig:
-    """A machine with one pod, and a runtime that notes what it is told."""
+    """A machine with one pod, and a fake runtime that keeps each update."""
 
     def __init__(self, root: Path, version: int) -> None:
         self.root, self.version = root, version
@@ -69,7 +69,7 @@ class Rig:
                 (folder / name).write_text(f"{cpus if name.startswith('cpuset.cpus') else text}\n")
 
     def container(self, name: str, record: str = "", *, running: bool = True, **annotations: str) -> Any:
-        """Put a container into the list and its cgroup on the machine."""
+        """Put a container into the list, and its cgroup on the machine."""
         self._make(f"{PATH}/{name}")
         state = nri_pb2.CONTAINER_RUNNING if running else nri_pb2.CONTAINER_CREATED
         message = nri_pb2.Container(id=name, pod_sandbox_id="p", name=name, state=state, pid=7)
@@ -340,7 +340,7 @@ def test_files_alone_leave_no_entry(rig, tmp_path):
 
 
 class Ends:
-    """A thread that has ended, or has not."""
+    """Fake thread that has ended, or has not."""
 
     def __init__(self, *, done: bool = True) -> None:
         self._done = done
@@ -350,7 +350,7 @@ class Ends:
 
 
 class Heard:
-    """A log of which only the words count."""
+    """Fake log that keeps events and fields as text."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

@@ -1,4 +1,4 @@
-"""daemon/specs.py: which values of a runtime's spec are ours."""
+"""daemon/specs.py: the values of a runtime's spec that the daemon set are known."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""daemon/state_folder.py: a folder that is deleted, full or closed is made good, reported, and holds nothing up."""
+"""daemon/state_folder.py: a deleted, full or closed folder is repaired and reported, and blocks nothing."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ ENTRY = {"/cg/cpu.weight": "39"}
 
 
 class Rig:
-    """A state folder whose lock is ours, with one value in its journal."""
+    """A state folder whose lock is taken, with one value in its journal."""
 
     def __init__(self, folder: Path, *, observe: bool = False) -> None:
         self.path = folder
@@ -60,7 +60,7 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Fill the disk, or make room on it again."""
+    """Return a function that fills the disk, or makes room on it again."""
     write, opened = os.write, os.fdopen
 
     def refuse(*_: Any) -> int:

@@ -1,4 +1,4 @@
-"""Following the machine: CPUs that come and go are seen, and one that stays the same is not read again."""
+"""CPUs that come or go are found; an unchanged machine is not read again."""
 
 import time
 from pathlib import Path
@@ -29,7 +29,7 @@ SETTINGS = reader.load("", "a test")
 
 
 class FakeRuntime:
-    """Counts how often its list was asked for."""
+    """Fake runtime that counts the requests of its list."""
 
     def __init__(self) -> None:
         self.synchronized_at, self.has_list = 1.0, True
@@ -41,7 +41,7 @@ class FakeRuntime:
 
 
 class Rig:
-    """Steering over a planted machine; `reads` counts how often all of it was read."""
+    """Steering over a planted machine; `reads` counts its full readings."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         machines.plant(machines.MACHINES["8cpu"], root)
@@ -143,11 +143,11 @@ def test_what_only_a_restart_changes_is_named_by_its_keys(rig):
     )
 
 
-# ---- whom a hook places by the former settings ----
+# ---- hooks that still have the previous settings ----
 
 
 class Newcomer:
-    """A hook that has read its wish under the settings in force at its beginning, and decides later."""
+    """A hook that reads its wish under the settings at its beginning, and decides later."""
 
     def __init__(self, rig: Rig) -> None:
         self.node, self.translator = rig.node, rig.steering._translator

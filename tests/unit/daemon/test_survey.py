@@ -38,7 +38,7 @@ class Taken:
         self.bounds = bounds
 
     def found(self, _paths: Iterable[str]) -> dict[str, Found]:
-        """Nobody was bounded before."""
+        """Return nothing: no cgroup was bounded before."""
         return {}
 
 
@@ -221,7 +221,7 @@ def test_who_is_in_the_box_is_bounded_by_what_the_others_leave(rig):
     pod = rig.sim.run_pod(PodRequest("batch"))
     container = rig.sim.run_container(pod, ContainerRequest("app"))
     rig.sim.set_memory(container, Held(anon=2 * GIB))
-    start_pod(rig.node, "batch")  # of which the rig's own state has its own name and path
+    start_pod(rig.node, "batch")  # in the rig's state this pod has its own name and path
     rig.survey.turn()
     assert rig.worker.bounds is not None
     (bounds,) = rig.worker.bounds.values()

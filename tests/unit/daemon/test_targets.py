@@ -1,4 +1,4 @@
-"""What a cgroup should hold: only cgroups that are somebody's own, only files that are there."""
+"""A target has only cgroups that belong to one pod or container, and only files that exist."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What ticks cost: the last one for what grew, the mean of the late ones for the pace."""
+"""The CPU time of the last tick is the cost of a growth; the mean of the latest ticks sets the pace."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from nri_coloc.daemon.lending import COST_OF_LATE, TickCost
 
 
 class Ticks:
-    """A thread that spends what it is told to."""
+    """A thread whose CPU time the test sets."""
 
     def __init__(self) -> None:
         self.spent = 7.0

@@ -1,4 +1,4 @@
-"""Whole pictures become counters by class and pool."""
+"""Full snapshots become counters by class and pool."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ class Rig:
         create(self.node, "job", kit.RECLAIMED, on="batch")
 
     def see(self, count: int) -> None:
-        """Take a whole picture in which every counter stands at `count`."""
+        """Take a full snapshot in which every counter is `count`."""
         container = GroupReading(
             1, 0.0, throttled_us=count * 10**6, memory=MemoryReading(0, working_set=count)
         )

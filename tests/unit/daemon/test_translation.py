@@ -1,4 +1,4 @@
-"""From hooks to events: what is taken from the hook, what from the state, and what is never believed."""
+"""Hooks become events: some facts come from the hook, others from the state, and some are not believed."""
 
 import json
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def test_a_start_says_whether_it_runs_already(kind, running, translator):
 
 
 def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
-    """A part of the limit is one of the new limit, and what holds our own value is not taken for the kubelet's."""
+    """A part of the limit is one of the new limit; the daemon's own value is not taken for the kubelet's."""
     told = hook(HookKind.CREATE_CONTAINER, "shared")
     told.pod.annotations.append(entry("coloc.nri.io/memory-limit", "50%"))
     assert told.container is not None
@@ -114,7 +114,7 @@ GI = 1 << 30
 
 
 class Listed:
-    """A container of 1 GiB whose pod wishes for `limit`, as the runtime lists it after our answer."""
+    """A container of 1 GiB whose pod asks for `limit`, as the runtime lists it after the daemon's answer."""
 
     def __init__(self, translator: Translator, limit: str, qos: str = "shared") -> None:
         self.translator, self.node = translator, a_node()
@@ -135,7 +135,7 @@ class Listed:
         return self
 
     def resized(self, limit: int) -> "Listed":
-        """Have the kubelet ask for another limit, and the spec hold what we answered."""
+        """Let the kubelet ask for another limit; the spec then holds the daemon's answer."""
         wanted = told_pb2.LinuxResources()
         wanted.memory.limit.value = limit
         event = self.translator.updating(self.hook._replace(resources=wanted), self.node.state, TUNING)
@@ -143,7 +143,7 @@ class Listed:
         return self.holds(orders.memory_limit or limit)
 
     def limit_after(self, node: Node) -> int | None:
-        """What is asked for once the runtime has listed it."""
+        """Return the memory limit that is ordered after the runtime has listed the container, bytes."""
         event = synchronized(self.translator, [self.hook.pod], [self.container], node.state)
         state = node.decide(event).state
         assert self.translator.wishes_again(state, TUNING)[0]["c"] == state.containers["c"].wish
@@ -184,11 +184,11 @@ def test_what_a_loan_was_cut_to_tells_of_no_resize(translator):
     assert wish.annotated.memory_limit == GI // 2
 
 
-# ---- whom no record tells of ----
+# ---- containers without a record ----
 
 
 class Adopted:
-    """A container of 1 GiB that ran before us: what its spec says in a later life, and the journal of a former one."""
+    """A container of 1 GiB from before the daemon: the limit in its spec, and the previous process's journal."""
 
     def __init__(self, limit: str, *, says: int, journalled: Original) -> None:
         self.hook = hook(HookKind.CREATE_CONTAINER)
@@ -201,7 +201,7 @@ class Adopted:
 
     @property
     def limits(self) -> tuple[int | None, int | None]:
-        """The kubelet's, and ours."""
+        """Return the kubelet's limit and the daemon's, bytes."""
         return self.container.resources.memory_limit, self.wish.annotated.memory_limit
 
 
@@ -246,7 +246,7 @@ def test_every_wish_is_read_again_under_another_tuning(translator):
 
 
 class Asking:
-    """A pod that asks for its own CPUs on a node whose pod cgroups hold these requests."""
+    """A pod that asks for CPUs of its own, on a node whose pod cgroups hold these requests."""
 
     def __init__(self, requests: Requests, *, qos: str = "dedicated", tuning: Tuning = TUNING) -> None:
         self.requests, self.tuning = requests, tuning
@@ -287,7 +287,7 @@ class Asking:
         return event
 
     def listed(self, *containers: Any, state: NodeState | None = None) -> Any:
-        """Have the runtime list the pod with these containers."""
+        """List the pod with these containers; return the event."""
         known = self.node.state if state is None else state
         return synchronized(self.translator, [self.run.pod], containers, known, self.tuning)
 

@@ -1,4 +1,4 @@
-"""daemon/translation.py: what a container's DRA_CPUSET_ variables come to."""
+"""daemon/translation.py: a container's DRA_CPUSET_ variables become a claim, or are denied."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ DRIVER = Tuning(dra_driver=True)
 
 
 class Claiming:
-    """A pod whose container carries a claim and has the same CPUs in its spec."""
+    """A pod whose container has a claim, and the same CPUs in its spec."""
 
     def __init__(
         self, cpus: str = "4-5", shares: int = 2048, tuning: Tuning = DRIVER, level: str = "burstable"
@@ -50,7 +50,7 @@ class Claiming:
         return self.node.decide(self.translator.creating(hook, self.node.state, self.tuning))
 
     def listed(self, state: NodeState | None = None) -> Wish:
-        """List the container, to a daemon that has just started where no state is given."""
+        """Return the wish after a list; without a state, the daemon has just started."""
         known = a_node().state if state is None else state
         told = listed(self.translator, [self.pod], [self.container])
         found = self.translator.synchronized(told.pods, told.containers, known, self.tuning)
@@ -100,7 +100,7 @@ def test_of_two_containers_with_one_claim_one_owns_it():
 def test_cpus_that_we_pushed_are_no_claim():
     claiming = Claiming("0-7", 8192)
     claiming.container.linux.resources.cpu.cpus = ""
-    first = claiming.listed()  # adopted: the spec names none, and ours are pushed into it
+    first = claiming.listed()  # adopted: the spec names no CPUs, and the daemon pushes its own
     claiming.container.linux.resources.cpu.cpus = "0-7"
     second = claiming.listed()
     assert (first.qos, first.findings) == (QoSClass.SHARED, ())

@@ -1,4 +1,4 @@
-"""daemon/trunk.py: how the socket is connected, how often it is tried, and when we leave by ourselves."""
+"""daemon/trunk.py: the socket is connected, retried with pauses, and closed after a late Synchronize."""
 
 import socket
 import struct
@@ -48,7 +48,7 @@ def test_a_listener_whose_queue_is_full_is_an_error_and_no_wait_for_ever(
 
 
 class NotingSocket(socket.socket):
-    """Notes how long others would keep the interpreter from whoever reads it."""
+    """A socket that notes the interpreter's switch interval, seconds, when it is read."""
 
     noted = 0.0
 
@@ -76,7 +76,7 @@ def test_who_reads_from_a_lost_connection_is_no_longer_waited_for():
 
 
 class Waits:
-    """Stands for the event that ends the loop: notes how long it would have waited, and ends it after so many."""
+    """Fake of the event that ends the loop: it keeps the pauses, and ends the loop after `most` of them."""
 
     def __init__(self, most: int) -> None:
         self.seconds: list[float] = []
@@ -113,7 +113,7 @@ def run(subject: Trunk) -> None:
 
 
 def waits(count: int, connect: Callable[[], socket.socket]) -> list[float]:
-    """The seconds between tries, the loop run to its end."""
+    """Return the pauses between tries, seconds, after the loop has ended."""
     subject, found = a_trunk(connect), Waits(count)
     subject._stopping = cast("Any", found)
     run(subject)
@@ -151,7 +151,7 @@ def test_who_waited_long_for_a_runtime_is_back_within_a_second_of_its_first_loss
 
 
 class Empty:
-    """Stands for the hooks of a node on which nothing runs."""
+    """Fake hooks of a node without pods."""
 
     def listing(self) -> Listing:
         return Listing(codec.Reader(KnownKeys()))
@@ -176,7 +176,7 @@ def runtime(tmp_path: Path):
 
 
 def synchronised_late(plugin: RawPlugin, nri_version: str) -> None:
-    """A runtime that gave the plugin a nanosecond for its answer."""
+    """Let a runtime give the plugin one nanosecond for its answer."""
     plugin.configure(runtime_version="v1.7.24" if not nri_version else "v2.4.0", nri_version=nri_version)
     assert plugin.call("Synchronize", timeout_nano=1).code == 0
 
@@ -206,7 +206,7 @@ def reading(session: Any) -> trunk._Reading:
 
 
 class CountingSocket:
-    """Has one read for the trunk, notes who else holds that when the next one is asked for, and ends."""
+    """A socket with one read; at the next read it counts the other references to those bytes, and ends."""
 
     def __init__(self, read: bytes) -> None:
         self._read = read
@@ -228,7 +228,7 @@ def test_what_a_hook_left_is_freed_before_the_next_is_waited_for():
 
 
 class SlowHooks:
-    """Serves one hook until it is let go."""
+    """Hooks that take one call and wait until the test lets them go on."""
 
     def __init__(self) -> None:
         self.began, self.goes_on = Event(), Event()
@@ -241,7 +241,7 @@ class SlowHooks:
 
 
 class TwoHooks:
-    """A session that finds two hooks in whatever it is given."""
+    """A session that finds two hooks in any data."""
 
     def receive_data(self, _: bytes) -> list[events.Hook]:
         nobody: Any = None

@@ -1,4 +1,4 @@
-"""Values that are in force nowhere, in a sentence."""
+"""Values that are in force in no file are named in a sentence."""
 
 from nri_coloc.daemon.unwritten import KEPT, NAMED, REMEMBERED_S, Unwritten
 

@@ -1,4 +1,4 @@
-"""What a container's files must show after a push."""
+"""After a push, a container's files must show the pushed values."""
 
 from dataclasses import replace
 

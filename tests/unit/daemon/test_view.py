@@ -1,4 +1,4 @@
-"""What HTTP shows of the daemon."""
+"""HTTP shows the daemon's health, state and capacity."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whose run-queue delay is read: the busiest tasks of the busiest online pods, and nobody's where there is PSI."""
+"""Without PSI, run-queue delay is read for the busiest tasks of the busiest online pods."""
 
 from dataclasses import replace
 from typing import cast
@@ -18,7 +18,7 @@ QOS = "kubepods"
 
 
 class Sampler:
-    """Stands for the fast loop's sampler."""
+    """Fake sampler of the fast loop."""
 
     def __init__(self) -> None:
         self.without_pressure: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class Sampler:
 
 
 class Cgroups:
-    """Stands for the reader: tasks by the path of their container, and whose were asked for."""
+    """Fake reader: tasks by the path of their container, and the paths that were read."""
 
     def __init__(self) -> None:
         self.tasks_of: dict[str, dict[int, Schedstat]] = {}
@@ -44,7 +44,7 @@ class Cgroups:
 
 
 def picture(at: float, **milli: int) -> Picture:
-    """A picture in which each pod has used so much ever since 0, on average."""
+    """Return a snapshot in which each pod has used `milli` milli-CPU on average since the time 0."""
     pods = {pod: GroupReading(1, at, usage_us=round(used * at * 1000)) for pod, used in milli.items()}
     return Picture(at, NodeReading(at), pods=pods)
 
@@ -66,7 +66,7 @@ class Rig:
         self.sampler.without_pressure = frozenset(paths)
 
     def turn(self, **milli: int) -> int:
-        """Take a turn, and return how often it stopped."""
+        """Run one turn; return the number of its pauses."""
         self.at += 5
         after = picture(self.at, **milli)
         self.cgroups.asked.clear()

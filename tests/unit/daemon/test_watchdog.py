@@ -1,4 +1,4 @@
-"""Deadlines of hooks: answered once, by whoever is first, and not later than promised."""
+"""A hook is answered exactly once, and at its deadline at the latest."""
 
 import time
 from statistics import median
@@ -45,7 +45,7 @@ def test_the_deadline_is_a_quarter_of_what_the_runtime_waits(timeout_nano, secon
 
 
 class Neutral:
-    """Collects what was answered neutrally."""
+    """Keeps the tickets that got a neutral answer."""
 
     def __init__(self) -> None:
         self.tickets: list[Ticket] = []
@@ -63,7 +63,7 @@ def neutral() -> Neutral:
 
 @pytest.fixture
 def watchdog(neutral):
-    """Not started: what is to have happened before its first look has happened, however slow the machine."""
+    """Yield a watchdog that is not started: a test prepares its hooks first, however slow the machine is."""
     watchdog = Watchdog(neutral)
     yield watchdog
     watchdog.stop()
@@ -115,7 +115,7 @@ def test_one_after_the_other_each_has_its_own_deadline(watchdog, neutral):
 def test_on_a_quiet_node_it_rests_until_a_hook_begins(watchdog, neutral):
     assert [watchdog._look() for _ in range(RESTS_AFTER + 1)] == [POLL_S] * RESTS_AFTER + [REST_S]
     watchdog.start()
-    time.sleep(2 * POLL_S)  # long enough to be asleep for an hour
+    time.sleep(2 * POLL_S)  # long enough to begin the long sleep
     ticket = watchdog.begin(call(400_000_000), "CreateContainer")
     assert neutral.came.wait(PATIENCE_SECONDS)
     assert neutral.tickets == [ticket]

@@ -1,4 +1,4 @@
-"""Who is in the full picture."""
+"""The full snapshot has every pod and container by id."""
 
 import pytest
 
