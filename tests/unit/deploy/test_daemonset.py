@@ -1,4 +1,4 @@
-"""The manifest promises nothing that the program does not have: paths, port, flags, keys, probes."""
+"""The manifest names only paths, ports, flags, keys and probes that the program has."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -36,7 +36,7 @@ PSS_BUDGET_MIB = 80
 
 
 def mount_of(path: str) -> dict[str, Any]:
-    """The mount that a path of the program lies in: the one nearest to it."""
+    """Return the mount that contains a path of the program: the nearest one."""
     found = [PurePosixPath(p) for p in MOUNTS if PurePosixPath(path).is_relative_to(p)]
     assert found, f"{path} is not mounted"
     mount: dict[str, Any] = MOUNTS[str(max(found, key=lambda p: len(p.parts)))]

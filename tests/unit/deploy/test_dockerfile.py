@@ -1,4 +1,4 @@
-"""The image is built from what is locked, and starts what exists."""
+"""The image is built from locked packages, and starts a command that exists."""
 
 import json
 import re
@@ -18,7 +18,7 @@ LOCK = (PROJECT / "requirements.lock").read_text()
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
-    """Words and their arguments, continued lines joined, comments left out."""
+    """Return instructions with their arguments; continued lines are joined, comments left out."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     return [
@@ -42,7 +42,7 @@ def normal(name: str) -> str:
 
 
 def locked(lock: str) -> dict[str, int]:
-    """Name to number of hashes."""
+    """Return the number of hashes by package name."""
     entries = re.split(r"\n(?=[A-Za-z0-9])", lock.replace("\\\n", " "))
     return {
         normal(found[1]): entry.count("--hash=sha256:")

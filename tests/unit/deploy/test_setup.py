@@ -1,4 +1,4 @@
-"""What `make setup` does with our own package is done without a word."""
+"""`make setup` installs the project's own package without a warning."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What is advertised, case by case; the table is meant to be read."""
+"""The advertised capacity is computed case by case; the table is meant to be read."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ EXACT = ReclaimTuning(
     forecast=ForecastTuning(memory_percentile=0.0),
     cold_start_s=600.0,
 )
-"""Expectations at what the pods use now, so that the table's figures can be reckoned in the head."""
+"""Settings under which pods are expected to keep their present use, so that figures can be checked by head."""
 
 
 def seen(minutes: int = 30, system: Use | None = None, **uses: Use) -> Forecast:
@@ -43,7 +43,10 @@ def pod(milli: int = 0, memory: int = 0, **more: object) -> OnlinePod:
 
 @dataclass(frozen=True)
 class Case:
-    """`now_min`: minutes after the first reading."""
+    """A row of the table.
+
+    now_min: minutes after the first reading.
+    """
 
     story: str
     cpu_milli: int
@@ -145,7 +148,7 @@ def test_where_nobody_is_being_learnt_it_is_the_offer_itself():
 
 
 def went_on(*, minutes: int, cpu: int | None = 2000, memory: int | None = 4 * GIB) -> Forecast:
-    """What was seen for half an hour, and then for so long of one resource only."""
+    """Return a forecast of half an hour of both resources, and then `minutes` in which a resource of None is unread."""
     found = seen(a=WEB)
     system = Use(SYSTEM, None if cpu is None else 0, None if memory is None else 0)
     for step in range(1, minutes + 1):
@@ -155,7 +158,7 @@ def went_on(*, minutes: int, cpu: int | None = 2000, memory: int | None = 4 * GI
 
 
 class TestWhereOneResourceCanBeReadNoMore:
-    """Half an hour of a pod with 2 CPUs and 4 GiB was seen, and 5 CPUs and 20 GiB were offered."""
+    """A pod with 2 CPUs and 4 GiB was read for half an hour; 5 CPUs and 20 GiB were offered."""
 
     def offered(self, known: Forecast, now_min: float) -> Capacity:
         before = Capacity(5000, 20 * GIB)

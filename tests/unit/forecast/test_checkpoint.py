@@ -1,4 +1,4 @@
-"""A text that is believed only if nothing is wrong with it."""
+"""A checkpoint is believed only if every part of it is valid."""
 
 import json
 import zlib
@@ -31,7 +31,7 @@ TEXT = checkpoint.write(lived(), NOON)
 
 
 def sealed(body: str) -> str:
-    """A text whose first line is right, whatever follows."""
+    """Return a checkpoint whose first line is valid for any body."""
     return f"nri-coloc-forecast 1 {zlib.crc32(body.encode()):08x} {len(body)}\n{body}"
 
 

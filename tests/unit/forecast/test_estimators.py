@@ -1,4 +1,4 @@
-"""Each estimator by itself, and the table."""
+"""Each estimator gives the amount that its evidence shows; a table names all estimators."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Histories that are fed and read."""
+"""Histories learn the use of workloads, and give expectations."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,7 @@ WEB = OnlinePod("shop/web", cpu_milli=500, memory_bytes=GIB)
 def watched(
     milli: int, minutes: int = 30, pod: str = "a", start: Forecast | None = None, at: float = NOON
 ) -> Forecast:
-    """A forecast that has seen one pod of shop/web for so many minutes."""
+    """Return a forecast that has seen one pod of shop/web for `minutes` minutes."""
     seen = start or Forecast()
     for step in range(minutes + 1):
         seen = expectations.observe(seen, {pod: Use("shop/web", milli, 2 * GIB)}, at + 60.0 * step, TUNING)
@@ -34,7 +34,7 @@ def expected(
 
 
 def near(amount: int, wanted: int) -> bool:
-    """Whether an answer is the amount or up to one bucket above it."""
+    """Return whether an answer is the wanted amount, or up to one bucket above it."""
     return wanted <= amount <= wanted * 1.05 + 26
 
 
@@ -169,7 +169,7 @@ def test_no_pod_is_expected_to_come_above_its_memory_limit():
 
 @pytest.mark.parametrize("minutes", [30, 5], ids=["known", "still being learnt"])
 def test_a_pod_that_holds_more_than_its_limit_is_expected_to_hold_it(minutes):
-    """As a VM may, whose hypervisor is in no container's limit."""
+    """A VM may: its hypervisor is in no container's limit."""
     seen, limited = watched(700, minutes), WEB._replace(memory_limit=GIB)
     assert expected(seen, a=limited).memory_bytes["a"] == 2 * GIB
     assert shown(seen, a=limited).memory_bytes["a"] == 2 * GIB

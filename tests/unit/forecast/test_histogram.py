@@ -1,4 +1,4 @@
-"""Buckets, fading, percentiles."""
+"""A histogram counts amounts in buckets, fades, and gives percentiles."""
 
 import pytest
 

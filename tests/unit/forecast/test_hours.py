@@ -1,4 +1,4 @@
-"""The ring of the last day's hours."""
+"""A ring keeps the peak of each hour of the last day."""
 
 import pytest
 
@@ -10,7 +10,7 @@ NOON = 12 * HOUR_S + 1000 * DAY * HOUR_S
 
 
 def ring(*seen: tuple[int, int]) -> Hours:
-    """A ring that saw amounts so many hours after NOON."""
+    """Return a ring that saw these (hours after NOON, amount)."""
     made = hours.unknown()
     for hour, amount in seen:
         made = hours.noted(made, amount, NOON + hour * HOUR_S)

@@ -1,4 +1,4 @@
-"""forecast/snapshot.py: everybody on the node, in slices between which others may run."""
+"""forecast/snapshot.py: a snapshot of the whole node is taken in slices, with pauses between them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ def node(request, tmp_path) -> Iterator[Node]:
 
 
 class Clock:
-    """Each look takes a millisecond."""
+    """A clock that each reading moves by 1 ms."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -40,7 +40,7 @@ def taker(node: Node, clock: Clock | None = None) -> PictureTaker:
 
 
 def paused(taker: PictureTaker, subjects: Subjects, pause: Callable[[int], None]) -> Iterator[Picture | None]:
-    """Do something after each cgroup."""
+    """Yield the slices of a snapshot, one for each cgroup; call `pause` after each is read."""
     for step, picture in enumerate(taker.slices(subjects, groups=1)):
         pause(step)
         yield picture

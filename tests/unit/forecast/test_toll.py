@@ -1,4 +1,4 @@
-"""forecast/sharing_cost.py: what counters rose by, group by group."""
+"""forecast/sharing_cost.py: the rise of each counter is summed by group."""
 
 import pytest
 

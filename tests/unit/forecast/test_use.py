@@ -1,4 +1,4 @@
-"""Two pictures, and what was used between them."""
+"""The use of each pod follows from two snapshots."""
 
 from dataclasses import replace
 
@@ -146,7 +146,7 @@ AGENT = OnlinePod("kube-system/agent", on_reserved=True)
 
 
 def with_agents(at: float, reserved: int, system: int, pods: dict[str, int]):
-    """A node on which so many milli-CPU were used: on reserved CPUs, by the system, by each of its pods."""
+    """Return a snapshot with this use, milli-CPU: on reserved CPUs, by the system, by each pod."""
     found = {name: group(key, at, milli) for key, (name, milli) in enumerate(pods.items())}
     used, all_of_them = (
         sum(pods.values()),

@@ -16,7 +16,7 @@ WEIGHT = FileValue("cpu", "cpu.weight", "1")
 
 
 class Host:
-    """A host's folder with a writer on it; `cgroup` makes one with these files."""
+    """A host's folder with a writer on it; `cgroup` makes a cgroup with these files."""
 
     def __init__(self, root: Path, version: int) -> None:
         self.version = version

@@ -1,4 +1,4 @@
-"""Quota and burst, and an order of writes that the kernel takes."""
+"""Quota and burst are written in an order that the kernel accepts."""
 
 from nri_coloc.host.bandwidth import POD, Bandwidth, Write, of_pod, writes
 

@@ -1,4 +1,4 @@
-"""host/bandwidth_files.py: quotas and bursts of a pod and its containers, on files that refuse what the kernel does."""
+"""host/bandwidth_files.py: quotas and bursts of pods are written, on files that refuse as the kernel does."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ MS = 1000
 
 
 class Kernel:
-    """Cgroups in a folder; a write that the kernel would refuse is refused, with every write noted."""
+    """Cgroups in a folder that refuse as the kernel does; `written` keeps every write."""
 
     def __init__(self, root: Path, version: int) -> None:
         self.version = version
@@ -24,7 +24,7 @@ class Kernel:
         self.start()
 
     def start(self) -> None:
-        """A new life of the program."""
+        """Start a new process on the same files."""
         journal = Journal(str(self.journal_path))
         self.bandwidths = Bandwidths(lambda path: str(self.root / path), self.version, journal)
 
@@ -40,7 +40,7 @@ class Kernel:
         return self.root / path / names[knob][self.version - 1]
 
     def set(self, path: str, knob: str, value: int) -> None:
-        """What the kubelet or runc writes."""
+        """Write a value as the kubelet or runc does, µs."""
         text = f"{value} 100000" if self.version == 2 and knob == "quota" else str(value)
         self.file(path, knob).write_text(f"{text}\n")
 
@@ -72,7 +72,7 @@ class Kernel:
             raise KernelInterfaceError(path, "write", "Invalid argument")
 
     def apply(self, **shares: Share) -> tuple[str, ...]:
-        """Apply shares of the pod's containers; what was written, in order. Nothing may be refused."""
+        """Apply shares of the pod's containers, which nothing may refuse; return the writes in order."""
         self.written.clear()
         found = self.bandwidths.apply(PodBandwidth("pod", {f"pod/{k}": s for k, s in shares.items()}))
         assert found.failures == ()
@@ -80,7 +80,7 @@ class Kernel:
         return tuple(self.written)
 
     def shown(self, one: Write) -> str:
-        """What was told of a write, as `written` has it."""
+        """Return a reported write in the form of `written`."""
         knob = "burst" if "burst" in one.file.name else "quota"
         value = one.file.now.split()[0].replace("max", "-1")
         return f"{one.target or 'pod'} {knob} {value}"
@@ -153,7 +153,7 @@ def test_after_a_restart_a_raised_quota_is_known_to_be_ours(kernel):
 
 def test_what_a_former_life_noted_and_did_not_write_is_the_kubelets(kernel):
     kernel.apply(a=Share(100 * MS, 150 * MS))
-    for path in ("pod", "pod/a"):  # its cgroups are made anew, as by a reboot
+    for path in ("pod", "pod/a"):  # the cgroups are made again, as by a reboot
         kernel.set(path, "quota", 200 * MS if path == "pod" else 100 * MS)
     kernel.start()
     kernel.apply(a=Share(100 * MS, 100 * MS))
@@ -260,7 +260,7 @@ def test_killed_before_any_of_its_writes_restore_leaves_every_file_as_it_was(ker
 
     def write(path: str, text: str) -> bool:
         if not left[0]:
-            raise KeyboardInterrupt  # the journal has the line, the file not yet the value
+            raise KeyboardInterrupt  # the journal has the entry, the file not yet the value
         left[0] -= 1
         return bool(kernel.write(path, text))
 
@@ -276,7 +276,7 @@ def test_killed_before_any_of_its_writes_restore_leaves_every_file_as_it_was(ker
 
 
 class TestVirtualMachines:
-    """A VM lives in the pod's cgroup, and its containers have none that are written."""
+    """A VM lives in the pod's cgroup; no cgroup of its containers is written."""
 
     def test_a_quota_holds_where_the_kubelet_gives_none_and_goes_back_to_none(self, kernel):
         kernel.make("vm", -1)

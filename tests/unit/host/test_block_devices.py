@@ -1,4 +1,4 @@
-"""host/block_devices.py: on which disks an I/O weight acts."""
+"""host/block_devices.py: the disks on which an I/O weight acts are found."""
 
 from pathlib import Path
 

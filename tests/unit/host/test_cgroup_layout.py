@@ -1,4 +1,4 @@
-"""host/cgroup_layout.py: where the hierarchies are, and what path a pod or container has in them."""
+"""host/cgroup_layout.py: the hierarchies are found, and the path of each pod and container in them."""
 
 from pathlib import Path
 

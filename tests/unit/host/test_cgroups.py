@@ -63,7 +63,7 @@ class TestApplyingOnV2:
 
 
 class TestImagesOfAWeight:
-    """Of one order runc writes 39 before 1.3.2 and 100 from then on."""
+    """For the same order runc writes weight 39 before 1.3.2, and 100 since."""
 
     LENT = FileValue("cpu", "cpu.weight", "39", image="100")
 

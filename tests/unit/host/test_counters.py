@@ -1,4 +1,4 @@
-"""host/counters.py: CPU time, throttling, pressure and run-queue delay out of the kernel's text."""
+"""host/counters.py: CPU time, throttling, pressure and run-queue delay are read from the kernel's text."""
 
 import pytest
 

@@ -33,7 +33,7 @@ def written_within_the_parent(path: str, text: str, write: Callable[[str, str], 
 
 
 class TestMemoryNodes:
-    """Of a pod in which a VM lives."""
+    """The pod contains a VM."""
 
     @pytest.mark.parametrize("wanted", ["0", "1-2", "0-3"], ids=["narrower", "shifted", "wider"])
     def test_on_v1_all_below_it_is_bound_and_no_write_is_refused(self, tmp_path, wanted):
@@ -128,7 +128,7 @@ HALF = {"": "0-15", "pod": "0-15", "pod/pause": "2-3", "pod/app": "0-15", "pod/a
 
 
 class TestOfAPodOnV1:
-    """What a cgroup's children are to have is known: all of it. So whoever was killed half way is made good."""
+    """All CPUs of a cgroup's children are known, so children that a killed writer left behind are repaired."""
 
     def move(self, folder: Path, wanted: str, *, inherited: bool = True) -> dict[str, str]:
         tree = WatchedTree(folder, HALF)
@@ -168,7 +168,7 @@ class TestOfAPodOnV1:
 
 
 class TestReleasing:
-    """A pod that is no business of ours any more: whoever was left behind, at any depth, has all of its CPUs again."""
+    """In a pod that is left alone from now on, each cgroup at any depth gets all of its CPUs again."""
 
     def release(self, folder: Path, before: dict[str, str], wanted: str, *apart: str) -> dict[str, str]:
         tree = WatchedTree(folder, before)

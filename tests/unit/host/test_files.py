@@ -1,4 +1,4 @@
-"""host/files.py: one kernel file, and its refusals as values of ours."""
+"""host/files.py: one kernel file is read and written, and each refusal becomes an error of the project."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which CPUs pods may have, and which file keeps them from the others."""
+"""The CPUs that pods may have are found, and the outermost file that withholds the others."""
 
 from pathlib import Path
 

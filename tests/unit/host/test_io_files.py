@@ -1,4 +1,4 @@
-"""host/counters.py: bytes and operations of all devices together."""
+"""host/counters.py: bytes and operations are summed over all devices."""
 
 import pytest
 

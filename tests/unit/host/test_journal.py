@@ -1,4 +1,4 @@
-"""host/journal.py: original values, through crashes and full disks."""
+"""host/journal.py: original values survive crashes and full disks."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextmanager
 def disk_of(size: int) -> Iterator[None]:
-    """Let no file grow beyond a size: what is written is cut off there, as on a disk that fills up."""
+    """Let no file grow beyond `size` bytes: writes are cut off there, as on a disk that fills up."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -265,7 +265,7 @@ class TestFullDisk:
 
 
 class TestAFileThatIsGone:
-    """State folders are deleted under a running daemon."""
+    """A state folder may be deleted under a running daemon."""
 
     def test_all_that_is_known_is_rewritten(self, path):
         book = Journal(str(path))
@@ -293,7 +293,7 @@ class TestAFileThatIsGone:
 
 
 class TestBoots:
-    """Entries of another boot are of cgroups that ended with it."""
+    """Entries of another boot belong to cgroups that ended with it."""
 
     def boot(self, root: Path, name: str) -> None:
         file = root / "proc/sys/kernel/random/boot_id"
@@ -334,7 +334,7 @@ class TestBoots:
 
 
 class TestFilesThatAreNoJournal:
-    """Nothing of them is lost, and the daemon goes on with a new one."""
+    """Such files are kept, and the daemon goes on with a new journal."""
 
     def kept(self, path: Path) -> Path:
         return path.with_name("journal.kept-1")

@@ -1,4 +1,4 @@
-"""A refusal that is handed on ends with whoever has it: what was raised would hold every frame that it came through."""
+"""A returned refusal is freed with its last reference; a kept traceback would hold every frame."""
 
 import ctypes
 import errno
@@ -25,7 +25,7 @@ HIGH: Final = FileValue("memory", "memory.high", "5")
 
 
 class Kernel:
-    """A cgroup whose files can be read and take nothing, a process like that, and a scheduler that refuses."""
+    """A cgroup and a process whose files can be read but not written, and a scheduler that refuses."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""host/kernel_files.py: what is gone is a value, what refuses is an error that names the file."""
+"""host/kernel_files.py: a missing file is None; any other failure is an error that names the file."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""host/knob_files.py: which file takes a value, in which form, on which kernel."""
+"""host/knob_files.py: each value has its file and its form on each kernel."""
 
 import pytest
 
@@ -93,7 +93,7 @@ class TestEveryValue:
 
 
 class TestBeyondPushes:
-    """What no push brings, or the runtime does not keep, is all that an answered container needs as files."""
+    """An answered container needs files only for values that no push carries, or that the runtime does not keep."""
 
     def test_on_v1_nodes_and_weights(self):
         assert shown(knob_files.beyond_pushes(ALL, V1)) == {

@@ -1,4 +1,4 @@
-"""host/kubelet.py: what the kubelet's two files say about its CPU manager, and what they do not."""
+"""host/kubelet.py: the kubelet's state file and its configuration show the CPU manager's policy and pinned CPUs."""
 
 import json
 from pathlib import Path

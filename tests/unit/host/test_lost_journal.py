@@ -1,4 +1,4 @@
-"""A journal that was lost: no value of ours is taken for an original."""
+"""After the journal is lost, no value of the daemon is taken for an original value."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ FORMER = {"cpuset.cpus": "", "cpu.weight": "39", "memory.high": "max", "memory.m
 
 
 class Node:
-    """A hierarchy of version 2 with a pod, and processes of ours one after another."""
+    """A v2 hierarchy with a pod, and processes of the daemon one after another."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.base = root, root / "sys/fs/cgroup"
@@ -72,7 +72,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def old_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the kernel take no marks."""
+    """Let the kernel refuse marks."""
 
     def refused(*_: object) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))

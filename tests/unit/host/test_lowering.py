@@ -1,4 +1,4 @@
-"""host/memory_files.py: a bound below what a cgroup holds is written where nobody waits for the kernel to reclaim."""
+"""host/memory_files.py: a bound below a cgroup's use is left to a caller that may wait for the reclaim."""
 
 import pytest
 
@@ -12,7 +12,7 @@ LIMIT = FileValue("memory", "memory.limit_in_bytes", "4096")
 
 
 def hold(host: Host, amount: int) -> None:
-    """Let the pod hold so much."""
+    """Let the pod hold `amount` bytes."""
     usage = {1: {"memory_usage_in_bytes": str(amount)}, 2: {"memory_current": str(amount)}}
     host.cgroup(**usage[host.version])
 

@@ -1,4 +1,4 @@
-"""host/marks.py: original values on the cgroups themselves."""
+"""host/marks.py: original values are kept on the cgroups themselves."""
 
 import errno
 import os
@@ -120,7 +120,7 @@ def test_a_mark_that_is_none_of_ours_says_nothing(host, text):
 
 
 class TestAKernelThatTakesNone:
-    """As before 5.7, or where the file system of a test has no attributes."""
+    """Kernels before 5.7 take no marks, and some file systems of tests have no attributes."""
 
     @pytest.fixture(autouse=True)
     def refuse(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""host/counters.py: a cgroup's memory, the machine's and its nodes'."""
+"""host/counters.py: the memory of a cgroup, of the machine and of its nodes is read."""
 
 import pytest
 

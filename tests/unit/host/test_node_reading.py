@@ -1,4 +1,4 @@
-"""host/readings.py: the machine's CPU time and memory."""
+"""host/readings.py: the machine's CPU time and memory are read."""
 
 from pathlib import Path
 

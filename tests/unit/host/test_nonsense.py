@@ -1,6 +1,6 @@
-"""actuation: a file that makes no sense is a refusal of the kernel that names the file, and no other exception.
+"""A nonsensical file is a refusal of the kernel that names the file, and no other exception.
 
-Each table says which file holds nonsense, and what is done to a cgroup that has it.
+Each table names a file with a nonsensical value, and the call on its cgroup.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Scores of a container's processes, given back: those that it was given, and none that a process gave itself."""
+"""OOM scores that the daemon set are restored; a score that a process set itself stays."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def host(tmp_path: Path) -> Host:
 def test_a_score_of_ours_is_journalled_and_put_back(host):
     host.scored(p7=900, p8=900, p9=900)
     assert host.writer.score("pod", [7, 8], 1000) is None
-    host.scored(p9=1000)  # born since
+    host.scored(p9=1000)  # born after the scores were set
     assert host.restore().done == ("/cg/pod/tasks",)
     assert [host.score(pid) for pid in (7, 8, 9)] == ["900"] * 3
 

@@ -1,4 +1,4 @@
-"""What a container had before us: read from journalled files or a record, told the runtime, written to files."""
+"""A container's original values are read from journalled files or its record, and restored."""
 
 import pytest
 
@@ -174,7 +174,7 @@ def test_of_a_weight_the_default_alone_is_given_back(name, was, text):
 
 class TestWhatASpecHasOfAFormerLife:
     def of(self, said: Knobs, **texts: str) -> Original:
-        """What is ours of a spec, by the journalled files; a dot in a name is written as two underscores."""
+        """Return the original values for a spec, from journalled files; a dot in a name is two underscores."""
         return originals.in_spec(
             originals.of_files({name.replace("__", "."): text for name, text in texts.items()}), said
         )

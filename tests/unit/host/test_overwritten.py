@@ -1,4 +1,4 @@
-"""host/overwritten.py and memory.py: whose value is put back after others wrote over ours."""
+"""host/overwritten.py: a value of a pod's resize becomes the original value; another writer's does not."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ LIMIT = FileValue("memory", "memory.max", str(GIB))
 
 
 class Rig:
-    """A file of a pod that held 2 GiB and was bounded to 1."""
+    """A pod's file with the original value 2, in which the daemon wrote 1."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class Rig:
 
     @property
     def original(self) -> str | None:
-        """By the journal in memory, which the one on disk agrees with."""
+        """Return the journal's original value, which must be the same in memory and on disk."""
         found = self.journal.original(FILE)
         assert load(str(self.path)).get(FILE) == found
         return found
@@ -120,7 +120,7 @@ class TestWhoseValueIsPutBack:
 
 
 def bounded(host: Host, limit: str, *, first: bool = True) -> str:
-    """What the pod's limit is once it is bounded to 1 GiB, having been set to something by somebody."""
+    """Return the pod's limit after another writer set it to `limit` and the daemon bounded it to 1 GiB."""
     host.cgroup(memory_max=limit)
     writer = (
         host.writer

@@ -1,4 +1,4 @@
-"""host/cgroups.py: protections are raised, and fall to what was there before us."""
+"""host/cgroups.py: protections are raised, and never fall below their original value."""
 
 import pytest
 

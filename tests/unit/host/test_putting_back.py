@@ -1,4 +1,4 @@
-"""host/cgroups.py: what a cgroup held before us is noted, and comes back."""
+"""host/cgroups.py: a cgroup's original values are journalled and restored."""
 
 from typing import get_args
 
@@ -76,7 +76,7 @@ class TestJournal:
 
 
 class TestRemembering:
-    """What a push is about to change through the runtime."""
+    """The files that a push will change through the runtime are journalled first."""
 
     LENT = Knobs(cpus="0-3", shares=512, quota=50_000, period=100_000, memory_limit=1 << 26)
 
@@ -157,7 +157,7 @@ class TestPuttingBack:
         assert v2.noted() == {"cgroup.threads": "900"}
 
     def killed_half_way(self, host: Host) -> None:
-        """A pod that was narrowed and widened, and whose writer was killed before it came to the children."""
+        """Narrow and widen a pod with a writer that is killed before it writes the children."""
         host.apply("2-3", journalled=True)
         host.cgroup(cpuset_cpus="0-7")
         for path in ("pod/app", "pod/app/inner", "pod/other", "pod/known"):
@@ -188,7 +188,7 @@ class TestPuttingBack:
         assert v1.text("cpuset.cpus", "pod/app") == "0-7"
 
     def in_the_box(self, host: Host) -> None:
-        """A pod of the box, and a container in it that has what its pod has."""
+        """Put a pod into the reclaim cgroups, with a container that has its pod's CPUs."""
         host.cgroup("pod/app", cpuset_cpus="0-7")
         host.writer.apply(Target("pod", 0xC0, journalled=True, inherited=True))
         assert host.text("cpuset.cpus", "pod/app") == "6-7"

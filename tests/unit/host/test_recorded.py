@@ -1,6 +1,6 @@
-"""Machines that exist: what their kernels say of them, recorded as data, is read as it is, and CPUs can be chosen.
+"""Recorded sysfs files of real machines are read, and CPUs can be chosen on them.
 
-The simulated machines are what we think that firmware does; these are what it did.
+Simulated machines show what firmware is expected to do; recorded machines show what it did.
 """
 
 import re
@@ -64,7 +64,7 @@ def test_four_threads_make_a_core(machine):
     assert sizes(machine.cores) == [4] * 4
     one = allocator.allocate(machine, machine.usable & ~0b1_0111_0011, 1, DEDICATED)
     assert one is not None
-    assert one.cpus == 1 << 7  # of the core with one thread left, not of those with two or three
+    assert one.cpus == 1 << 7  # of the core with one thread left, not of cores with two or three
 
 
 @pytest.mark.parametrize("machine", ["xeon-4-sockets"], indirect=True)

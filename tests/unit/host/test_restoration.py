@@ -1,4 +1,4 @@
-"""Putting back what was there before us, by the journal alone."""
+"""Original values are restored from the journal alone."""
 
 import json
 from collections.abc import Callable
@@ -147,7 +147,7 @@ class TestAPodThatWasLeftHalfMovedOnV1:
 
 
 class OneLineAWrite:
-    """Stands for a kernel that takes a weight's lines one by one, as block/blk-iocost.c does."""
+    """Fake kernel that takes a weight's lines one by one, as block/blk-iocost.c does."""
 
     def __init__(self, taken: Callable[[str, str], bool]) -> None:
         self._taken = taken

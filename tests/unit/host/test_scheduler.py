@@ -1,4 +1,4 @@
-"""host/scheduler.py on this machine's own kernel: tasks of ours are told, asked and told back."""
+"""host/scheduler.py on this machine's own kernel: hints of tasks are set, read and reset."""
 
 import ctypes
 import errno
@@ -18,7 +18,7 @@ from nri_coloc.host import files, scheduler, tasks
 from nri_coloc.host.scheduler import BATCH, IDLE, OTHER, Attributes
 from tests.unit.host.host import Host
 
-NICENESS = 19  # whoever runs the tests may have any niceness, and a child may always be nicer
+NICENESS = 19  # the tests may run at any niceness, and a child may always be nicer
 SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
 
 
@@ -27,7 +27,7 @@ PRIVILEGED = pytest.mark.skipif(os.geteuid() != 0, reason="to leave SCHED_IDLE n
 
 @pytest.fixture
 def child() -> Iterator[int]:
-    """A process with a niceness of its own."""
+    """Yield the id of a process with a niceness of its own."""
     process = subprocess.Popen(["sleep", "60"])
     os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
     yield process.pid
@@ -117,7 +117,7 @@ def test_a_look_at_a_task_leaves_nothing_to_the_collector_of_cycles():
 
 
 class Kernel:
-    """Stands for libc: refuses."""
+    """Fake libc that refuses every call."""
 
     def syscall(self, *_: object) -> int:
         ctypes.set_errno(errno.EPERM)
@@ -192,7 +192,7 @@ class TestTheTasksOfACgroup:
     def test_all_are_told_also_those_below_and_told_back(self, tmp_path: Path, child, version, name, told):
         below = tmp_path / "below"
         below.mkdir()
-        (tmp_path / name).write_text("0\n")  # a task of another PID namespace: never ourselves
+        (tmp_path / name).write_text("0\n")  # a task of another PID namespace: never the caller itself
         (below / name).write_text(f"{child}\n")
         own, before = of(0), of(child)
         assert tasks.tell(str(tmp_path), version, told) is None

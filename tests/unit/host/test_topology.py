@@ -1,4 +1,4 @@
-"""host/sysfs.py: every machine is read as it is, and what is missing has a modest meaning."""
+"""host/sysfs.py: machines of every shape are read, and a missing file has a safe meaning."""
 
 import shutil
 from dataclasses import replace
@@ -18,7 +18,7 @@ NODE = "sys/devices/system/node"
 
 @pytest.fixture
 def eight(tmp_path: Path) -> Path:
-    """The root of the machine with cores 0-1, 2-3 on socket 0 and 4-5, 6-7 on socket 1."""
+    """Return the root of a machine with cores 0-1, 2-3 on socket 0 and 4-5, 6-7 on socket 1."""
     machines.plant(MACHINES["8cpu"], tmp_path)
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""What the kernel tells of writes, on real files."""
+"""The kernel reports writes to real files."""
 
 import ctypes
 import errno
@@ -35,7 +35,7 @@ def write(path: str, text: str = "2") -> None:
 
 
 def refusal(number: int) -> Callable[..., int]:
-    """A call of libc that fails with this."""
+    """Return a call of libc that fails with this errno."""
 
     def refuse(*_: object) -> int:
         ctypes.set_errno(number)
@@ -92,7 +92,7 @@ def test_what_was_made_anew_is_watched_when_it_is_asked_for_again(watches, tmp_p
     path = file(tmp_path)
     watches.add(path)
     fresh = file(tmp_path, "fresh")
-    held = os.open(path, os.O_RDONLY)  # the former file stays, as a removed cgroup's does
+    held = os.open(path, os.O_RDONLY)  # the old file stays, as a removed cgroup's does
     os.rename(fresh, path)  # noqa: PTH104 - as any program
     watches.add(path)
     write(path)
@@ -158,7 +158,7 @@ def test_closed_twice_is_closed_once_and_a_ring_then_is_nothing(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cgroups")
 class TestThisKernel:
-    """What the docstring says of cgroups is so."""
+    """Cgroups behave as the docstring of host/inotify.py says."""
 
     PATH = f"/nri-coloc-test-watches-{os.getpid()}"
 

@@ -1,9 +1,8 @@
 """A cgroup v1 cpuset tree in a folder, whose rule is checked at every moment.
 
-The kernel refuses a write after which a child would have a CPU that its parent lacks, or none at all. A plain folder
-refuses nothing; so the interpreter's own audit events (PEP 578) are listened to instead: each time a file of the tree
-is opened, everything that was written before is in place, and the whole tree must obey the rule. The code under
-test is not touched by this.
+The kernel refuses a write after which a child would have a CPU that its parent lacks, or no CPU. A plain folder
+refuses nothing. So the interpreter's own audit events (PEP 578) are used: each time a file of the tree is opened,
+earlier writes are complete, and the whole tree must obey the rule. The tested code is not changed by this.
 """
 
 import os
@@ -24,11 +23,11 @@ def _listen(event: str, args: tuple[Any, ...]) -> None:
             tree.opened(args[0], args[2])
 
 
-sys.addaudithook(_listen)  # cannot be taken away again: it listens to nothing unless a tree is watched
+sys.addaudithook(_listen)  # cannot be removed again: it ignores all files unless a tree is watched
 
 
 class WatchedTree:
-    """Cgroups by path below a root that is one itself (""), each with its CPUs, or memory nodes, as text."""
+    """Cgroups by path below a root, which is a cgroup too (""), each with its CPUs, or memory nodes, as text."""
 
     def __init__(self, root: Path, cpus: Mapping[str, str], name: str = "cpuset.cpus") -> None:
         self.root = root / "cpuset"
@@ -63,7 +62,7 @@ class WatchedTree:
     def opened(self, path: str, flags: int) -> None:
         if not path.startswith(str(self.root)):
             return
-        WATCHED.remove(self)  # our own reading is not of interest
+        WATCHED.remove(self)  # this reading of the tree must not be checked
         try:
             self._check(path)
         finally:

@@ -1,4 +1,4 @@
-"""The bed of the fast sampler's tests, on both versions of cgroups."""
+"""The test bed of the fast sampler, on both versions of cgroups."""
 
 import pytest
 

@@ -14,8 +14,10 @@ ONE, TWO, OTHER = "kubepods/besteffort/one", "kubepods/besteffort/two", "kubepod
 
 
 class Bed:
-    """A planted cgroup tree, a sampler on it, and a clock that `tick` and `look` move, and whoever looks at it: by
-    `creeps`, and by each of `jumps` once."""
+    """A planted cgroup tree with a sampler, and a clock that `tick` and `look` move.
+
+    Each reading of the clock moves it too: by `creeps`, and by the next of `jumps`.
+    """
 
     def __init__(self, folder: Path, version: int) -> None:
         self.tree = CgroupTree(folder, version, 0b1111, 1)
@@ -27,7 +29,7 @@ class Bed:
         self.sampler = FastSampler(cgroup_layout.detect(str(folder)), str(folder), self._clock)
 
     def may_open(self, files: int) -> None:
-        """Look anew, with so few files that may be open."""
+        """Start a new sampler that may open at most `files` files."""
         self.sampler.close()
         self.sampler = FastSampler(
             cgroup_layout.detect(str(self.folder)), str(self.folder), self._clock, files

@@ -1,4 +1,4 @@
-"""Readings of the fast loop in a few words: counters that go on from tick to tick."""
+"""Readings of the fast loop in a few words: their counters go on from tick to tick."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,11 +14,11 @@ KEYS = {role: number for number, role in enumerate(Role, 1)}
 
 
 READ_AFTER_S = 20e-6
-"""A look's clock is read after the tick began."""
+"""Seconds from the beginning of a tick to the reading of the clock."""
 
 
 def look_of(readings: FastReadings) -> Look | None:
-    """Return what these readings come to; None where they are of no single moment, or one of them is no figure."""
+    """Return the sums of these readings; None if they are not of one moment, or a value is missing."""
     summed = [sample for sample in readings.samples if sample.role in SUMMED]
     if not summed or any(sample.usage_us is None or sample.at != summed[0].at for sample in summed):
         return None
@@ -29,7 +29,10 @@ def look_of(readings: FastReadings) -> Look | None:
 
 
 class Watcher:
-    """The loop as the daemon runs it: what decides nothing is passed over. `next_s`: until the next readings."""
+    """The loop as the daemon runs it: readings that need no decision are skipped.
+
+    next_s: seconds until the next readings.
+    """
 
     def __init__(self, tuning: ReclaimTuning) -> None:
         self.tuning = tuning
@@ -40,7 +43,7 @@ class Watcher:
         self._looked: tuple[Sample, ...] = ()
 
     def take(self, readings: FastReadings) -> Tick | None:
-        """Return what was decided about these readings, None if they were passed over."""
+        """Return the decision about these readings, None if they were skipped."""
         look = look_of(readings) if _summed(self._looked) == _summed(readings.samples) else None
         decided = None if self._passes_over(look, readings.late_s) else self.decided(readings)
         if decided is not None:
@@ -50,7 +53,7 @@ class Watcher:
         return decided
 
     def decided(self, readings: FastReadings) -> Tick:
-        """Return what would be decided about these readings now."""
+        """Return the decision that these readings would get now."""
         readings = readings._replace(samples=(*self._looked, *readings.samples))
         return tick(glance.caught_up(self.glance, self.memory), readings, self.tuning, readings.at)
 
@@ -68,7 +71,10 @@ def _summed(samples: tuple[Sample, ...]) -> set[int]:
 
 
 class Feed:
-    """Exact counters. `rates` are milli-CPU by role; PODS is the sum of what lies in it."""
+    """Exact counters.
+
+    rates: milli-CPU by role; PODS is the sum of all roles below kubepods.
+    """
 
     def __init__(self, lendable: int = 8, threads: int = 1, tuning: ReclaimTuning | None = None) -> None:
         self.lendable, self.threads, self.cpus = lendable, threads, 2 * lendable
@@ -79,7 +85,7 @@ class Feed:
         self.memory = LoopMemory()
 
     def read(self, seconds: float, rates: Mapping[Role, int] | None = None, **more: Any) -> FastReadings:
-        """Let time pass at these rates and read everything."""
+        """Let `seconds` pass at these rates and read everything."""
         self.now += seconds
         for role, milli in (rates or {}).items():
             self.usage[role] = self.usage.get(role, 0) + round(milli * seconds * 1000)
@@ -95,7 +101,7 @@ class Feed:
         )
 
     def tick(self, online: int = 0, *, box: int = 500, seconds: float = 0.02, **more: Any) -> Tick:
-        """Tick after some time with that use, milli-CPU, and a system of 100."""
+        """Tick after `seconds` with this use, milli-CPU, and a system that uses 100."""
         rates = {Role.PODS: online + box, Role.SYSTEM: 100, Role.BOX: box}
         return self.give(self.read(seconds, rates, **more))
 
@@ -110,7 +116,7 @@ class Feed:
         return self.tick(online, **more)
 
     def waited(self, share: float, seconds: float = 0.02, throttled: float = 0.0, **more: Any) -> Sample:
-        """An online group that waited this part of the next `seconds`, and was throttled that part."""
+        """Return the next sample of an online group that waits and is throttled for these parts of `seconds`."""
         self.stalled += round(share * seconds * 1e6)
         self.throttled += round(throttled * seconds * 1e6)
         usage = self.usage.get(Role.ONLINE, 0)

@@ -1,9 +1,9 @@
-"""A little node for the fast loop: online pods with a demand over time, a box that eats what it may, coarse counters.
+"""A small node for the fast loop: online pods with a demand over time, a greedy reclaim pool, coarse counters.
 
-Fluid, in steps of a millisecond. Online pods and the system come first (the box has the minimum weight), on CPUs
-without the box where there are any. As in the kernel, the counter of a task that keeps running is brought up to date
-by the scheduler's tick only: what is read is up to that (`tick_s`) behind on each CPU. Ticks come late by up to 4 ms,
-one in twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is drawn from one seed.
+Time is fluid, in steps of 1 ms. Online pods and the system come first, because the reclaim pool has the minimum
+weight. They run outside the reclaim pool if there are such CPUs. As in the kernel, only the scheduler's tick updates
+the counter of a task that keeps running: on each CPU, readings are up to `tick_s` behind. Ticks come late by up to
+4 ms, one in twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is drawn from one seed.
 """
 
 from collections.abc import Callable
@@ -42,12 +42,14 @@ class Moment(NamedTuple):
 
 @dataclass
 class Node:
-    """Its `box` is applied as soon as it is decided; `members`: whether there are reclaimed pods.
+    """A node in time; a new size of its reclaim pool, `box`, is applied as soon as it is decided.
 
-    `noise`: how far the demand of a 5 ms stretch may lie from its mean, as a part of it, for one CPU; that of n
-    independent ones is sqrt(n) times smaller. `stall`: the part of the time that online pods wait while the box is
-    larger than its floor. `always_late`: added to the lateness of every tick, seconds. `apart`: what online pods use of
-    CPUs that are not lendable, of which there are `other_cpus`.
+    members: whether reclaimed pods exist.
+    noise: largest deviation of a 5 ms stretch's demand from its mean, as a part of it, for one CPU; for n CPUs it is
+        sqrt(n) times smaller.
+    stall: part of the time that online pods wait while the reclaim pool is larger than its floor.
+    always_late: seconds that are added to the lateness of every tick.
+    apart: use of online pods on the `other_cpus` CPUs that are not lendable.
     """
 
     cpus: int
@@ -79,7 +81,7 @@ class Node:
         self.moments: list[Moment] = []
 
     def run(self, seconds: float) -> "Node":
-        """Let time pass; ticks come when the loop asked for them."""
+        """Let time pass, seconds; ticks come when the loop asked for them."""
         end = self.now + seconds
         while self.now < end:
             if self.now >= self.next_tick:
@@ -139,7 +141,7 @@ class Node:
         self.moments.append(Moment(self.now, self.box, result.target.change, result))
 
     def copy(self, seed: int) -> "Node":
-        """Return a node that goes on from here, with a fate of its own; what it told so far stays behind."""
+        """Return a node that goes on from here with draws of its own, and without the past moments."""
         told, self.moments = self.moments, []
         other = deepcopy(self)
         self.moments = told
@@ -147,7 +149,7 @@ class Node:
         return other
 
     def turns(self) -> list[float]:
-        """Return when the box changed its direction, growing after giving way or the other way round."""
+        """Return the times at which the reclaim pool changed from growing to shrinking or back, seconds."""
         changes = [m for m in self.moments[1:] if m.change is not Change.KEEP]
         return [b.at for a, b in pairwise(changes) if a.change is not b.change]
 
@@ -155,9 +157,9 @@ class Node:
         return [m.cpus for m in self.moments if m.at <= second][-1]
 
     def suppressed_after(self, start: float, cpus: int) -> float:
-        """Return how long after `start` the box was down to so many CPUs, seconds."""
+        """Return the seconds from `start` until the reclaim pool had at most `cpus` CPUs."""
         return next(m.at for m in self.moments if m.at >= start and m.cpus <= cpus) - start
 
     def busy(self) -> float:
-        """Return which part of the node was used since the start."""
+        """Return the part of the node that was used since the start, 0 to 1."""
         return sum(self.used.values()) / 1e6 / (self.cpus * self.now)

@@ -1,7 +1,7 @@
-"""A little node whose pools are sized by load: the policy's state, members that use CPU, counters, and the loop.
+"""A small node whose pools are sized by load: the policy's state, containers that use CPU, counters, and the loop.
 
-Fluid: the members of a tier use what they want as far as their pool goes, evenly. Ticks come when the loop asked for
-them. Sizes are told to the policy as the daemon does it.
+Time is fluid: the containers of a tier use the CPUs that they want, evenly, within their pool's size. Ticks come when
+the loop asked for them. The policy gets the sizes as in the daemon.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,12 @@ TUNING = ReclaimTuning(partition=True)
 
 
 class Machine:
-    """`wants`: CPUs by tier; `silent`: tiers whose counters cannot be read; `late_s`: how late each tick comes."""
+    """A node in time.
+
+    wants: CPUs that each tier wants.
+    silent: tiers whose counters cannot be read.
+    late_s: lateness of each tick, seconds.
+    """
 
     def __init__(
         self, plan: Iterable[PoolTuning] = (), name: str = "4node", tuning: ReclaimTuning = TUNING
@@ -40,7 +45,7 @@ class Machine:
         self.ticks: list[PartitionTick] = []
         self.outcomes: list[Outcome] = []
 
-    # ---- who is there ----
+    # ---- containers ----
 
     def member(self, name: str, milli: int, pool: str = "share") -> None:
         self.node.create(name, milli, replace(SHARED, pool="" if pool == "share" else pool), on=f"pod-{name}")
@@ -58,7 +63,7 @@ class Machine:
     # ---- time ----
 
     def run(self, seconds: float, **wants: float) -> tuple[int, ...]:
-        """Let time pass under these loads; returns what `sizes` does."""
+        """Let `seconds` pass under these loads, CPUs; return `sizes`."""
         self.wants |= wants
         end = self.now + seconds
         while self.now < end - 1e-9:
@@ -107,17 +112,17 @@ class Machine:
                     1 + self.keys.setdefault(name, len(self.keys)), Role.TIER, self.now, usage, tier=tier
                 )
 
-    # ---- looks ----
+    # ---- results ----
 
     def cpus(self, pool: str) -> int:
         return self.node.state.pools.cpus(pool).bit_count()
 
     def sizes(self) -> tuple[int, ...]:
-        """How many CPUs the operator's own pools have, share and reclaim."""
+        """Return the number of CPUs of the operator's own pools, of share and of reclaim."""
         pools = self.node.state.pools
         own = [cpus for name, cpus in pools.tiers.items() if not cpus & pools.share]
         return tuple(cpus.bit_count() for cpus in (*own, pools.share, pools.reclaim))
 
     def said(self) -> list[tuple[str, Any]]:
-        """The pools that changed, in order."""
+        """Return (event, pool) of each changed pool, in order."""
         return [(d.event.value, d.pool) for outcome in self.outcomes for d in outcome.decisions]

@@ -1,4 +1,4 @@
-"""lending/bands.py: tiers sized by load, CPUs flowing between the highest and the lowest."""
+"""lending/bands.py: tiers are sized by load, and CPUs flow between the highest and the lowest tier."""
 
 import pytest
 
@@ -15,7 +15,7 @@ RECLAIM = Tier("reclaim")
 
 
 class Day:
-    """Sixteen CPUs, two tiers and the box, second by second."""
+    """Sixteen CPUs, two tiers and the reclaim pool, second by second."""
 
     def __init__(self, *tiers: Tier, cpus: int = 16, sizes: dict[str, int] | None = None) -> None:
         self.tiers = tiers or (RECLAIM, SHARE, GOLD)

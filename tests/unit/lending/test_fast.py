@@ -1,4 +1,4 @@
-"""lending/sampler.py and gauge.py: what a tick reads, and in what turn."""
+"""lending/sampler.py, gauges.py: a tick reads usage and pressure of each group, some of them round-robin."""
 
 from pathlib import Path
 
@@ -100,7 +100,7 @@ class TestFigures:
 
 
 class TestRunDelay:
-    """Where there is no pressure, the waiting of chosen tasks stands in for it."""
+    """Where the kernel has no PSI, the run-queue delay of chosen tasks is used."""
 
     @pytest.fixture
     def deaf(self, bed):

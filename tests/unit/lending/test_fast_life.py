@@ -1,4 +1,4 @@
-"""lending/sampler.py and gauge.py: what becomes of cgroups that end, come back or are chosen no more."""
+"""lending/sampler.py, gauges.py: files and keys follow cgroups that end, come again or are not chosen any more."""
 
 from nri_coloc.core.readings import Role, Sample
 from nri_coloc.host import cgroup_layout

@@ -1,4 +1,4 @@
-"""Ticks become records: none while nothing changes, one a second one way, one a minute of a swing."""
+"""Ticks become records: none without a change, one a second in one direction, one a minute of a swing."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ SLACK_S = 1e-6
 
 
 class Teller:
-    """Ticks at 20 ms, of a pool that begins with four CPUs; collects the records."""
+    """Ticks at 20 ms of a pool that begins with four CPUs; `records` keeps its records."""
 
     def __init__(self, cpus: int = 4, now: float = 10.0) -> None:
         self.folding, self.now, self.cpus = Folding(), now, cpus

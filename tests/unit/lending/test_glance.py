@@ -1,4 +1,4 @@
-"""lending/glance.py: which readings need no decision, and that what they said is not lost."""
+"""lending/glance.py: readings that need no decision are skipped, and their values still count later."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ ONLINE, BOX = 2_000, 500
 
 
 class Glancer(Feed):
-    """A feed whose box is at rest; `given` passes over what it can, and `decided` is None then."""
+    """A feed that skips readings where it can; `decided` is the last decision."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Glancer(Feed):
         return self.watcher.memory.lent.milli
 
     def given(self, online: int = ONLINE, *, box: int = BOX, seconds: float = 0.02, **more: Any) -> bool:
-        """Let time pass with that use, and read; whether it was passed over."""
+        """Let time pass with this use, milli-CPU, and read; return whether the readings were skipped."""
         rates = {Role.PODS: online + box, Role.SYSTEM: 100, Role.BOX: box, Role.ONLINE: online}
         return self.take(self.read(seconds, rates, **more))
 
@@ -40,7 +40,7 @@ class Glancer(Feed):
         return found is None
 
     def stalled_for(self, share: float, seconds: float = 0.02) -> Sample:
-        """The pressure of a pod that is read by itself, after so much waiting."""
+        """Return the pressure sample of a pod that waits for this part of `seconds`."""
         self.stalled += round(share * seconds * 1e6)
         return Sample(99, Role.ONLINE, self.now + seconds, None, self.stalled, 0)
 
@@ -51,7 +51,7 @@ def at_rest() -> Glancer:
         feed.given()
     while feed.given():
         pass
-    assert feed.decided.target.change is Change.KEEP  # it has decided just now, and is at rest
+    assert feed.decided.target.change is Change.KEEP  # the last decision is new, and keeps the size
     assert feed.watcher.glance is not None
     return feed
 
@@ -244,7 +244,7 @@ def test_after_a_jump_the_usual_pace_comes_back():
 
 
 class Yielding(Glancer):
-    """Two CPUs whose box has tasks of the least weight only."""
+    """Two CPUs; all tasks of the reclaim pool have the minimum weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,12 +282,12 @@ def test_the_core_more_comes_back_when_its_time_has_come():
 
 
 class TestWaiting:
-    """Of groups that every look reads, which need no samples."""
+    """Groups that every reading covers need no samples."""
 
     SPAN_S = 0.02
 
     def over(self, feed: Glancer, before: tuple[int, ...], now: tuple[int, ...]) -> bool:
-        """Whether a look is passed over in which these groups have waited so long."""
+        """Return whether readings are skipped if the groups' waiting rises from `before` to `now`, µs."""
         known, look = feed.watcher.glance, look_of(feed.read(self.SPAN_S, {Role.PODS: 2_500, Role.BOX: BOX}))
         assert known is not None
         assert look is not None

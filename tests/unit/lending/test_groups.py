@@ -1,4 +1,4 @@
-"""lending/groups.py: as few cgroups as tell the same."""
+"""lending/groups.py: as few cgroups as possible are read for the same figures."""
 
 import pytest
 
@@ -132,7 +132,7 @@ class TestOnline:
 
 
 def tiers(*pods: TierFacts) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """Return tier, what is added and what is taken off of each group."""
+    """Return (tier, added cgroups, subtracted cgroups) of each group."""
     found = groups.choose_tiers("kubepods", pods)
     assert {group.role for group in found} <= {Role.TIER}
     return [(group.tier, group.add, group.less) for group in found]

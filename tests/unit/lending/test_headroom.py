@@ -1,4 +1,4 @@
-"""The formula, and whole cores."""
+"""Headroom follows its formula, and is lent in whole cores."""
 
 import pytest
 

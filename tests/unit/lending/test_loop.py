@@ -1,4 +1,4 @@
-"""The tick as a whole: from counters to the box."""
+"""A tick turns counters into a size of the reclaim pool."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -16,7 +16,7 @@ from tests.unit.lending.fast_kit import Feed
 
 
 def grown(lendable: int = 8, online: int = 2_000) -> Feed:
-    """A loop that has lent all it can."""
+    """Return a loop that has lent as much as it can."""
     feed = Feed(lendable)
     feed.ticks(300, online)
     return feed
@@ -219,7 +219,7 @@ def test_the_empty_memory_is_shared_and_cannot_be_changed():
 
 
 class TestABoxThatWasFound:
-    """Of 8 CPUs it has 6, of which it uses 5; how many members it has is known."""
+    """The reclaim pool has 6 of 8 CPUs and uses 5; the number of its pods and groups is known."""
 
     @pytest.fixture
     def feed(self) -> Feed:
@@ -246,7 +246,7 @@ class TestABoxThatWasFound:
         assert sizes == [6, 3, 3]
 
     def test_is_not_judged_while_a_member_of_it_has_no_rate(self, feed):
-        # what of it has none is taken for online use: 5000m of the box and 1000m of pods
+        # use without a rate counts as online use: 5000m of the reclaim pool, 1000m of pods
         sizes = [feed.tick(1_000, box=5_000, members=2).target.cpus for _ in range(40)]
         assert set(sizes) == {6}
 

@@ -1,4 +1,4 @@
-"""When to look again."""
+"""The time until the next tick follows use, size and the cost of a tick."""
 
 from typing import Any
 

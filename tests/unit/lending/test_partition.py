@@ -1,4 +1,4 @@
-"""lending/partition.py: from counters to loads, and what doubt does to sizes. (The sizes over time: tests/scenario.)"""
+"""lending/partition.py: counters become loads, and doubtful ones lend less. (Sizes over time: tests/scenario.)"""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ BOX = Tier("reclaim", minimum=1)
 
 
 class Feed:
-    """Sixteen CPUs; members by name with what they use, CPUs, exactly counted."""
+    """Sixteen CPUs; the use of containers by name, CPUs, exactly counted."""
 
     def __init__(self, *tiers: Tier) -> None:
         self.tiers = tiers or (GOLD, SHARE, BOX)
@@ -37,12 +37,12 @@ class Feed:
         return self.give(FastReadings(self.now, tuple(samples), lendable=16, cpus=16))
 
     def unread(self, name: str, *, gone: bool, seconds: float, **uses: float) -> PartitionTick:
-        """Go on for so long while one more member says nothing."""
+        """Go on for `seconds` while one more container cannot be read."""
         self.silent = [Sample(sum(map(ord, name)), Role.TIER, self.now, tier="gold", gone=gone)]
         return self.ticks(round(seconds / 0.02), **uses)
 
     def bounded(self, most: int) -> PartitionTick:
-        """Tick where an operator lets the box have so many CPUs."""
+        """Tick while an operator limits the reclaim pool to `most` CPUs."""
         self.now += 0.02
         return self.give(FastReadings(self.now, lendable=16, cpus=16, most=most))
 
@@ -57,7 +57,7 @@ class Feed:
         return self.tick(**uses)
 
     def settled(self) -> PartitionTick:
-        """Go on until gold has 4 CPUs and share 2 of them."""
+        """Go on until gold has 4 CPUs and share has 2."""
         return self.ticks(700, gold_a=1.0, gold_b=0.5, share_c=1.0)
 
 

@@ -1,4 +1,4 @@
-"""The window of peaks: nothing of the last while is missed, nothing older is kept."""
+"""The window keeps every peak of its time, and no older one."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""lending/gauges.py, by way of lending/sampler.py: what a tick reads, as sums, and the samples that are made of it."""
+"""lending/gauges.py, by way of lending/sampler.py: a tick reads sums, and samples are made of them."""
 
 import pytest
 
@@ -188,7 +188,7 @@ def test_online_groups_beyond_the_budget_take_turns(watching):
 
 
 def looks_at_online(bed: Bed, pods: int, looks: int) -> list[Look]:
-    """Return so many looks at so many online pods."""
+    """Return `looks` readings of `pods` online pods."""
     paths = [f"kubepods/burstable/pod{number}" for number in range(pods)]
     bed.make(*paths)
     bed.sampler.watch((PODS, REST, *online(*paths)))
@@ -202,7 +202,7 @@ MANY = 160
 
 
 def limited(bed: Bed, containers: int) -> None:
-    """Watch so many online containers with a quota, of three files each."""
+    """Watch online containers with a quota, of three files each."""
     paths = [f"kubepods/pod/{number}" for number in range(containers)]
     bed.make(*paths)
     held = (Group(Role.ONLINE, stalled=path, throttled=(path, "kubepods/pod")) for path in paths)

@@ -1,4 +1,4 @@
-"""lending/run_delay.py: whose waiting is read, and what becomes of tasks that come, go or are not told of."""
+"""lending/run_delay.py: the delay of chosen tasks is summed, also if tasks come, go or cannot be read."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class TestChoice:
 
 
 class Tasks:
-    """Tasks of a planted /proc, and what is read of them."""
+    """Tasks of a planted /proc, and a reader of their delay."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Tasks:
             stream.write(text)
 
     def end(self, task: int) -> None:
-        self._file(task).write_text("")  # who has it open finds nothing, as of a task of the kernel's
+        self._file(task).write_text("")  # an open file is empty then, as the kernel's is
         self._file(task).unlink()
 
     def _file(self, task: int) -> Path:

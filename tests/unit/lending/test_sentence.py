@@ -1,4 +1,4 @@
-"""The words name the binding term; from `inputs` the size of the pool can be derived again."""
+"""The sentence names the binding term; the size of the pool can be derived again from `inputs`."""
 
 import json
 import math
@@ -79,7 +79,7 @@ def test_a_pause_is_named_with_its_text_in_inputs():
 
 
 def derived(f: dict[str, Any]) -> tuple[int, int]:
-    """Return lent milli-CPU and CPUs, worked out from the inputs as a reader would."""
+    """Return lent milli-CPU and CPUs, derived from the inputs as a reader would."""
     whole = round(f["lendable_cpus"] * 1000 * f["watermark"])
     now = max(0, whole - f["online_milli"] - f["system_milli"] - f["reserve_milli"])
     bearable = max(0, whole - f["peak_milli"] - f["reserve_milli"])

@@ -1,4 +1,4 @@
-"""The sampler where few files may be open, and where one is refused: a missing figure is never zero."""
+"""With few open files, or after a refused one, a missing figure of the sampler is never zero."""
 
 import pytest
 
@@ -10,10 +10,10 @@ from tests.unit.lending.fast_bed import ONE, OTHER, PODS, REST, TWO, box, online
 
 
 class TestShortage:
-    """Few files may be open: what is added up goes ahead, and what cannot be read is unknown, never nothing."""
+    """With few open files, sums are read first; a file that cannot be read is unknown, never zero."""
 
     AHEAD = MOST_TASKS + 1 + 2
-    """Files of a box that is read beside the node's own, with those that are kept for tasks."""
+    """Files that come first: the reclaim pool's beside the node's own, and the files that are kept for tasks."""
 
     def test_where_all_may_be_open_nobody_is_short(self, bed):
         bed.make(ONE)

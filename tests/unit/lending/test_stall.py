@@ -1,4 +1,4 @@
-"""Waiting is blamed on the box only where the box can be its cause."""
+"""A stall is blamed on the reclaim pool only if the reclaim pool can cause it."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def group(at: float, stalled: int | None, throttled: int | None = 0, *, shares_b
 def judged(
     first: Sample, *second: Sample, box_milli: int = 4000, own: float = 0.0, window_s: float = SOON
 ) -> Stall:
-    """Return what the second reading, with all its samples, says."""
+    """Return the stall after the second reading, with all its samples."""
     gauges = seen(first)
     gauges, found = stall.advance(
         gauges, FastReadings(first.at + 1, second), Cause(box_milli, own), (window_s, window_s)

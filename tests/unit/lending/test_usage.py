@@ -1,4 +1,4 @@
-"""From counters to rates: doubtful intervals give none, and what is missing errs to the online side."""
+"""Counters become rates: a doubtful interval gives none, and a missing figure counts as online use."""
 
 import math
 
@@ -12,13 +12,13 @@ AT = 50.0
 
 
 def pair(role: Role, milli: int, *, seconds: float = 1.0, key: int = 1) -> tuple[Sample, Sample]:
-    """Two samples of one cgroup with that rate between them; the second is taken at AT."""
+    """Return two samples of one cgroup with this rate, milli-CPU, between them; the second is taken at AT."""
     risen = round(milli * seconds * 1000)
     return Sample(key, role, AT - seconds, 7_000), Sample(key, role, AT, 7_000 + risen)
 
 
 def meters(*samples: Sample, cpus: int = 0) -> dict[int, usage.Meter]:
-    """Read one sample a tick."""
+    """Return the meters after one sample a tick."""
     known: dict[int, usage.Meter] = {}
     for sample in samples:
         known = usage.advance(known, FastReadings(sample.at, (sample,), cpus=cpus), stale_s=1.0)

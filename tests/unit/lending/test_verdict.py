@@ -1,4 +1,4 @@
-"""One decision at a time: what makes the box smaller, what keeps it, what lets it grow."""
+"""Each decision shrinks, keeps or grows the reclaim pool, for one reason at a time."""
 
 from dataclasses import replace
 from typing import Any
@@ -239,7 +239,7 @@ def test_at_the_start_the_dwell_is_the_configured_one():
 
 
 YIELDING = Lent(milli=5_000, cpus=5, cut_at=0.0, grown_at=0.0, hold_s=1.0, more=Yielded(cpus=1))
-"""At rest on 5 CPUs of headroom, with one more whose tasks yield."""
+"""5 CPUs of headroom are lent, and the extra core."""
 LASTING = Stall(blamed=0.06, lasting=0.051)
 
 

@@ -1,4 +1,4 @@
-"""The core more of a box whose tasks yield: when it is lent, and how soon it is gone."""
+"""The extra core is lent while reclaimed tasks have the minimum weight, and soon taken back."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is written of the box's memory, step by step."""
+"""The memory limits of the reclaim cgroups follow the headroom step by step."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ def may(amount: int, held: int = 0, unreclaimable: int = 0, **more: object) -> M
 
 
 class Box:
-    """A box through time: each call is one slow tick."""
+    """The limits of the reclaim cgroups over time: each call is one slow tick."""
 
     def __init__(self, tuning: ReclaimTuning = TUNING) -> None:
         self.control, self.tuning = MemoryControl(), tuning
@@ -127,7 +127,7 @@ def test_switched_off_there_is_no_target():
 
 
 def beside(amount: int, pods: int) -> MemoryHeadroom:
-    """What the box may hold where it has host groups too, and its pods alone."""
+    """Return the headroom of reclaim cgroups with host groups, and of the reclaimed pods alone, bytes."""
     return may(amount, pods=Room(pods))
 
 

@@ -1,4 +1,4 @@
-"""What the box may hold, case by case; the table is meant to be read."""
+"""The memory headroom is computed case by case; the table is meant to be read."""
 
 from dataclasses import dataclass, field, replace
 
@@ -17,8 +17,14 @@ IDLE = NodeReading(0.0, memory_total=64 * GIB, memory_free=40 * GIB)
 
 @dataclass(frozen=True)
 class Case:
-    """GiB. `limit`, `pods`: kubepods' own limit and working set; `box`: readings of the box's pods, `hosts`: of its
-    host groups; `of_pods`: what the former may hold, where kubepods' limit bounds them alone."""
+    """A row of the table; amounts are GiB.
+
+    limit: kubepods' own limit.
+    pods: kubepods' working set.
+    box: readings of the reclaimed pods.
+    hosts: readings of the host groups.
+    of_pods: headroom of the reclaimed pods, if kubepods' limit bounds them alone.
+    """
 
     story: str
     amount: float
@@ -36,7 +42,7 @@ class Case:
 def holding(
     anon: float, inactive: float = 0, active: float = 0, slab: int | None = None
 ) -> dict[str, GroupReading]:
-    """Of `anon` the part `slab`, bytes, is the kernel's and can be reclaimed."""
+    """Return the reading of one pod, from GiB; `slab`, bytes, is the part of `anon` that the kernel can reclaim."""
     usage = round((anon + inactive + active) * GIB)
     reading = MemoryReading(
         usage,

@@ -1,6 +1,6 @@
-"""A session and a runtime that hand each other their bytes; both are the real code.
+"""A session and a runtime that exchange their bytes; both are the real code.
 
-Events come back as Any: a test knows which one it provoked, and the wrong one fails its next line.
+Events come back as Any: a test knows the event that it caused, and a wrong event fails its next line.
 """
 
 from collections.abc import Callable
@@ -27,17 +27,17 @@ class Pair:
     ) -> None:
         self.runtime = adaptation.Adaptation(version, release, message_limit=message_limit)
         self.session = Session("nri-coloc", "50")
-        # What the runtime heard in return for automatic answers.
+        # Events of the runtime after automatic answers.
         self.heard: list[Any] = []
 
     def tell(self, data: bytes) -> list[Any]:
-        """Bytes of the runtime go to the session, and its automatic answers back."""
+        """Give the runtime's bytes to the session and its automatic answers back; return the session's events."""
         found: list[Any] = list(self.session.receive_data(data))
         self.heard += self.runtime.receive_data(self.session.data_to_send())
         return found
 
     def reply(self, data: bytes) -> Any:
-        """Bytes of the session go to the runtime, which makes exactly one event of them."""
+        """Give the session's bytes to the runtime; return the one event that they make."""
         (event,) = self.runtime.receive_data(data)
         return event
 
@@ -74,7 +74,7 @@ def containers(count: int, size: int = 100) -> list[nri_pb2.Container]:
 
 
 def raises_alike(error: type[Exception], *verbs: Callable[[], object]) -> list[Exception]:
-    """Runs every verb; each must raise `error`."""
+    """Call every verb, which must raise `error`; return the errors."""
     raised: list[Exception] = []
     for verb in verbs:
         try:
@@ -93,7 +93,7 @@ def request(stream: int, method: str, payload: bytes, service: str = calls.PLUGI
 
 
 def answers(data: bytes) -> list[tuple[int, int, str]]:
-    """Stream, code and text of what the session wrote by itself; each message in frames of its own."""
+    """Return (stream, code, text) of the session's automatic answers; each message has frames of its own."""
     found = []
     for _, message in multiplexer.Trunk().receive_data(data):
         _, stream, _, _ = frames.HEADER.unpack_from(message)

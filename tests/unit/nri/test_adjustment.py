@@ -1,4 +1,4 @@
-"""nri/adjustment.py: orders as NRI's messages, and nothing that was not ordered."""
+"""nri/adjustment.py: orders become NRI's messages, and nothing else does."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""nri/calls.py: every call of the runtime, with its messages."""
+"""nri/calls.py: every call of the runtime has its messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""nri/codec.py: the wire's messages as facts of the model."""
+"""nri/codec.py: messages of the wire become facts of the model."""
 
 import pytest
 
@@ -146,7 +146,7 @@ class TestContainers:
 
 
 class TestRecords:
-    """Our own memory on a container counts only if the pod's author cannot have written it."""
+    """The daemon's record on a container counts only if the pod's author cannot have written it."""
 
     def message(self) -> nri_pb2.Container:
         return nri_pb2.Container(id="c1", annotations={RECORD_KEY: "ours"})
@@ -168,7 +168,7 @@ class TestRecords:
 
 
 class TestClaims:
-    """What the DRA CPU driver put into an environment; whether it counts is decided in `placing.driver`."""
+    """The DRA CPU driver writes claims into an environment; `placing.driver` decides whether they count."""
 
     def claimed(self, *env: str, cpus: str = "4-5") -> int:
         message = nri_pb2.Container(id="c1", env=env)

@@ -1,4 +1,4 @@
-"""nri/events.py: what a session tells its owner is a closed list of values."""
+"""nri/events.py: the events of a session are a closed list of values."""
 
 from typing import get_args, get_type_hints
 

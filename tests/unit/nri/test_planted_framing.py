@@ -1,4 +1,4 @@
-"""Mistakes planted in our own framing: the simulated runtime, reading as Go does, fails as containerd would."""
+"""Planted mistakes in framing make the simulated runtime, which reads as Go does, fail as containerd would."""
 
 from collections.abc import Callable
 
@@ -19,17 +19,17 @@ def framed(connection: int, *parts: bytes) -> bytes:
 
 
 def in_one_frame(connection: int, message: bytes) -> bytes:
-    """Forgets that Go reads a head through a buffer of 4096 bytes."""
+    """Return one frame: a mistake, because Go reads a head through a buffer of 4096 bytes."""
     return framed(connection, message)
 
 
 def in_crumbs(connection: int, message: bytes) -> bytes:
-    """Forgets that Go queues no more than 256 frames."""
+    """Return frames of 32 bytes: a mistake, because Go queues no more than 256 frames."""
     return framed(connection, *(message[at : at + 32] for at in range(0, len(message), 32)))
 
 
 class Joined:
-    """Forgets that a frame must end where its message does: every two messages are framed as one."""
+    """Frames every two messages as one: a mistake, because a frame must end where its message does."""
 
     def __init__(self) -> None:
         self._held = b""
@@ -40,13 +40,13 @@ class Joined:
 
 
 class Plugin:
-    """A plugin of ours that serves, and pushes updates."""
+    """A plugin that serves, and pushes updates."""
 
     def __init__(self) -> None:
         self.pair = Pair().serve()
 
     def push(self, count: int) -> None:
-        """Have the runtime read a push of so many updates, some 90 bytes each."""
+        """Let the runtime read a push of `count` updates, about 90 bytes each."""
         updates = [
             nri_pb2.ContainerUpdate(
                 container_id=f"{number:064}", linux=nri_pb2.LinuxContainerUpdate(resources=RESOURCES)

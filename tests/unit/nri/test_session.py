@@ -124,7 +124,7 @@ def test_synchronize_brings_everything_at_once():
 
 
 def as_told(of_pods: int, of_containers: int, size: int = 100) -> tuple[list[Any], list[Any]]:
-    """Return so many pods and containers as a plugin reads them."""
+    """Return `of_pods` pods and `of_containers` containers as a plugin reads them."""
     return list(map(told.pod, pods(of_pods, size))), list(
         map(told.container, containers(of_containers, size))
     )

@@ -1,4 +1,4 @@
-"""What the session answers and asks by itself, and how it ends."""
+"""The session answers some calls by itself, sends calls of its own, and ends in order."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from tests.unit.nri.pair import (
     request,
 )
 
-# ---- what the session answers by itself ----
+# ---- automatic answers ----
 
 
 def test_an_unknown_method_is_unimplemented_by_name():

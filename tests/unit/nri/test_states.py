@@ -1,4 +1,4 @@
-"""nri/session.py: which input a session takes in which state; whatever is not in the table breaks the protocol."""
+"""nri/session.py: a session takes each input only in the states of the table; any other input breaks the protocol."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""api/nri/v1alpha1/told.proto: the wire of nri.proto with fewer fields."""
+"""api/nri/v1alpha1/told.proto: its messages have the wire format of nri.proto, with fewer fields."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ LENGTH = frozenset({FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, Fie
 
 
 def differing(read: Any, written: Any, where: str = "") -> list[str]:
-    """Return the fields that are not on the wire as they are read; of both, their descriptors."""
+    """Return the fields that have another wire format in `written` than in `read`; both are descriptors."""
     found = []
     for field in read.fields:
         place = f"{where}{read.name}.{field.name}"
