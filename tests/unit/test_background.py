@@ -1,4 +1,4 @@
-"""The suite passes as a background job of a shell too."""
+"""The test suite passes as a background job of a shell too."""
 
 import subprocess
 import sys

@@ -14,7 +14,7 @@ VALUES = {"Protocol", "NamedTuple", "Enum", "StrEnum", "TypedDict"}
 
 
 class Size(NamedTuple):
-    """How large a class is, and whether its docstring says why."""
+    """The size of a class, and whether its docstring gives a reason for it."""
 
     name: str
     attributes: int
@@ -27,7 +27,7 @@ class Size(NamedTuple):
 
 
 def sizes(source: str) -> Iterator[Size]:
-    """Yield the size of each class of a module that is no value."""
+    """Yield the size of each class of a module, except value classes."""
     for found in ast.walk(ast.parse(source)):
         if isinstance(found, ast.ClassDef) and not is_a_value(found):
             methods = [each for each in found.body if isinstance(each, ast.FunctionDef)]

@@ -11,7 +11,7 @@ VERSIONS = sorted((binaries.SOURCES / "versions").glob("*.mod"))
 
 
 def wanted_go(module: Path) -> tuple[int, ...]:
-    """Return the version of Go that a module file asks for."""
+    """Return the version of Go that a module file requires."""
     found = re.search(r"^go ([\d.]+)$", module.read_text(), re.MULTILINE)
     assert found
     return tuple(map(int, found[1].split(".")))

@@ -1,4 +1,4 @@
-"""A rig on a real Kubernetes node is taken away by another process only if its owner is gone."""
+"""Another process removes a rig from a real Kubernetes node only if its owner is gone."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Machines are switched on beside tests that have nothing to do with them, and must not fail those."""
+"""Machines start beside unrelated tests, and must not fail those tests."""
 
 import subprocess
 from pathlib import Path
@@ -14,14 +14,14 @@ from tests.vm.shapes import Shape
 
 
 class Scenario:
-    """As much of a test as a fleet looks at."""
+    """The part of a test that a fleet reads."""
 
     path = Path("scenarios/two_sockets/test_numa.py")
     nodeid = "test_numa.py::test_one"
 
 
 class Hopeless:
-    """A machine whose packages no mirror gives in time."""
+    """A machine whose packages no mirror delivers in time."""
 
     tried = 0
 

@@ -111,7 +111,7 @@ def run(project: Path):
 
 
 def write(project: Path, folder: str, **files: str) -> None:
-    """Lay test files down, by name, in a folder of tests."""
+    """Write test files, by name, into a folder of tests."""
     where = project / "tests" / folder
     where.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():

@@ -1,4 +1,4 @@
-"""The plan of the house is kept: each room says what it is for, has its tests, and its place in the import contract."""
+"""Each package has a docstring, unit tests, and a place in the import contract."""
 
 import ast
 import tomllib
@@ -20,7 +20,7 @@ def contracts() -> list[dict[str, Any]]:
 
 
 def floors() -> list[set[str]]:
-    """Return the rooms of each floor, the uppermost first."""
+    """Return the packages of each layer, the uppermost first."""
     (layers,) = (contract["layers"] for contract in contracts() if contract["type"] == "layers")
     return [{name.strip() for name in layer.split("|")} for layer in layers]
 
@@ -51,7 +51,7 @@ def test_rooms_that_decide_lie_below_the_daemon():
 
 
 def test_no_module_is_longer_than_a_reader_can_hold():
-    # usually 120 to 400 lines; 500 where the idea is one. Generated code is not read
+    # usually 120 to 400 lines; 500 if it holds a single idea; generated code is not read
     long = {
         str(file.relative_to(ROOT)): lines
         for file in PACKAGE.rglob("*.py")

@@ -1,4 +1,4 @@
-"""The rig's ledger: what it made is known after it was killed, and what is gone costs nobody anything any more."""
+"""After a rig was killed, its ledger names the cgroups that it made, and forgets cgroups that are gone."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ POD = "/kubepods/burstable/pod{}"
 
 @pytest.fixture
 def hierarchy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only one that there is."""
+    """Return the only cgroup hierarchy."""
     root = tmp_path / "cgroup"
     root.mkdir()
     monkeypatch.setattr(kubepods, "hierarchies", lambda: [root])

@@ -1,4 +1,4 @@
-"""What a machine cannot run is named in the summary, and where everything must run it fails."""
+"""Tests that a machine cannot run are named in the summary; where every test must run, they fail."""
 
 import os
 import subprocess
@@ -19,14 +19,14 @@ LACKING = {
 
 @pytest.fixture(params=LACKING.values(), ids=list(LACKING))
 def lacking(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """What this machine cannot run."""
+    """Return a test file that this machine cannot run."""
     file = tmp_path / "test_it.py"
     file.write_text(request.param)
     return file
 
 
 def played(file: Path, ci: str) -> subprocess.CompletedProcess[str]:
-    """Run it with the project's settings and options."""
+    """Run the file with the project's settings and options; return the ended pytest."""
     settings = ["-c", str(PROJECT / "pyproject.toml"), "--rootdir", str(PROJECT), "-p", "tests.conftest"]
     command = [sys.executable, "-m", "pytest", *settings, "-p", "no:cacheprovider", str(file)]
     env = {**os.environ, "CI": ci, "PYTHONPATH": str(PROJECT)}

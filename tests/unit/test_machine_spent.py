@@ -1,4 +1,4 @@
-"""What a record says of the machine's time is what was spent since the record before it."""
+"""Each record has the machine's time since the record before it."""
 
 from pathlib import Path
 
@@ -6,20 +6,20 @@ from tests.vm.guest.spent import TICKS, Spending
 
 
 class Proc:
-    """As much of /proc as is looked at; counts in seconds."""
+    """The part of /proc that is read; counts are in seconds."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "meminfo").write_text("MemTotal: 4000000 kB\nMemAvailable: 2097152 kB\n")
 
     def machine(self, *, busy: int, idle: int, faults: int) -> None:
-        """Half of either: user and softirq, idle and waiting for a disk."""
+        """Write busy and idle time, half of each to user and softirq, to idle and iowait."""
         work, rest = busy * TICKS // 2, idle * TICKS // 2
         (self.folder / "stat").write_text(f"cpu  {work} 0 0 {rest} {rest} 0 {work} 0 0 0\ncpu0 1 2 3\n")
         (self.folder / "vmstat").write_text(f"nr_free_pages 7\npgmajfault {faults}\n")
 
     def process(self, pid: int, *, own: int, children: int) -> None:
-        """One with a name as bad as a name may be."""
+        """Write the stat file of a process whose name is as bad as possible."""
         (self.folder / str(pid)).mkdir(exist_ok=True)
         before = " ".join(["0"] * 10)
         times = f"{own * TICKS} 0 {children * TICKS} 0"

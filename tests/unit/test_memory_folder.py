@@ -12,8 +12,8 @@ from tests.rig import memory
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that names no folder for temporary files."""
-    monkeypatch.setenv("TMPDIR", "")  # so that it is put back
+    """Let the environment name no folder for temporary files."""
+    monkeypatch.setenv("TMPDIR", "")  # so that the end of the test restores it
     monkeypatch.delenv("TMPDIR")
     monkeypatch.setattr(tempfile, "tempdir", "/disk")
 

@@ -22,7 +22,7 @@ TESTS: Final = Path(__file__).parents[1]
 
 
 class Item:
-    """As much of a test as its place depends on."""
+    """The part of a test that its place depends on."""
 
     def __init__(self, file: str, *marks: str) -> None:
         self.nodeid = f"tests/{file}.py::test_it"

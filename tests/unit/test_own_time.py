@@ -1,4 +1,4 @@
-"""Seconds of a process's own: it is watched until it ends, or has had enough of them."""
+"""A process is watched until it ends, or has used a number of CPU seconds of its own."""
 
 import signal
 import subprocess

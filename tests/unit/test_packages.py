@@ -1,4 +1,4 @@
-"""Where the rig finds its packages: the mirror that a machine's apt sources name, in both of their forms."""
+"""The rig finds its packages at the mirror in a machine's apt sources, in both of their forms."""
 
 from pathlib import Path
 

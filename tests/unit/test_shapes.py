@@ -32,7 +32,7 @@ def test_every_cpu_and_all_memory_belong_to_a_node(shape: Shape):
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Kernel:
-    """Five modules, three of which are wanted and need the others."""
+    """Return a kernel with five modules, of which three are wanted and need the others."""
     needs = {"fs/9p.ko.xz": "net/9pnet.ko.xz fs/netfs.ko.xz", "net/9pnet_virtio.ko.xz": "net/9pnet.ko.xz"}
     lines = [
         f"{file}: {needs.get(file, '')}"
@@ -64,5 +64,5 @@ def test_the_archive_holds_plain_modules_in_the_order_of_loading(kernel: Kernel)
         for n, name in enumerate(("9pnet", "9pnet_virtio"))
     ]
     assert places == sorted(places)
-    assert b"9pnet.ko.xz" in archive  # the module's content, which its file held compressed
+    assert b"9pnet.ko.xz" in archive  # the module's content, which its file holds compressed
     assert len(archive) % 4 == 0

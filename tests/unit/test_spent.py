@@ -1,4 +1,4 @@
-"""The ledger of a long run."""
+"""The ledger of a long run lists the slowest files and folders, its time and its CPU time."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +9,7 @@ from tests.rig.spent import LONGEST_FILES, Spent, lines
 
 
 class Terminal:
-    """Keeps the lines that are written on it."""
+    """Fake terminal that keeps its lines."""
 
     def __init__(self) -> None:
         self.written: list[str] = []

@@ -1,4 +1,4 @@
-"""Each test has a tier, and each tier's command plays it and the tiers before it."""
+"""Each test has a tier, and each tier's command runs it and the tiers before it."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ MARKED: Final = re.compile(r"""mark\.tier\(["'](.*?)["']\)""")
 
 
 class Item:
-    """As much of a test as its tier depends on."""
+    """The part of a test that its tier depends on."""
 
     def __init__(self, file: str, *marks: str) -> None:
         self.nodeid = f"tests/{file}::test_it"
@@ -42,7 +42,7 @@ def item(file: str, *marks: str) -> pytest.Item:
 
 
 def played(selection: Selection) -> list[str]:
-    """Return the folders of one test each that a selection plays."""
+    """Return the folders, of one test each, that a selection runs."""
     items = [item(f"{folder}/test_it.py") for folder in sorted(FOLDERS)]
     config: Any = Config()
     selection.pytest_collection_modifyitems(config, items)

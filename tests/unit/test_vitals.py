@@ -1,4 +1,4 @@
-"""The soak's own instruments: a rise is seen, noise is none."""
+"""The soak's own instruments find a rise, and ignore noise."""
 
 import random
 import subprocess

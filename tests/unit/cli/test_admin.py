@@ -1,4 +1,4 @@
-"""`nri-coloc admin` prints the daemon's answer, and its exit code says whether the order was carried out."""
+"""`nri-coloc admin` prints the daemon's answer, and its exit code shows whether the order was carried out."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""core/decisions.py: an outcome without a name gives no orders."""
+"""core/decisions.py: a decision or an outcome changes only the things that it names."""
 
 from nri_coloc.core.decisions import NOBODY, Decision, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Knobs

@@ -106,7 +106,7 @@ def test_nobody_steps_aside_for_hooks_while_one_waits_for_a_departure(monkeypatc
 
 
 def handed_over() -> tuple[Rig, Moves, Moves]:
-    """Return a rig whose `owner` got CPUs that `app` must leave, its move, and the move of `owner`."""
+    """Return a rig on which `owner` gets CPUs that `app` must leave, the moves of `app`, the moves of `owner`."""
     rig = Rig(cpus={APP: kit.mask("0-7"), "kubepods/poddb/owner": kit.mask("0-7")})
     create(rig.node, "app")
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")

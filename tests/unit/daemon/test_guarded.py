@@ -1,4 +1,4 @@
-"""daemon/guarded.py, errors.blame: every step runs, and an error is logged with the part that caused it."""
+"""daemon/runner.py, errors.blame: every step runs, and an error is logged with the part that caused it."""
 
 from collections.abc import Callable
 from typing import Any

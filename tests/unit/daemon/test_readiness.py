@@ -1,4 +1,4 @@
-"""The daemon is ready only after its comparison with the runtime, on a clock that the test sets."""
+"""The daemon is ready when all required checks are ok, on a clock that the test sets."""
 
 from collections.abc import Callable
 from concurrent.futures import Future

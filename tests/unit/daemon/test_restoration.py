@@ -1,4 +1,4 @@
-"""daemon/restoration.py: the journal keeps the entries that a full disk or a push in flight leaves unrestored."""
+"""daemon/restoration.py: values are restored also on a full disk, and the journal keeps entries for another try."""
 
 import errno
 import json

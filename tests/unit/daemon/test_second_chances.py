@@ -11,7 +11,7 @@ from tests.unit.placing import kit
 
 
 class Crew:
-    """Fake actuator that keeps its orders, and observes."""
+    """Fake actuator that keeps its orders, and the specs to push."""
 
     def __init__(self) -> None:
         self.left_behind = 0

@@ -26,7 +26,7 @@ EXACT = ReclaimTuning(
     forecast=ForecastTuning(memory_percentile=0.0),
     cold_start_s=600.0,
 )
-"""Settings under which pods are expected to keep their present use, so that figures can be checked by head."""
+"""Settings under which pods are expected to keep their present use, so that figures can be checked by hand."""
 
 
 def seen(minutes: int = 30, system: Use | None = None, **uses: Use) -> Forecast:
@@ -148,7 +148,7 @@ def test_where_nobody_is_being_learnt_it_is_the_offer_itself():
 
 
 def went_on(*, minutes: int, cpu: int | None = 2000, memory: int | None = 4 * GIB) -> Forecast:
-    """Return a forecast of half an hour of both resources, and then `minutes` in which a resource of None is unread."""
+    """Return a forecast of half an hour, and then of `minutes` in which a resource of None is unread."""
     found = seen(a=WEB)
     system = Use(SYSTEM, None if cpu is None else 0, None if memory is None else 0)
     for step in range(1, minutes + 1):

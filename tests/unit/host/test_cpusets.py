@@ -168,7 +168,7 @@ class TestOfAPodOnV1:
 
 
 class TestReleasing:
-    """In a pod that is left alone from now on, each cgroup at any depth gets all of its CPUs again."""
+    """The pod is left alone from now on: each cgroup in it, at any depth, gets all of its CPUs again."""
 
     def release(self, folder: Path, before: dict[str, str], wanted: str, *apart: str) -> dict[str, str]:
         tree = WatchedTree(folder, before)

@@ -1,8 +1,8 @@
 """A cgroup v1 cpuset tree in a folder, whose rule is checked at every moment.
 
 The kernel refuses a write after which a child would have a CPU that its parent lacks, or no CPU. A plain folder
-refuses nothing. So the interpreter's own audit events (PEP 578) are used: each time a file of the tree is opened,
-earlier writes are complete, and the whole tree must obey the rule. The tested code is not changed by this.
+refuses nothing. So the interpreter's own audit events (PEP 578) are used: when a file of the tree is opened, earlier
+writes are complete, and the whole tree must obey the rule. The tested code is not changed by this.
 """
 
 import os
@@ -27,7 +27,7 @@ sys.addaudithook(_listen)  # cannot be removed again: it ignores all files unles
 
 
 class WatchedTree:
-    """Cgroups by path below a root, which is a cgroup too (""), each with its CPUs, or memory nodes, as text."""
+    """Cgroups by path, each with its CPUs or memory nodes as text; the root ("") is a cgroup too."""
 
     def __init__(self, root: Path, cpus: Mapping[str, str], name: str = "cpuset.cpus") -> None:
         self.root = root / "cpuset"

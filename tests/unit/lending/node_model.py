@@ -3,7 +3,7 @@
 Time is fluid, in steps of 1 ms. Online pods and the system come first, because the reclaim pool has the minimum
 weight. They run outside the reclaim pool if there are such CPUs. As in the kernel, only the scheduler's tick updates
 the counter of a task that keeps running: on each CPU, readings are up to `tick_s` behind. Ticks come late by up to
-4 ms, one in twenty by 8 ms (measured of a 20 ms ticker beside busy loops). Everything is drawn from one seed.
+4 ms, and one in twenty by 8 ms; this was measured of a 20 ms ticker beside busy loops. One seed decides all draws.
 """
 
 from collections.abc import Callable

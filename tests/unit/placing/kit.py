@@ -1,7 +1,7 @@
-"""Machines, pods and containers in a few words, and a node that lives through events one by one.
+"""Machines, pods and containers in a few words, and a node that handles events one by one.
 
-The node also plays the runtime's part as far as the policy can see it: what a container's spec holds after our
-answer, and the record that is handed back with it.
+The node also plays the part of the runtime that the policy can see: a container's spec after our answer, and the
+record that comes back with it.
 """
 
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def machine(name: str = "8cpu") -> Topology:
 
 
 def asking(milli: int, **values: Any) -> Resources:
-    """Return what the kubelet makes of a CPU request."""
+    """Return the resources that the kubelet writes for a CPU request, milli-CPU."""
     return Resources(shares=max(2, milli * 1024 // 1000), **values)
 
 
@@ -72,7 +72,7 @@ def pod(name: str = "web", **facts: Any) -> Pod:
 
 
 class Node:
-    """A state that each event replaces; every verb returns the whole outcome."""
+    """A state that each event replaces; every method returns the whole outcome."""
 
     def __init__(
         self, name: str = "8cpu", tuning: Tuning | None = None, state: NodeState | None = None
@@ -95,7 +95,7 @@ class Node:
         return pod(name, cpu_request=self.requests.get(name))
 
     def push(self) -> None:
-        """Bring the runtime's specs to what holds, as the pusher does in time."""
+        """Bring the runtime's specs to the ordered CPUs, as the pusher does in time."""
         for name, listed in self.listed.items():
             cpus = admission.orders(self.state, self[name]).cpus
             if cpus is not None:
@@ -113,7 +113,7 @@ class Node:
         return outcome
 
     def attempt(self, container_id: str, name: str, milli: int = 2000, on: str = "web") -> Outcome:
-        """Create one attempt of a container: every attempt has an id of its own."""
+        """Create one attempt of a container; every attempt has an id of its own."""
         asked = replace(container(container_id, on, milli), name=name)
         outcome = self.happen(ContainerCreating(self.pod(on), asked, DEDICATED))
         self.listed = {k: c for k, c in self.listed.items() if k in self.state.containers}
@@ -139,7 +139,7 @@ class Node:
         return outcome
 
     def grant(self, amounts: dict[str, Knobs], because: str = "half of it is there") -> Outcome:
-        """Change what containers have of their loans, and push it into the runtime's specs."""
+        """Change the granted part of loans, and push it into the runtime's specs."""
         outcome = self.happen(AmountsGranted(amounts, because))
         for decision in outcome.decisions:
             if decision.subject is not None and decision.subject.id in self.listed:
@@ -151,7 +151,7 @@ class Node:
     def run(
         self, name: str, milli: int = 0, wish: Wish = DEDICATED, on: str = "web", **facts: Any
     ) -> Outcome:
-        """Create a container and let it run; the outcome is that of the creation."""
+        """Create a container and let it run; return the outcome of the creation."""
         outcome = self.create(name, milli, wish, on, **facts)
         self.start(name, running=True, wish=wish, on=on, created_at=self.clock)
         return outcome
@@ -189,17 +189,17 @@ class Node:
         self.tuning = tuning or self.tuning
         return self.happen(Reconfigured(topology or self.state.topology, wishes or {}, pod_wishes or {}))
 
-    # ---- looks ----
+    # ---- results ----
 
     def listing(self) -> Synchronized:
-        """Return what the runtime lists now: its specs with our values and our records in them."""
+        """Return the runtime's list: its specs with our values, and our records."""
         return Synchronized(
             tuple((place.pod, place.wish) for place in self.state.pods.values()),
             tuple((c, self.state.containers[k].wish) for k, c in self.listed.items()),
         )
 
     def anew(self) -> "Node":
-        """Return a node whose plugin came back without a memory and was told everything."""
+        """Return the node of a restarted plugin that got the runtime's list."""
         other = Node(tuning=self.tuning, state=pools.initial(self.state.topology, self.tuning))
         other.listed = dict(self.listed)
         other.happen(self.listing())
@@ -219,7 +219,10 @@ class Node:
 
 
 def peopled() -> Node:
-    """Return a node with a member in every pool, a main container with its sidecar, a limit and a bound one."""
+    """Return a node with a container in every pool.
+
+    An owner has a sidecar, one container has a memory limit, and one is bound to a memory node.
+    """
     node = Node("4node")
     node.start_pod("jobs")
     node.create("batch", wish=RECLAIMED, on="jobs", oom_score_adj=900)
@@ -252,7 +255,7 @@ def _with_ours(spec: Resources, ours: Knobs) -> Resources:
 
 
 def reply(outcome: Outcome, name: str) -> bytes:
-    """Return the bytes that would answer a creation."""
+    """Return the bytes that answer a creation."""
     assignment = outcome.state.containers[name]
     answer = creation(assignment.knobs, record.write(assignment), EVERYTHING)
     return answer.SerializeToString(deterministic=True)
@@ -268,12 +271,12 @@ def first(outcome: Outcome) -> Decision:
 
 
 def said(outcome: Outcome) -> list[tuple[str, str]]:
-    """Return what was decided, as (event, reason)."""
+    """Return the (event, reason) of each decision."""
     return [(d.event.value, d.reason.value) for d in outcome.decisions]
 
 
 def moved(outcome: Outcome) -> tuple[set[str], set[str]]:
-    """Return who is to be moved, as (pods, containers)."""
+    """Return the pods and the containers that must move."""
     return everyone_in(outcome.moves)
 
 

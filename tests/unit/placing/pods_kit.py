@@ -10,7 +10,7 @@ def pod_of(milli: int, name: str = "8cpu") -> Node:
 
 
 def with_containers(milli: int, *shares_of: int) -> Node:
-    """Return a node with a pod of this request and containers a, b, c, …, each asking for so much."""
+    """Return a node with one pod of this request, and containers a, b, c, … with these requests, milli-CPU."""
     node = pod_of(milli)
     for name, own in zip("abcd", shares_of, strict=False):
         node.create(name, own)

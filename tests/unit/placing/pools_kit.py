@@ -1,4 +1,4 @@
-"""Nodes with the operator's pools, and who joins them."""
+"""Nodes with the operator's pools, and containers in them."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""placing/admission.py: where one container goes, and which of its values are ours."""
+"""placing/admission.py: a container gets its place, and its values are ordered."""
 
 from dataclasses import replace
 from typing import Any
@@ -339,7 +339,7 @@ def test_a_decision_carries_what_the_reply_must_order():
 
 
 class TestInitContainers:
-    """Nothing on the wire tells them; a webhook's annotation may."""
+    """NRI does not mark them; a webhook's annotation may."""
 
     INIT = replace(DEDICATED, init=True)
 

@@ -1,4 +1,4 @@
-"""placing/admission.py: which of a container's values are ours, and which are left alone."""
+"""placing/admission.py: some of a container's values are ours, and the others are left alone."""
 
 from dataclasses import replace
 from typing import Any

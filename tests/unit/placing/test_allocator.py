@@ -1,4 +1,4 @@
-"""placing/allocator.py: which CPUs a dedicated container gets, and in which words.
+"""placing/allocator.py: a dedicated container gets CPUs, with a sentence that explains them.
 
 "8cpu": cores 0-1, 2-3, 4-5, 6-7, nodes 0-3 and 4-7. "768": node 0 has 0-191 and their siblings 384-575.
 """

@@ -1,7 +1,7 @@
-"""Every kind of decision can be derived again from its audit record alone, and from the machine it was made on.
+"""Each kind of decision can be derived again from its audit record and the machine alone.
 
-A record's own words are taken apart here; nothing of the state is looked at. Where a figure is missing in a
-sentence, the derivation fails, and so does the test.
+Only the record's own words are used here, not the state. If a sentence lacks a figure, the derivation fails, and so
+does the test.
 """
 
 import re
@@ -48,14 +48,14 @@ STEERED = st.builds(
 
 
 def found(pattern: str, record: Record) -> str:
-    """Return the one figure of a sentence; a sentence without it cannot be derived again."""
+    """Return the one figure of a sentence that matches; without it the decision cannot be derived."""
     match = re.search(pattern, record.because)
     assert match, f"no {pattern} in {record.because!r}"
     return match[1]
 
 
 def asked(record: Record) -> int:
-    """Return how many CPUs follow from the requests that a sentence names."""
+    """Return the number of CPUs that follows from the requests in a sentence."""
     of_pod = re.search(r"the pod's request is [0-9.]+ CPUs[^;]*, so (\d+)", record.because)
     if of_pod:
         return int(of_pod[1])
@@ -67,7 +67,7 @@ def asked(record: Record) -> int:
 
 
 def wish(record: Record) -> Wish:
-    """Return the wish that a sentence names; what it does not name was left to us."""
+    """Return the wish that a sentence names; all else has its default."""
     said = dict(re.findall(r"(placement|numa(?:-[a-z]+)?) ([a-z0-9,-]+?)(?=, numa|;|$)", record.because))
     return Wish(
         QoSClass.DEDICATED,
@@ -81,7 +81,7 @@ def wish(record: Record) -> Wish:
 
 
 def room(record: Record) -> Room:
-    """Return what a sentence says of memory and of whole nodes."""
+    """Return the memory, bytes, and the whole nodes that a sentence names."""
     memory = re.search(r"asked (\d+) bytes of memory, left by node ([0-9=, ]+)", record.because)
     left = re.findall(r"(\d+)=(\d+)", memory[2]) if memory else ()
     ownable = re.search(f"nodes are whole with CPUs ({CPUS})", record.because)
@@ -93,8 +93,8 @@ def room(record: Record) -> Room:
 
 
 def derived(record: Record, on: Topology) -> str:
-    """Return the CPUs that follow from a record about a container that was placed."""
-    if record.reason in BY_FILE:  # the sentence begins with the reason that this one hides
+    """Return the CPUs that follow from the record of a placed container."""
+    if record.reason in BY_FILE:  # the sentence begins with the reason that BY_FILE hides
         record = replace(record, reason=Reason(record.because.partition(":")[0]))
     if record.reason in CHOSEN:
         free = cpuset.parse(found(f"free were ({CPUS})", record))

@@ -1,4 +1,4 @@
-"""placing/reclaim_cgroups.py: which pods are limited as a whole, and what is written on a pod's own cgroup."""
+"""placing/reclaim_cgroups.py: pods with reclaimed containers only are limited as a whole, on the pod's cgroup."""
 
 from dataclasses import replace
 
@@ -218,7 +218,7 @@ class TestWeight:
 
 
 class TestIOWeight:
-    """A container's counts against other pods only as far as its pod has it."""
+    """A container's weight counts against other pods only if its pod has it too."""
 
     def test_a_pod_has_the_weight_of_its_only_container(self):
         node = Node()

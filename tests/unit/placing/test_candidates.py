@@ -1,4 +1,4 @@
-"""placing/candidates.py: which nodes could have held a dedicated container, and what ruled each out.
+"""placing/candidates.py: nodes that could have held a dedicated container are listed, each with its obstacle.
 
 "8cpu": cores 0-1, 2-3, 4-5, 6-7, nodes 0-3 and 4-7. "4node": four nodes of two cores, 0-3, 4-7, 8-11, 12-15.
 """

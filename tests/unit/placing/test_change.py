@@ -1,4 +1,4 @@
-"""placing/change.py: the pools follow from who owns what, and everyone whose CPUs changed is named."""
+"""placing/change.py: the pools follow from the owned CPUs, and each container whose CPUs changed is named."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, e
 
 
 def peopled() -> Node:
-    """Return a node with a member in every pool, and a main container with its sidecar."""
+    """Return a node with a container in every pool, and a main container with its sidecar."""
     node = Node()
     node.create("online", wish=SHARED, on="shop")
     node.create("agent", wish=SYSTEM, on="agents")

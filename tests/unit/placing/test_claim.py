@@ -1,4 +1,4 @@
-"""placing/claim.py: which CPUs a listed container may have back."""
+"""placing/claim.py: a listed container may get CPUs back that its record or its spec claims."""
 
 from dataclasses import replace
 

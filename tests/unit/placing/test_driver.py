@@ -1,6 +1,6 @@
-"""CPUs that the DRA CPU driver gave a container: it is left alone, and they are in no pool while it lives.
+"""A container with CPUs of the DRA CPU driver is left alone; no pool has them while it exists.
 
-"8cpu": cores 0-1, 2-3, 4-5, 6-7, nodes 0-3 and 4-7. (placing/admission.py, driver.py, resync.py)
+"8cpu": cores 0-1, 2-3, 4-5, 6-7, nodes 0-3 and 4-7. (placing/admission.py, driver.py, resynchronisation.py)
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ DRIVEN = replace(
 
 
 def claim(node: Node, cpus: str, name: str = "claimed", on: str = "claims") -> Outcome:
-    """Create a container whose claims the gate has let pass."""
+    """Create a container whose claims the gate has accepted."""
     own = asking(1000 * mask(cpus).bit_count(), cpus=cpus)
     return node.create(name, wish=DRIVEN, on=on, resources=own, claimed=mask(cpus))
 

@@ -1,4 +1,4 @@
-"""placing/supply.py: pod-level resources; a pod owns what it requests together.
+"""placing/supply.py: the containers of a pod together own CPUs only up to the pod's request.
 
 "8cpu": cores 0-1, 2-3, 4-5, 6-7. Shares of containers as the kubelet writes them: the pod's CPU limit where a container
 has neither request nor limit, 2 where the pod has no limit.
@@ -53,7 +53,7 @@ class TestAPodsRequest:
         assert node.owners() == {"a": "0-1", "b": "2"}
 
     def test_requests_that_an_annotation_lowers_gain_nothing_by_rounding(self):
-        """1001 thousandths in three containers of a pod of four CPUs, each with the shares of the pod's limit."""
+        """Three containers of 1001 milli-CPU in a pod of four CPUs, each with the shares of the pod's limit."""
         node = pod_of(4000)
         for name in "abc":
             node.create(name, 4000, replace(DEDICATED, cpu_milli=1001))

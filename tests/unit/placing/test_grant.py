@@ -1,4 +1,4 @@
-"""placing/allocator.py: why these CPUs, in a reason and a sentence with every figure.
+"""placing/allocator.py: the choice of CPUs has a reason, and a sentence with every figure.
 
 "8cpu": cores 0-1, 2-3, 4-5, 6-7, nodes 0-3 and 4-7. "768": node 0 has 0-191 and their siblings 384-575.
 """

@@ -1,4 +1,4 @@
-"""placing/lifecycle.py: what becomes of an owner's CPUs when it ends.
+"""placing/lifecycle.py: when an owner ends, its CPUs stay with its pod or return.
 
 "8cpu": cores 0-1, 2-3, 4-5, 6-7.
 """
@@ -40,7 +40,7 @@ class TestAnOwnersEnd:
         assert (node.owners(), node["b"].pool, node["c"].pool) == ({}, "share", "share")
 
     def test_a_late_end_of_an_init_container_leaves_its_cpus(self):
-        node = with_containers(4000, 4000, 2000)  # the main container comes before the news of the end
+        node = with_containers(4000, 4000, 2000)  # the end of `a` is reported after the creation of `b`
         assert node["b"].follows == "a"
         outcome = node.stop("a")
         assert node.owners() == {"b": "0-1"}

@@ -1,4 +1,4 @@
-"""CPUs that the kubelet's own CPU manager keeps: in no pool of ours, whatever happens (placing/pools.py, resync.py)."""
+"""CPUs that the kubelet's CPU manager keeps are never in a pool of ours (placing/pools.py, resynchronisation.py)."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""placing/pools.py: which CPUs the box has when it may have so many."""
+"""placing/pools.py: the CPUs of the reclaim pool follow from their number."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.unit.placing.kit import machine, mask
 
 
 def box(count: int, share: str = "0-7", former: str = "", dedicated: str = "", name: str = "8cpu") -> str:
-    """Return the box on a machine; "8cpu" has cores 0-1, 2-3, 4-5, 6-7 on two nodes."""
+    """Return the CPUs of the reclaim pool; "8cpu" has cores 0-1, 2-3, 4-5, 6-7 on two nodes."""
     chosen = pools.choose(machine(name), mask(share), mask(dedicated), count, mask(former))
     return cpuset.render(chosen)
 

@@ -1,4 +1,4 @@
-"""placing/lifecycle.py: from creation to release; events may come twice, late, or for unknown ids."""
+"""placing/lifecycle.py: containers live from creation to release; events may be repeated, late or unknown."""
 
 from dataclasses import replace
 
@@ -185,7 +185,7 @@ class TestMainAndSidecar:
         assert "side" in outcome.moves.containers
 
     def test_a_sidecar_leaves_the_last_cpu_to_the_main_container(self):
-        """A native sidecar comes first. On two CPUs there is one that anybody may own."""
+        """A native sidecar comes first. Of two CPUs only one may be owned."""
         node = Node("2cpu")
         node.create("side", 100)
         node.create("main", 1000)

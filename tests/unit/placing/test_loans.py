@@ -1,4 +1,4 @@
-"""placing/loans.py: what there is of a loan is kept, said, held against updates, and survives a restart."""
+"""placing/loans.py: the granted part of a loan is kept, recorded, held against updates, and survives a restart."""
 
 from dataclasses import replace
 
@@ -84,7 +84,7 @@ LEAST = Knobs(shares=2, quota=10_000, memory_limit=32 << 20)
 
 def test_a_reload_leaves_a_container_what_there_is_of_its_loan_and_says_no_other():
     node = lending()
-    grant(node, job=LEAST)  # its shares are those of before us by now
+    grant(node, job=LEAST)  # its shares now equal the original value
     outcome = node.reconfigure(wishes={"job": HEAVY})
     assert node["job"].granted == LEAST
     assert orders(node) == LOAN.overlaid(LEAST)
@@ -133,7 +133,7 @@ def test_what_restore_gave_back_is_no_part_of_a_loan():
     node.grant({"job": HALF})
     listed = node.listed["job"]
     for former in (
-        Resources(shares=2, quota=-1, period=100_000, memory_limit=-1),  # before us, or none
-        Resources(shares=4096, quota=400_000),  # more than was lent
+        Resources(shares=2, quota=-1, period=100_000, memory_limit=-1),  # the original values, or none
+        Resources(shares=4096, quota=400_000),  # more than the loan
     ):
         assert loans.recalled(replace(listed, resources=former), LENT) == NO_KNOBS

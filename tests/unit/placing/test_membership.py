@@ -1,4 +1,4 @@
-"""placing/membership.py: which pool a container is in, and what a pool had before we came."""
+"""placing/membership.py: each container has its pool, and a pool's earlier CPUs are recalled."""
 
 from dataclasses import replace
 

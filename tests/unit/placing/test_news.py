@@ -1,4 +1,4 @@
-"""placing/lifecycle.py: an annotation that does not count is said once, and of whom it concerns."""
+"""placing/lifecycle.py: an annotation that does not count is recorded once, for its pod or container."""
 
 import json
 from dataclasses import replace
@@ -41,7 +41,7 @@ def created(node: Node, name: str, container_id: str = "", of: Pod = BAD) -> Out
 
 
 def findings(outcome: Outcome) -> list[tuple[str, str]]:
-    """Return what was said of annotations, as (key, container)."""
+    """Return the (key, container) of each finding about annotations."""
     return [
         (d.key.removeprefix(PREFIX), d.subject.container.name)
         for d in outcome.decisions
@@ -51,7 +51,7 @@ def findings(outcome: Outcome) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def node() -> Node:
-    """A node with the pod's three containers."""
+    """Return a node with the pod's three containers."""
     node = Node()
     for name in NAMES:
         created(node, name)

@@ -1,4 +1,4 @@
-"""placing/nodes.py: which memory nodes a bound container gets, and what is given up where none fits.
+"""placing/nodes.py: a bound container gets memory nodes; if none fit, a part of the wish is given up.
 
 "4node": two sockets, four nodes of two cores, 0-3, 4-7 and 8-11, 12-15. "8cpu": nodes 0-3 and 4-7, a socket each.
 """
@@ -32,7 +32,7 @@ def left(asked: int, *by_node: int) -> Room:
 
 
 def got(count: int, free: str, wish: Any = SINGLE, room: Room | None = None) -> tuple[str, str]:
-    """Return CPUs and memory nodes."""
+    """Return CPUs and memory nodes, as text."""
     found = grant(count, free, wish, room)
     return cpuset.render(found.cpus), cpuset.render(found.mems)
 
@@ -65,7 +65,7 @@ class TestOneNode:
 
 
 class TestSeveralNodes:
-    """Of one socket, if one has enough."""
+    """The nodes are of one socket if one has enough."""
 
     @pytest.mark.parametrize(
         ("count", "free", "cpus", "mems"),
@@ -128,7 +128,7 @@ TWO = replace(SINGLE, numa_count=2)
 
 
 class TestEvenParts:
-    """On two sockets of two nodes each, whatever the number is: one socket, and parts as even as can be."""
+    """On two sockets of two nodes each, the nodes are of one socket, and the parts as even as possible."""
 
     @pytest.mark.parametrize("count", range(2, 9))
     def test_two_nodes_of_one_socket_differ_by_less_than_a_core(self, count):

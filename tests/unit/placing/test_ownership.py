@@ -1,4 +1,4 @@
-"""placing/ownership.py: what a container owns once its request is another, and who goes along.
+"""placing/ownership.py: after a new request a container owns other CPUs, and its sidecars follow.
 
 "8cpu": cores 0-1, 2-3, 4-5, 6-7, nodes 0-3 and 4-7.
 """
@@ -237,7 +237,7 @@ class TestWhoOwnsNothing:
 
 class TestWhoBeginsToFollow:
     def refused(self, wish: Wish = DEDICATED) -> Node:
-        """A container that was refused CPUs of its own before the main container of its pod came."""
+        """Return a node on which `side` was refused CPUs before its pod's main container was created."""
         node = Node()
         node.create("side", 9000, wish)
         node.create("main", 1000)
@@ -321,7 +321,7 @@ class TestAfterRestarts:
 
 
 class TestAtTheStart:
-    """An init container's end may be told after its main container was created, but hardly after that one starts."""
+    """An init container's end may be reported after its main container was created, but hardly after its start."""
 
     def test_who_was_refused_gets_its_own_if_it_is_free_by_then(self):
         node = Node()

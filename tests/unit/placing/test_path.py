@@ -1,4 +1,4 @@
-"""placing/words.py: what joins and leaves a pod changes on the pod's own cgroup, before and after."""
+"""placing/words.py: a container that joins or leaves a pod changes the pod's cgroup; both values are recorded."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def limits(outcome: Outcome) -> list[Decision]:
 
 @pytest.fixture
 def node() -> Node:
-    """A node that knows one online pod, with a weight of 300."""
+    """Return a node that knows one online pod, with a weight of 300."""
     node = Node()
     node.start_pod(wish=weighing(300))
     return node
@@ -103,7 +103,7 @@ def test_a_pod_that_is_gone_has_nothing_to_be_said_of(node):
 
 
 class TestLeaving:
-    """What a container took with it, while its pod goes on."""
+    """A container ends, and its pod goes on."""
 
     def test_the_highest_weight(self, node):
         node.create("app", wish=weighing(10000))

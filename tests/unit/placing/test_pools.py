@@ -1,4 +1,4 @@
-"""placing/pools.py: every pool follows from the machine, the reserve and what is owned (DESIGN 4.2)."""
+"""placing/pools.py: every pool follows from the machine, the reserve and the owned CPUs (DESIGN 4.2)."""
 
 from dataclasses import replace
 from typing import Any

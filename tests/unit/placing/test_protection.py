@@ -1,4 +1,4 @@
-"""placing/protection.py: a protection counts only if every ancestor has the sum of what lies below."""
+"""placing/protection.py: a protection counts only if every ancestor has the sum of all protections below it."""
 
 from dataclasses import replace
 

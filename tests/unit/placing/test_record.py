@@ -1,4 +1,4 @@
-"""placing/record.py: what a container carries through restarts, and what is believed of it."""
+"""placing/record.py: a container carries a record through restarts, and only a plausible record is believed."""
 
 import json
 from dataclasses import replace
@@ -174,7 +174,7 @@ class TestAsListed:
 
 
 class TestALimitThatWasResized:
-    """A record tells the limit of the day of creation; of the part that was ordered the spec tells today's."""
+    """A record has the limit at creation; the spec shows today's, by the part that was ordered."""
 
     def since(self, now: int | None, *, was: int | None = 1000, then: int = 500, **wish: Any) -> int | None:
         ours, original = Knobs(cpus="0-1", memory_limit=then), Knobs(memory_limit=was)

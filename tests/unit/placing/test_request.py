@@ -1,4 +1,4 @@
-"""placing/request.py: the CPU request of a container, read back from the kubelet's shares."""
+"""placing/request.py: a container's CPU request is read back from the kubelet's shares."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""placing/allocator.py: which CPUs come beside those that a container has, and which it keeps when it asks for less.
+"""placing/allocator.py: a container that grows gets CPUs beside its own, and one that shrinks keeps some.
 
 "8cpu": cores 0-1, 2-3, 4-5, 6-7, nodes 0-3 and 4-7. "groups": two nodes of 8 CPUs, in each two L3 groups of 4, in each
 two cores of two threads.

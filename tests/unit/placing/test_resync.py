@@ -1,4 +1,4 @@
-"""placing/resynchronisation.py: the runtime's whole list, and a changed configuration or machine."""
+"""placing/resynchronisation.py: the runtime's whole list restores the state after a restart."""
 
 from dataclasses import replace
 from typing import Any
@@ -115,7 +115,7 @@ class TestAfterARestart:
 
 
 def restarted_with(wish: Wish, former: Wish, **facts: Any) -> tuple[Node, Outcome]:
-    """A container of a former wish, whose class changed while nobody looked."""
+    """Return the node and the outcome after a restart in which a container's wish changed."""
     node = Node()
     node.create("app", wish=former, on="job", **facts)
     again = Node()
@@ -160,7 +160,7 @@ def claims(name: str, cpus: str, created_at: int, milli: int = 1000) -> tuple[Co
 
 
 class TestLapsedClaims:
-    """A record speaks of the day of creation; later moves may have given its CPUs to somebody else."""
+    """A record is as old as its container; its CPUs may have gone to another container since."""
 
     def owners(self, machine_name: str, *listed: tuple[Container, Wish]) -> dict[str, str]:
         node = Node(machine_name)
@@ -176,7 +176,7 @@ class TestLapsedClaims:
         assert found == {"old": "0", "lapsed": "1"}
 
     def test_of_claims_that_would_leave_share_nothing_what_share_has_is_lapsed(self):
-        """By chance the record's CPUs are all that is left to share, and so its own spec names them, as others' do."""
+        """The record's CPUs happen to be the rest for share, so its spec names them, as other specs do."""
         node = Node()
         node.create("a-old", 2000, on="old")
         node.create("far", 4000, on="far")
@@ -195,14 +195,14 @@ class TestLapsedClaims:
 
 
 def listed(name: str, spec: str, on: str, milli: int, owned: str = "") -> tuple[Container, Wish]:
-    """Return a listed dedicated container with these CPUs in its spec and, of its day of creation, in its record."""
+    """Return a listed dedicated container with these CPUs in its spec, and its CPUs at creation in its record."""
     entry = f'"exclusive":"{owned}"' if owned else '"original":{}'
     record = f'{{"v":1,"class":"dedicated","pool":"share",{entry}}}'
     return container(name, on, resources=asking(milli, cpus=spec), record=record), DEDICATED
 
 
 class TestSpecsAlone:
-    """A spec names what `share` had as it names CPUs of one's own."""
+    """The CPUs of `share` and owned CPUs look the same in a spec."""
 
     def restarted(self, tuning: Tuning, *containers: tuple[Container, Wish]) -> Node:
         node = Node(tuning=tuning)
@@ -318,7 +318,7 @@ class TestFailedAttempts:
 
     @staticmethod
     def listed(*phases: Phase, young_first: bool = False) -> Node:
-        """Return a node whose daemon finds two attempts of one container, each with a record of CPU 0."""
+        """Return a node that finds two attempts of one container, each with a record of CPU 0."""
         attempts = []
         for number, phase in enumerate(phases):
             maker = Node("2cpu")

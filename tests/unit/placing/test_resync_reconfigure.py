@@ -1,4 +1,4 @@
-"""placing/resynchronisation.py: a changed configuration or machine; only who is affected moves."""
+"""placing/resynchronisation.py: a changed configuration or machine moves only the containers that it affects."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""placing/resynchronisation.py: what a live container gets back of values that are not ours any more."""
+"""placing/resynchronisation.py: a live container gets original values back for values that are no longer ours."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ TUNED = replace(SHARED, knobs=OURS)
 
 
 def rewished(*wishes: Wish, node: Node | None = None) -> Node:
-    """Create a container with the first wish, and let reloads give it the others."""
+    """Return a node whose container got the first wish at creation, and the others by reloads."""
     node = node or Node()
     node.create("app", wish=wishes[0], oom_score_adj=950)
     for wish in wishes[1:]:
@@ -173,7 +173,7 @@ RESIZED = Resources(shares=1024, quota=200_000, period=100_000, memory_limit=1 <
 
 
 def given_back_and_resized() -> Node:
-    """A container that was lent some, left its class, and was told other figures by the kubelet."""
+    """Return a node whose container lost its loan with its class, and then got other figures from the kubelet."""
     node = rewished(LENT, SHARED)
     node.update("app", RESIZED, SHARED)
     return node

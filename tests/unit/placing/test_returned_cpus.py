@@ -1,4 +1,4 @@
-"""placing/resynchronisation.py: a container that is not ours to place any more has its own CPUs again."""
+"""placing/resynchronisation.py: a container that is no longer ours to place has its own CPUs again."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""placing/search.py: the narrowest group that holds a request, and what is taken of several.
+"""placing/search.py: the narrowest group that holds a request is found, and CPUs are taken evenly from several.
 
 "l3-in-a-node": two sockets, a node each, with four L3 groups of two cores; siblings are 16 apart: 0,16 is a core.
 "four-threads": two nodes of two L3 groups of two cores of four threads: 0-3 is a core, 0-7 an L3 group.

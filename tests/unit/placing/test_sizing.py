@@ -1,4 +1,4 @@
-"""placing/sizing.py: the loop says how many CPUs, the policy which, and the members follow."""
+"""placing/sizing.py: the loop gives the size of the reclaim pool, the policy its CPUs, and reclaimed pods follow."""
 
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.events import PoolsSized
@@ -14,7 +14,7 @@ def told(node: Node, **counts: int) -> Outcome:
 
 
 def with_a_job() -> Node:
-    """Return a node with one boxed pod and one reclaimed container outside of the box, beside an online one."""
+    """Return a node with a reclaimed pod, and with a reclaimed container in an online pod."""
     node = Node()
     node.start_pod("jobs")
     node.create("batch", wish=RECLAIMED, on="jobs")

@@ -1,4 +1,4 @@
-"""placing/membership.py: what the operator's pools keep off while a list is replayed."""
+"""placing/membership.py: while a list is replayed, the operator's pools keep their CPUs from dedicated containers."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ Listed = tuple[Container, Wish]
 
 
 def owner(spec: str, milli: int = 2000, name: str = "owner") -> Listed:
-    """Return a dedicated container that got CPUs after its creation, or none: its spec alone can tell."""
+    """Return a dedicated container with or without CPUs since its creation; only its spec can show them."""
     return container(name, "web", resources=asking(milli, cpus=spec), record=REFUSED), DEDICATED
 
 

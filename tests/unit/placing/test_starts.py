@@ -1,4 +1,4 @@
-"""placing/starts.py: which CPUs a pod's cgroup must have until its containers have started."""
+"""placing/starts.py: a pod's cgroup needs certain CPUs until its containers have started."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""placing/step.py: every event has its answer, and the same question always the same one."""
+"""placing/step.py: every event has an answer, and the same event always the same one."""
 
 from typing import Any, get_args
 

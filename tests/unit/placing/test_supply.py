@@ -1,4 +1,4 @@
-"""placing/supply.py: isolated CPUs for who asks, and memory by node; through the state as events leave it.
+"""placing/supply.py: isolated CPUs go to containers that request them, and memory is counted by node.
 
 "isolated": as "8cpu", with CPUs 2-3 and 6 kept from the scheduler. Nodes of "8cpu" have 16 GiB each.
 """

@@ -1,4 +1,4 @@
-"""placing/tiers.py: how many CPUs the operator's pools have, and which."""
+"""placing/tiers.py: the operator's pools have as many CPUs as their containers request, in good places."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""placing/tiers.py: what the loop is told of the pools, and the sizes that it tells them."""
+"""placing/tiers.py: the loop gets the requests of each pool, and gives each pool its size."""
 
 from dataclasses import replace
 

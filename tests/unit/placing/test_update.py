@@ -1,4 +1,4 @@
-"""placing/update.py: whose value holds when the kubelet asks for new resources."""
+"""placing/update.py: after a kubelet's update some values are the kubelet's, and some ours."""
 
 from dataclasses import replace
 
@@ -113,7 +113,7 @@ def with_figures(
     memory_low: int | None = None,
     memory_min: int | None = None,
 ) -> Wish:
-    """The same wish under other figures of the kubelet's."""
+    """Return the same wish with other figures from the kubelet."""
     figures = Knobs(
         memory_limit=memory_limit, memory_high=memory_high, memory_low=memory_low, memory_min=memory_min
     )
@@ -121,7 +121,7 @@ def with_figures(
 
 
 class TestFigures:
-    """Parts of a limit and what may be had follow the kubelet's new values."""
+    """Parts of a limit and protections follow the kubelet's new values."""
 
     def test_the_brake_follows_the_limit_in_the_answer(self):
         node = running(with_figures(memory_high=800))
@@ -194,7 +194,7 @@ class TestFigures:
 
 
 class TestMemory:
-    """The kubelet's own figures stay apart from ours, or half of a limit would be halved again."""
+    """The kubelet's own figures are kept apart from ours: otherwise half of a limit would be halved again."""
 
     def test_the_kubelets_new_values_are_remembered_as_its_own(self):
         node = running(LIMITED)

@@ -46,12 +46,12 @@ def without_cpus(cpus: str):
     return machines.topology(machines.without(machines.MACHINES["8cpu"], mask(cpus)))
 
 
-# ---- what takes CPUs from a dedicated container, and gives them back ----
+# ---- causes that take CPUs from a dedicated container, and end ----
 
 
 @dataclass(frozen=True)
 class Cause:
-    """`takes` leaves `web` without the two CPUs that it asks for, `ends` makes them free again."""
+    """`takes` leaves `web` without the two CPUs that it requests; `ends` makes them free again."""
 
     name: str
     takes: Callable[[Node], object]
@@ -221,7 +221,7 @@ class TestTheDecision:
         assert (node.cpus("web"), node["web"].mems, node["web"].knobs.mems) == ("0-1", 0b1, "0")
 
     def test_reserved_memory_is_promised_to_nobody(self):
-        """As at creation: half of each node is reserved, so that no node alone has ten GiB left."""
+        """The rule is that of creation: half of each node is reserved, so no node alone has ten GiB left."""
         bound = replace(DEDICATED, numa=Numa.SINGLE, knobs=Knobs(memory_limit=10 << 30))
         node = Node(tuning=Tuning(reserved_memory=16 << 30))
         node.run("other", 7000, on="other")

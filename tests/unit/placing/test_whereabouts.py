@@ -1,4 +1,4 @@
-"""placing/whereabouts.py: whose use is a claim on what is lent, and whose CPUs the others are."""
+"""placing/whereabouts.py: the use of some containers is a claim on lent CPUs; each other CPU has its owner."""
 
 from dataclasses import replace
 

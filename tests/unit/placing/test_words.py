@@ -91,7 +91,7 @@ def test_a_release_says_what_was_given_back():
 
 
 class TestWhereAReleasedContainerRan:
-    """The record names the owner of its CPUs, which is not always the pool that it is counted in."""
+    """The record names the owner of its CPUs, which is not always its pool."""
 
     def released(self, node: Node, name: str) -> tuple[str, str | None]:
         decision = words.of_release(node.state, node[name], Reason.STOPPED)

@@ -1,4 +1,4 @@
-"""A pod's annotations become a wish: what is good counts, what is not is said, and nothing ever raises."""
+"""A pod's annotations become a wish: valid values count, invalid ones are reported, and nothing ever raises."""
 
 import json
 from dataclasses import replace
@@ -254,7 +254,7 @@ def test_a_strangers_value_is_cut():
     assert len(wish(pod(numa="x" * 9999)).findings[0].value) == 256
 
 
-# --- knobs and who orders them -------------------------------------------------------------------------
+# --- knobs and the sources that order them -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("shares", "expected"), [(None, 2), (0, 2), (1, 2), (2, 2), (3, None), (1024, None)])

@@ -1,4 +1,4 @@
-"""Who has which class when the pod does not say so itself."""
+"""A pod that names no class gets one from the operator's rules, or from its Kubernetes QoS class."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Unprivileged input gets what its pod's own requests and namespace allow, and no more."""
+"""Unprivileged input gets at most the values that its pod's own requests and namespace allow."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,7 +23,7 @@ def subject(pod: Pod = BURSTABLE, qos: QoSClass = QoSClass.SHARED, **facts: Any)
 
 
 def requesting(pod: Pod, milli: int, tuning: Tuning | None = None) -> gate.Subject:
-    """Return a subject whose pod requests so much CPU."""
+    """Return a subject whose pod requests `milli` milli-CPU."""
     return gate.Subject(replace(pod, cpu_request=milli), QoSClass.SHARED, tuning or Tuning())
 
 

@@ -1,4 +1,4 @@
-"""Every annotation key reads what it should and nothing else."""
+"""Every annotation key reads its valid values and nothing else."""
 
 import re
 from pathlib import Path

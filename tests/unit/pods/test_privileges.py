@@ -1,4 +1,4 @@
-"""A pod gets no OOM score and no weight that its request does not give it, whatever class its author names."""
+"""A pod gets only an OOM score and a weight that its request gives, in any class that it names."""
 
 import json
 
@@ -150,7 +150,7 @@ class TestWeights:
 
 
 class TestClassesOfTheRuntime:
-    """Names of which only the runtime knows what they give."""
+    """Only the runtime knows the effect of these names."""
 
     @pytest.mark.parametrize("kind", list(PARENTS))
     def test_an_rdt_class_needs_an_allowed_namespace(self, kind: str):
@@ -167,7 +167,7 @@ class TestClassesOfTheRuntime:
 
 
 class TestDefaultsOfAClass:
-    """What the operator gives a class is not for a pod that only says it is of that class."""
+    """The operator's defaults of a class are not for a pod that only claims to be of that class."""
 
     EVERYTHING = classes(
         oom_score_adj=-900, io_weight=500, cpu_shares=4096, memory_min="1Gi", memory_low="2Gi"

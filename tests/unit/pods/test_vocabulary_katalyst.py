@@ -1,4 +1,4 @@
-"""Katalyst's annotations: what each becomes, and what is made of a bad one."""
+"""Each of Katalyst's annotations becomes a part of the wish; a bad one is reported."""
 
 import json
 
@@ -127,7 +127,7 @@ def test_a_bad_exclusive_leaves_the_binding():
         ("reclaimed", "-200", 1000),
         ("reclaimed", "7", 505),
         ("reclaimed", "300", 500),
-        ("reclaimed", "-300", 1000),  # the class's own
+        ("reclaimed", "-300", 1000),  # the default of the class
         ("shared", "99", None),
         ("shared", "-300", None),
         ("dedicated", "150", None),

@@ -1,4 +1,4 @@
-"""Koordinator's labels and annotations: what each becomes, for whom, and what is made of a bad one."""
+"""Each of Koordinator's labels and annotations becomes a part of the wish of its class; a bad one is reported."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_a_container_of_another_class_of_ours_makes_the_pod_mixed():
     assert resolve_pod(of, Tuning()).mixed
 
 
-# --- what was lent ---------------------------------------------------------------------------------------
+# --- loans -----------------------------------------------------------------------------------------------
 
 
 def lent(requests: object = None, limits: object = None, name: str = "app") -> dict[str, object]:
@@ -177,7 +177,7 @@ def test_json_of_another_shape_is_one_finding(text):
     assert told(found) == [(INVALID, LENT, text)]
 
 
-# --- what the scheduler chose ----------------------------------------------------------------------------
+# --- CPUs chosen by the scheduler ------------------------------------------------------------------------
 
 
 def test_chosen_cpus_are_a_dedicated_containers_order():

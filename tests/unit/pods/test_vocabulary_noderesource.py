@@ -1,4 +1,4 @@
-"""nri-plugins' annotation of requests: it only lowers the request that the kubelet's shares say."""
+"""nri-plugins' annotation of requests only lowers the request that follows from the kubelet's shares."""
 
 import pytest
 
@@ -98,14 +98,14 @@ def test_json_of_another_shape_is_one_finding(text):
     assert told(found) == [("annotation.invalid", KEY, text)]
 
 
-# --- what was lent ---------------------------------------------------------------------------------------
+# --- loans -----------------------------------------------------------------------------------------------
 
 BATCH = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
 RECLAIMED = tuple(f"resource.katalyst.kubewharf.io/reclaimed_{name}" for name in ("millicpu", "memory"))
 
 
 def lent(names: tuple[str, ...], where: str = "containers", **more: object) -> dict[str, object]:
-    """An annotation as the webhook makes it of a pod that was lent half a CPU, at most two, and a GiB."""
+    """Return the webhook's annotation of a pod with a loan: half a CPU, two at most, and 1 GiB."""
     cpu, memory = names
     own = {"requests": {cpu: "500", memory: "1Gi"}, "limits": {cpu: "2k", memory: "1Gi"}}
     return {KEY: {where: {"app": own | more}}}

@@ -1,4 +1,4 @@
-"""All vocabularies together: who is heard first, what a pod without any costs, and whether the document is true."""
+"""Vocabularies are read in a fixed order, a pod without their keys costs little, and the document is true."""
 
 import json
 import random
@@ -162,7 +162,7 @@ def test_the_keys_of_vocabularies_and_rules_are_known():
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect the documents that are parsed."""
+    """Return the list of documents that are parsed."""
     texts: list[str] = []
     loads = json.loads
 

@@ -1,4 +1,4 @@
-"""Which pods are copies of one workload."""
+"""Pods that are copies of one workload get the same workload name."""
 
 import pytest
 

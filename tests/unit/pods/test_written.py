@@ -1,4 +1,4 @@
-"""What is written on a pod is sorted out by container, in bounded time and space."""
+"""A pod's annotations are sorted by container, in bounded time and space."""
 
 import json
 

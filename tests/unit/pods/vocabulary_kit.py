@@ -1,4 +1,4 @@
-"""A pod in another vocabulary's words, and what becomes of it."""
+"""A pod with another vocabulary's annotations, and its wish."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ def wish(
     pod: dict[str, Any] | None = None,
     **container: Any,
 ) -> Wish:
-    """Resolve for a container called app; values that are no texts are written as JSON, `qos` in our words."""
+    """Return the wish of a container called app; values that are no texts are written as JSON, `qos` is our class."""
     texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in (annotations or {}).items()}
     if qos:
         texts[OWN_CLASS] = qos

@@ -1,4 +1,4 @@
-"""The product's CRI client against a CRI server of our own on a real socket."""
+"""The daemon's CRI client talks to a CRI server of the test on a real socket."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from nri_coloc.runtime.cri import ContainerFacts, CriClient
 
 
 class Runtime(cri_pb2_grpc.RuntimeServiceServicer):
-    """Answers with what it was given, and remembers what it was asked."""
+    """Answers with the containers of the test, and keeps each update."""
 
     def __init__(self) -> None:
         self.containers: list[cri_pb2.Container] = []
@@ -103,7 +103,7 @@ def test_an_update_has_no_deadline_unless_asked_for(runtime: Runtime, client: Cr
     client.update_resources("c1")
     client.update_resources("c1", timeout=150)
     endless, bounded = runtime.seconds_left
-    assert endless > 10**9  # what grpc says when there is none
+    assert endless > 10**9  # grpc's value for no deadline
     assert 120 < bounded < 160
 
 

@@ -1,10 +1,10 @@
-"""Stands for the daemon behind the admin socket."""
+"""Fake daemon behind the admin socket."""
 
 from nri_coloc.service.orders import Caller, Compared, Repaired
 
 
 class Orderly:
-    """Carries out nothing; what is asked of it is noted, and it fails as it is told to."""
+    """A daemon that only keeps each order, and raises `error` if it is set."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []

@@ -1,4 +1,4 @@
-"""service/http_loop.py: a share of a core on average, a burst at once."""
+"""service/http_loop.py: HTTP may use a part of a core on average, and a burst at once."""
 
 from nri_coloc.service.http_loop import Allowance
 

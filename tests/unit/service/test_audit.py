@@ -1,4 +1,4 @@
-"""service/audit.py: records in the order of the contract, from any thread, and never in a hook's way."""
+"""service/audit.py: records keep the contract's order, come from any thread, and never delay a hook."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ def losses() -> Losses:
 
 @pytest.fixture
 def pipe():
-    """A pipe as stdout: (what the reader gets so far, the writing end)."""
+    """Yield a pipe as stdout: a function that reads the output so far, and the writing end."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     yield (lambda: os.read(reader, 1 << 20).decode()), writer
@@ -54,7 +54,7 @@ def pipe():
 
 @pytest.fixture
 def log(pipe, losses) -> AuditLog:
-    """An audit log whose thread does not run: the test drains it."""
+    """Return an audit log without a running thread: the test drains it."""
     return AuditLog(pipe[1], ring_size=100, lost=losses, clock=lambda: AT, queue_bound=4)
 
 

@@ -1,4 +1,4 @@
-"""service/http.py: three parameters, or a sentence."""
+"""service/http.py: the three parameters of an audit query are read; a bad one gets a sentence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""check-config says what a file means, or what is wrong with it."""
+"""check-config prints the settings of a valid file, or the problems of an invalid one."""
 
 import pytest
 import yaml

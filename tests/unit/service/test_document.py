@@ -1,4 +1,4 @@
-"""YAML that can mean one thing only, with the line of every key."""
+"""service/configuration/document.py: YAML that can mean one thing only is read, with the line of every key."""
 
 import pytest
 import yaml

@@ -26,7 +26,7 @@ NOBODY = 65534
 
 
 class Rig:
-    """A gate in a folder that a stranger could reach, if its modes were other than they are."""
+    """A gate in a folder that another user could reach, if the modes were open."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "run" / "admin.sock"
@@ -43,13 +43,13 @@ class Rig:
         return server
 
     def say(self, data: bytes) -> bytes:
-        """Connect, say something, and return all that comes back until the other side ends."""
+        """Connect and send `data`; return the first bytes of the answer, none if the other side ends."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(PATIENCE_SECONDS)
             client.connect(str(self.path))
             try:
                 client.sendall(data)
-                with suppress(OSError):  # it may be hung up on at any moment
+                with suppress(OSError):  # the gate may hang up at any moment
                     client.shutdown(socket.SHUT_WR)
                 return client.recv(1 << 16)
             except ConnectionError:
@@ -123,13 +123,13 @@ def test_a_method_that_does_not_exist_is_refused_and_nothing_else(rig):
 
 
 def reach(path: Path) -> None:
-    """Open the way to everybody, as no daemon ever does."""
+    """Open the socket to all users, as no daemon ever does."""
     path.parent.chmod(0o755)
     path.chmod(0o666)
 
 
 def as_stranger(rig: Rig) -> Caller:
-    """Call as somebody else; without root, as ourselves at a gate for root alone."""
+    """Call as another user, or without root as this user at a gate for root alone; return the caller."""
     if os.geteuid() != 0:
         rig.gate.admitted = frozenset({0})
         assert rig.say(subject.PREFACE) == b""

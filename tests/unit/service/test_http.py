@@ -1,4 +1,4 @@
-"""service/http.py: the paths of DESIGN 4.5 over real sockets, and strangers with bad manners."""
+"""service/http.py: the paths of DESIGN 4.5 over real sockets, also for ill-behaved clients."""
 
 import http.client
 import json
@@ -21,7 +21,7 @@ NOT_READY = {"ready": False, "checks": {"connected": {"ok": False, "detail": "wa
 
 
 class View:
-    """What a daemon would show; tests change it."""
+    """The answers of a daemon; a test changes them."""
 
     def __init__(self) -> None:
         self.alive = True
@@ -84,10 +84,10 @@ def ask(server: HttpServer, path: str, method: str = "GET", body: bytes | None =
 
 
 def raw(server: HttpServer, request: bytes) -> bytes:
-    """Send bytes and return everything that comes back."""
+    """Send bytes; return everything that comes back."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         pieces = []
-        # what we sent in excess was never read
+        # the server never reads bytes beyond its limits
         with suppress(ConnectionResetError, BrokenPipeError):
             connection.sendall(request)
             while piece := connection.recv(65536):
@@ -270,7 +270,7 @@ class TestBadManners:
 
 @contextmanager
 def held(server: HttpServer, count: int, sent: bytes):
-    """Hold connections that have sent something and read nothing."""
+    """Yield `count` connections that have sent `sent` and read nothing."""
     with ExitStack() as stack:
         clients = []
         for _ in range(count):

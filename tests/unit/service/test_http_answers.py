@@ -1,4 +1,4 @@
-"""service/http_answers.py: requests share answers, paths take turns."""
+"""service/http_answers.py: equal requests share an answer, and paths are answered round-robin."""
 
 from threading import Event
 
@@ -10,7 +10,7 @@ from tests.rig.waiting import wait_until
 
 
 class Bed:
-    """Answers that wait for the test before the first one is made."""
+    """Answers whose first computation waits for the test."""
 
     def __init__(self) -> None:
         self.computed: list[Target] = []
@@ -30,7 +30,7 @@ class Bed:
         self.delivered.append((waiting, answer))
 
     def after(self, count: int) -> list[Target]:
-        """Return what was computed once so many answers more were delivered."""
+        """Return the targets that were computed until `count` more answers were delivered."""
         self.may_begin.set()
         wait_until(lambda: len(self.delivered) > count, 20, "answers")
         return self.computed[1:]

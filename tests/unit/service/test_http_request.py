@@ -1,4 +1,4 @@
-"""service/http_loop.py: where a head ends and what it asks for."""
+"""service/http_loop.py: the end of a head is found, and its first line becomes a request or a refusal."""
 
 import pytest
 

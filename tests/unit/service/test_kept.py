@@ -1,4 +1,4 @@
-"""Of each live container the admission and the last decision on each value, over restarts."""
+"""The admission and the last decision on each value of a live container are kept over restarts."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""service/logs.py: one line a message on stderr, whatever happens."""
+"""service/logs.py: each message is one line on stderr, with any content."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from nri_coloc.service import logs
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    """Put the process's logging back: `configure` is the one thing here that is global."""
+    """Restore the process's logging, because `configure` changes it globally."""
     root = logging.getLogger()
     handlers, level, show = root.handlers[:], root.level, warnings.showwarning
     yield

@@ -1,4 +1,4 @@
-"""service/metrics.py: what Prometheus is told, and that strangers cannot make labels."""
+"""service/metrics.py: Prometheus gets the documented series, and strangers cannot make labels."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ def metrics() -> Metrics:
 
 
 def value(metrics: Metrics, series: str) -> float | None:
-    """Return the value of one series as it is scraped, None when there is none."""
+    """Return the scraped value of one series, None if there is none."""
     found = re.search(rf"^nri_coloc_{re.escape(series)} (\S+)$", metrics.render().decode(), re.MULTILINE)
     return float(found[1]) if found else None
 

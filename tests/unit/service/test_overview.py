@@ -1,4 +1,4 @@
-"""service/overview.py: the node in words that are true, in each of its states."""
+"""service/overview.py: the node is described in true words in each of its states."""
 
 from datetime import UTC, datetime
 from typing import Any

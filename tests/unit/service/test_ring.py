@@ -11,7 +11,7 @@ NOTHING_LOST = {"lending": 0, "placement": 0}
 
 
 def ring(*pods: str, size: int = 5000) -> Rings:
-    """Rings with one record of placement a pod, "NAMESPACE/NAME", in order."""
+    """Return rings with one placement record for each pod, "NAMESPACE/NAME", in order."""
     kept = Rings(size)
     for seq, pod in enumerate(pods, start=1):
         append(kept, "placement", seq, pod)

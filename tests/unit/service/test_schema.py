@@ -1,4 +1,4 @@
-"""Every key of the file has a default, a sentence for what it takes, and few enough of them exist."""
+"""Every key of the file has a default and a sentence on its values, and the keys are few enough."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_every_key_but_the_class_of_a_rule_has_a_default():
 
 
 def test_an_operator_touches_at_most_sixty_keys():
-    # a key that every class has is one key to learn; apiVersion has one value, and nobody touches it; pools is a
+    # a key that every class has is one key to learn; apiVersion has one value, which no operator changes; pools is a
     # section, though its parts are named by the operator
     assert len({alias for _, alias in leaves()} - {"apiVersion", "pools"}) <= 60
 
@@ -221,7 +221,7 @@ def test_a_hundred_rules_are_enough():
 
 
 def tuples(value: Any) -> Any:
-    """Return the value as our own YAML reader gives it: sequences are tuples."""
+    """Return the value with tuples for lists, as the project's YAML reader gives it."""
     if isinstance(value, dict):
         return {key: tuples(item) for key, item in value.items()}
     return tuple(tuples(item) for item in value) if isinstance(value, list) else value

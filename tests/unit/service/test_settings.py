@@ -1,4 +1,4 @@
-"""A configuration becomes settings, or one error that lists everything that is wrong with it."""
+"""A configuration becomes settings, or one error that lists all of its problems."""
 
 import difflib
 import subprocess
@@ -23,7 +23,7 @@ def refused(text: str) -> str:
     return str(caught.value)
 
 
-# --- what is read --------------------------------------------------------------------------------------
+# --- values that are read ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}", "apiVersion: coloc.nri.io/v1\n"])
@@ -111,7 +111,7 @@ def test_a_class_keeps_its_other_defaults():
     assert found.classes[QoSClass.RECLAIMED] == ClassTuning(2, 50, 1000)
 
 
-# --- what is refused -----------------------------------------------------------------------------------
+# --- values that are refused ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_problem_can_be_printed_whatever_the_file_holds():
     assert r"\ud800" in refused('mode: "\\ud800"').encode().decode()
 
 
-# --- where it is read from -----------------------------------------------------------------------------
+# --- reading of the file -------------------------------------------------------------------------------
 
 
 def unreadable(path: str | Path) -> str:
@@ -340,7 +340,7 @@ def test_a_half_written_file_is_told(tmp_path):
     assert "not YAML" in unreadable(tmp_path / "c")
 
 
-# --- what it costs -------------------------------------------------------------------------------------
+# --- costs ---------------------------------------------------------------------------------------------
 
 
 def test_the_annotations_are_read_without_pydantic_and_yaml():

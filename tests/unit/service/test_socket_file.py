@@ -1,4 +1,4 @@
-"""service/admin_gate.py: a folder that is closed to others, one holder, and no file of the dead."""
+"""service/admin_gate.py: the socket's folder is closed to other users; a dead process's file is replaced."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ def mode(path: Path) -> int:
 
 
 def left_behind(path: Path) -> None:
-    """Leave a socket's file as a process does that was killed."""
+    """Leave a socket's file, as a killed process does."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))

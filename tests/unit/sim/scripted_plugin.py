@@ -1,4 +1,4 @@
-"""A plugin whose answers are written down in the test: the real session on a thread of its own."""
+"""A plugin whose answers a test has written: the real session on a thread of its own."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ Answer = Callable[[events.Hook], Any]
 
 
 class Refusal(Exception):
-    """Raised by an answer: the hook is refused."""
+    """An answer raises it to refuse the hook."""
 
 
 class ScriptedPlugin:
@@ -55,7 +55,7 @@ class ScriptedPlugin:
         self._socket.sendall(self.session.update_containers(updates, 0)[1])
 
     def close(self) -> None:
-        with suppress(OSError):  # the runtime was quicker
+        with suppress(OSError):  # the runtime may have closed first
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(30)
         self._socket.close()
@@ -94,7 +94,7 @@ class ScriptedPlugin:
 
 
 def _nothing(_hook: events.Hook) -> None:
-    """Answer that nothing is to be changed."""
+    """Answer without changes."""
 
 
 def adjustment(

@@ -1,4 +1,4 @@
-"""sim/cgroup_tree.py, cgroup_files.py and kernel.py: what a kernel's hierarchy shows."""
+"""sim/cgroup_tree.py, cgroup_files.py and kernel.py: a simulated hierarchy shows what a kernel's hierarchy shows."""
 
 import pytest
 

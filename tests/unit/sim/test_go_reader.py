@@ -1,4 +1,4 @@
-"""The reader itself, and the three mistakes in framing that it exists to catch."""
+"""The reader of frames fails as Go does on the three mistakes that it exists to find."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from nri_coloc.ttrpc import frames
 
 
 def message(size: int, stream: int = 1) -> bytes:
-    """A ttrpc message of `size` bytes in all."""
+    """Return a ttrpc message of `size` bytes in all."""
     return frames.frame(stream, frames.REQUEST, bytes(size - frames.HEADER_SIZE))
 
 

@@ -1,4 +1,4 @@
-"""sim/runc.py and processes.py: files of a container, and what the kernel would refuse."""
+"""sim/runc.py and processes.py: a container's files are written, and refused where the kernel would refuse."""
 
 import pytest
 

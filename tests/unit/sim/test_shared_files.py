@@ -1,4 +1,4 @@
-"""Values that two programs write and read at any moment: whole ones alone."""
+"""Two programs that write and read a file at any moment see whole values only."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""sim/spec.py: the two merges, and what the messages tell in each version."""
+"""sim/spec.py: an update and an adjustment are merged, and each version's messages have the right fields."""
 
 import pytest
 

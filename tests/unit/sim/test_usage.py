@@ -1,4 +1,4 @@
-"""node_sim: what containers use and hold is seen through the daemon's own samplers, by both clocks."""
+"""node_sim: the daemon's samplers see the use and the memory of containers, by both clocks."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def sampler(node: Node, *groups: Group) -> FastSampler:
 
 
 def rates(before: tuple[Sample, ...], after: tuple[Sample, ...], seconds: float) -> list[float]:
-    """CPUs used, by sample."""
+    """Return the CPUs used, by sample."""
     pairs = zip(before, after, strict=True)
     return [((b.usage_us or 0) - (a.usage_us or 0)) / seconds / 1e6 for a, b in pairs]
 
@@ -68,7 +68,7 @@ def test_a_demand_that_rises_is_seen_in_the_samples(node):
     assert [round(pods, 1) for pods, _ in seen] == [8.0, 8.0, 8.0]
     calm, burst, again = (box for _, box in seen)
     assert [calm, again] == [pytest.approx(7.8, abs=0.01)] * 2
-    assert burst < 0.3  # the smallest weight there is
+    assert burst < 0.3  # the share that the smallest weight gives
 
 
 def test_online_pods_that_want_the_same_cpus_stall(node):

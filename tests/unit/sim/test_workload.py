@@ -1,4 +1,4 @@
-"""sim/workload.py: CPU time is shared as the files allow, and the counters say so."""
+"""sim/workload.py: CPU time is shared as the files allow, and counted."""
 
 import pytest
 

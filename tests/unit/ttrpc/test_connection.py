@@ -15,7 +15,7 @@ def request(stream: int, **fields) -> bytes:
 
 
 def refusals(server: Connection) -> list[tuple[int, int]]:
-    """Stream and code of what the server answers by itself, as a client would read it."""
+    """Return stream and code of the server's automatic answers, as a client reads them."""
     found = []
     for message in server.messages_to_send():
         length, stream, message_type, flags = frames.HEADER.unpack_from(message)
@@ -102,7 +102,7 @@ def test_messages_may_come_in_pieces(server, step):
     assert [event.stream for piece in pieces for event in server.receive_data(piece)] == [1, 3, 5]
 
 
-# ---- what a server answers by itself ----
+# ---- automatic answers of a server ----
 
 
 def test_an_even_stream_is_refused_and_the_connection_lives(server):
@@ -190,7 +190,7 @@ def test_faults_that_are_answered_in_between_are_no_flood(server, monkeypatch):
         assert len(server.messages_to_send()) == 1
 
 
-# ---- what a client makes of answers ----
+# ---- how a client reads answers ----
 
 
 def test_an_answer_to_a_call_that_was_given_up_is_dropped(client, server):
@@ -230,7 +230,7 @@ def test_anything_but_a_response_on_a_waiting_stream_kills_the_connection(client
         client.receive_data(frames.frame(stream, frames.DATA, b""))
 
 
-# ---- what we may not do ----
+# ---- forbidden calls ----
 
 
 def test_a_server_makes_no_requests(server):

@@ -1,4 +1,4 @@
-"""ttrpc/errors.py: errors by who is to blame, free of the project."""
+"""ttrpc/errors.py: errors name the side that caused them, and need nothing of the project."""
 
 import pytest
 

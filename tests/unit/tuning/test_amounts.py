@@ -1,4 +1,4 @@
-"""Loans that shrink with what there is to lend, and come back; the table is meant to be read."""
+"""Loans shrink and grow with the capacity; the table is meant to be read."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ TUNING = AmountTuning(dwell_s=300.0, dead_band=0.1, memory_room=64 * MIB)
 
 
 def cpus(milli: int, memory: int | None = None) -> Knobs:
-    """A loan of both a limit and a request."""
+    """Return a loan of a limit and a request, milli-CPU, and of memory, bytes."""
     return Knobs(shares=milli * 1024 // 1000, quota=milli * 100, period=100_000, memory_limit=memory)
 
 
@@ -29,12 +29,12 @@ def settled(milli: int, memory: int = 64 * GIB) -> Settled:
 
 
 def rebalanced(loans: dict[str, Loan], capacity: Capacity, before: Capacity | None = None) -> Rebalanced:
-    """What follows when a capacity has lasted, or was settled on before and holds."""
+    """Return the new amounts after `capacity` has lasted, or after `before` was settled."""
     held = before or capacity
     return rebalance(settled(held.cpu_milli, held.memory_bytes), loans, capacity, 0.0, TUNING)
 
 
-# --- what was lent ---------------------------------------------------------------------------------------
+# --- loans -----------------------------------------------------------------------------------------------
 
 TOLD = Knobs(shares=512, quota=200_000, period=100_000, memory_limit=GIB)
 ALL_KEYS = ("lent-shares", "lent-quota", "memory-limit")
@@ -74,7 +74,10 @@ def test_without_a_loan_there_is_nothing_to_rebalance(nobody):
 
 @dataclass(frozen=True)
 class Case:
-    """`found`: milli-CPU by quota and, where lent, MiB of each container."""
+    """A row of the table.
+
+    found: milli-CPU by quota and, where lent, MiB of each container.
+    """
 
     story: str
     found: dict[str, tuple[int, int | None]]
@@ -269,7 +272,7 @@ def test_a_lowered_memory_limit_never_kills(story, in_use, limit):
 
 
 LOWERED = 1564 * MIB
-"""Of a loan of 4 GiB, whose dead band is 410 MiB."""
+"""Bytes; the limit of a lowered loan of 4 GiB, whose dead band is 410 MiB."""
 
 
 @pytest.mark.parametrize(

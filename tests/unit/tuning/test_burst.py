@@ -1,4 +1,4 @@
-"""Quotas raised while the node bears it, case by case; the table is meant to be read."""
+"""Quotas are raised while the node has room, case by case; the table is meant to be read."""
 
 from dataclasses import dataclass, field, replace
 
@@ -44,7 +44,7 @@ def test_the_nodes_state_is_told_by_what_online_pods_use(online_milli, cpus_mill
 
 @dataclass(frozen=True)
 class Case:
-    """One container, its factor before and its quota after."""
+    """A row of the table: one container, its factor before and its quota after."""
 
     story: str
     quota: int

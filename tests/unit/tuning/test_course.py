@@ -1,4 +1,4 @@
-"""When a figure has been another one for long enough to be reckoned with."""
+"""A new figure counts only after it has lasted for long enough."""
 
 import pytest
 
@@ -9,7 +9,7 @@ SETTLED = Course(10_000)
 
 
 def after(course: Course, *seen: tuple[float, int]) -> Course:
-    """The course when these were seen, (seconds, value)."""
+    """Return the course after these (seconds, value)."""
     for now_s, value in seen:
         course = follow(course, value, now_s, dead_band=0.1, dwell_s=DWELL_S)
     return course
