@@ -56,12 +56,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)  # the order within a folder, by fixtures, is pytest's own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort tests so that each runs beside no more than it bears (`tests/rig/order.py`)."""
+    """Sort tests so that each runs beside no more than it allows (`tests/rig/order.py`)."""
     items.sort(key=place)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin lanes: only now is it known which tests are chosen."""
+    """Start lanes: only now are the chosen tests known."""
     if lanes.wanted(session.config, session.items):
         session.config.pluginmanager.register(lanes.Lanes(session.config, session.items))
 

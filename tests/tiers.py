@@ -1,4 +1,4 @@
-"""The tier of each test, and so the command that plays it.
+"""The tier of each test; it decides which command plays the test.
 
 | command | plays | on two cores |
 |---|---|---|
@@ -74,7 +74,7 @@ def _named(name: str, item: pytest.Item) -> Tier:
 
 
 class Selection:
-    """A plugin of pytest: play the tiers up to `tier`, without those up to `beyond`; report the tests left out."""
+    """Play the tiers up to `tier`, without those up to `beyond`, and report the tests left out (a plugin of pytest)."""
 
     def __init__(self, tier: Tier, beyond: Tier | None) -> None:
         self._played = [each for each in Tier if (beyond or 0) < each <= tier]
@@ -90,7 +90,7 @@ class Selection:
         items[:] = [item for item in items if tiers[item] in self._played]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say which command plays the tests that this one left out."""
+        """Name the command that plays the tests that this one left out."""
         for line in left_out(self._left):
             terminalreporter.write_line(line)
 

@@ -19,7 +19,7 @@ USAGE: Final = "usage: python -m tests.cluster up|down"
 
 
 def up() -> None:
-    """Bring up a node of the first pair; it lives on when this process has ended."""
+    """Start a node of the first pair; it lives on after this process has ended."""
     pair = PAIRS[0]
     if not is_cached(pair):
         print(f"{pair}: compiling its programs the first time: half an hour", flush=True)
@@ -39,7 +39,7 @@ def up() -> None:
 
 
 def down() -> None:
-    """Take away every rig of this machine, also one whose process was killed."""
+    """Remove every rig of this machine, also one whose process was killed."""
     found = leftovers.take_away(also_owned=True)
     print("\n".join(f"taken away: {folder}" for folder in found) or "there is no cluster")
     for name in ("kubeconfig", "kubectl"):

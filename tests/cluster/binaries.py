@@ -34,7 +34,7 @@ C_PACKAGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A version of Kubernetes and the containerd that runs beside it ("debian": Debian testing's package)."""
+    """Name a version of Kubernetes and the containerd that runs beside it ("debian": Debian testing's package)."""
 
     kubernetes: str
     containerd: str
@@ -52,7 +52,7 @@ MATRIX: Final = tuple(Pair(one.kubernetes, other.containerd) for one in PAIRS fo
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """One `go build`: `module_file` below go/versions, the packages it compiles, and how."""
+    """Describe one `go build`: `module_file` below go/versions, the packages it compiles, and the settings."""
 
     module_file: str
     packages: tuple[str, ...]
@@ -62,7 +62,7 @@ class Build:
 
     @property
     def folder(self) -> Path:
-        """Where its programs are kept."""
+        """Return the folder of its programs."""
         return _cache() / f"{self.module_file}-{self._hash}"
 
     @property
@@ -75,7 +75,7 @@ class Build:
 
     @property
     def is_cached(self) -> bool:
-        """Whether nothing has to be compiled."""
+        """Return whether the programs are there, so that nothing has to be compiled."""
         return self.folder.is_dir()
 
 
@@ -97,23 +97,23 @@ def containerd(version: str) -> Build:
 
 
 def runc(version: str = RUNC) -> Build:
-    """Return the build of runc; its first lines of life are C."""
+    """Return the build of runc; its start-up code is C."""
     return Build(f"runc-{version}", ("github.com/opencontainers/runc",), tags=("seccomp",), needs_c=True)
 
 
 def builds_of(pair: Pair) -> tuple[Build, ...]:
-    """Return what has to be compiled for a pair."""
+    """Return the builds that a pair needs."""
     own = () if pair.containerd == DEBIANS_CONTAINERD else (containerd(pair.containerd),)
     return (kubernetes(pair.kubernetes), runc(), *own)
 
 
 def is_cached(pair: Pair) -> bool:
-    """Whether a pair's programs are all there."""
+    """Return whether all programs of a pair are there."""
     return all(build.is_cached for build in builds_of(pair))
 
 
 def in_time() -> tuple[Pair, ...]:
-    """Return the pairs that can be played soon: those that are cached, or else the first.
+    """Return the pairs whose programs are cached, or else the first pair.
 
     The programs of one pair take half an hour to compile on two CPUs.
     """

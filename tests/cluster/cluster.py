@@ -28,7 +28,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Cluster:
-    """One node with its control plane; nothing happens before `start`."""
+    """Run one node with its control plane; nothing happens before `start`."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -60,7 +60,7 @@ class Cluster:
             raise RigError(f"the node did not become Ready\n{self.words()}")
 
     def stop(self) -> None:
-        """Take everything away: processes, mounts, cgroups, files. RigError names what would not go."""
+        """Remove processes, mounts, cgroups and files; RigError names the remains that could not be removed."""
         self.node.terminate("kubelet")
         self.control_plane.stop()
         leftovers.kill(leftovers.pids_below, "processes of pods")
@@ -74,7 +74,7 @@ class Cluster:
             raise RigError(f"left behind: {self.folder}")
 
     def leave(self) -> None:
-        """Let the rig live on without this process: from now on it belongs to the process that keeps its namespaces."""
+        """Leave the rig running after this process: its owner is from now on the process that keeps its namespaces."""
         leftovers.note(self.folder, self.namespace.pid, self.node.before)
 
     def kubectl_link(self) -> Path:
@@ -93,13 +93,13 @@ class Cluster:
             self.node.start_kubelet(self.control_plane.kubeconfig(NODE))
 
     def reconfigure(self, options: KubeletOptions) -> None:
-        """Start the kubelet anew with other settings; what its CPU manager pinned is forgotten."""
+        """Restart the kubelet with other settings; the state of its CPU manager is removed."""
         self.node.terminate("kubelet")
         self.node.reconfigure(options)
         self.node.start_kubelet(self.control_plane.kubeconfig(NODE))
         self.wait(self.is_ready, "a ready node")
 
-    # ---- questions and orders ----
+    # ---- kubectl ----
 
     def kubectl(self, *arguments: str, stdin: str = "", seconds: float = ORDER_SECONDS) -> str:
         """Run kubectl as the administrator and return what it prints; RigError if it fails."""
@@ -133,7 +133,7 @@ class Cluster:
             time.sleep(POLL_SECONDS)
 
     def is_ready(self) -> bool:
-        """Whether the node is Ready and pods can have a service account."""
+        """Return whether the node is Ready and pods can have a service account."""
         try:
             node, account = self.get("node", NODE_NAME), self.get("serviceaccount", "default")
         except RigError:

@@ -24,7 +24,7 @@ def pair_of(item: pytest.Item) -> Pair | None:
 
 
 def wanted(config: pytest.Config) -> tuple[Pair, ...]:
-    """Return the pairs to play: with MATRIX=full all combinations, in a tier those that can be played soon."""
+    """Return the pairs to test: all combinations with MATRIX=full, in a tier the pairs of `in_time`."""
     if os.environ.get("MATRIX") == "full":
         return MATRIX
     return in_time() if config.getoption("--tier") else PAIRS
@@ -78,28 +78,28 @@ def shared_product(shared_cluster: Cluster) -> Product:
 
 @pytest.fixture
 def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
-    """The running cluster of this pair, with the DaemonSet where a test also asks for `product`."""
+    """Yield the running cluster of this pair, with the DaemonSet if a test also asks for `product`."""
     request.node.stash[CLUSTER] = shared_cluster
     return shared_cluster
 
 
 @pytest.fixture
 def product(shared_product: Product, cluster: Cluster) -> Product:
-    """The daemon as the DaemonSet, ready."""
+    """Return the daemon as the DaemonSet, ready."""
     shared_product.wait_ready()
     return shared_product
 
 
 @pytest.fixture
 def pods(cluster: Cluster) -> Iterator[Pods]:
-    """Pods of this test; they are gone when it ends."""
+    """Yield the pods of this test; they are deleted when it ends."""
     found = Pods(cluster)
     yield found
     found.remove_all()
 
 
 def daemon_log(cluster: Cluster) -> str:
-    """Return the end of what the daemon wrote: audit lines and log; empty where it does not run."""
+    """Return the end of the daemon's audit lines and log; empty if it does not run."""
     try:
         return Product(cluster).log(lines=60)
     except RigError as error:

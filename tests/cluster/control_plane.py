@@ -18,7 +18,7 @@ _SERVICES: Final = "10.78.0.0/24"
 
 
 class ControlPlane:
-    """The four programs; `start` returns when the API server answers and has a service account to give."""
+    """Run the four programs; `start` returns when the API server answers and can give a service account."""
 
     def __init__(self, namespace: Namespace, folder: Path, kube: Path, etcd: Path) -> None:
         self._namespace = namespace
@@ -56,7 +56,7 @@ class ControlPlane:
         return self._folder / f"{user}.kubeconfig"
 
     def is_up(self) -> bool:
-        """Whether the API server is ready; RigError when it has ended."""
+        """Return whether the API server is ready; RigError if it has ended."""
         process = self._processes.get("kube-apiserver")
         if process is None or process.poll() is not None:
             raise RigError(f"the API server ended:\n{self.log_tail('kube-apiserver')}")
@@ -102,7 +102,7 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={folder}/accounts.pub",
             f"--service-account-signing-key-file={folder}/accounts.key",
-            # the node's name means nothing to any resolver here
+            # no resolver here knows the node's name
             "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged=true",
         ]

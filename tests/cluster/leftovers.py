@@ -1,8 +1,8 @@
-"""What tells a rig's processes from all others, and how another process takes a rig away whose owner is gone.
+"""The processes of a rig, and the removal of a rig whose owner has ended, by another process.
 
 A rig's folder is bound into its mount namespace, and the roots of its containers lie there. So `/proc/<pid>/mountinfo`
 of each of its processes names the folder: kubelet, containerd, shims and pods alike. `rig.json` in the folder names the
-owner, by its start time too, and the machine's settings that the kubelet has changed.
+owner, with its start time, and the machine's settings that the kubelet has changed.
 """
 
 import json
@@ -33,15 +33,15 @@ def new_folder() -> Path:
 
 
 def note(folder: Path, owner: int, settings: Mapping[str, str], cgroup: str = CGROUP_ROOT) -> None:
-    """Write down which process a rig belongs to, the settings to give back and the cgroup to remove."""
+    """Write down the owner process of a rig, the settings to restore and the cgroup to remove."""
     noted = {"owner": [owner, _started(owner)], "settings": dict(settings), "cgroup": cgroup}
     (folder / "rig.json").write_text(json.dumps(noted))
 
 
 def take_away(folders: Path = FOLDERS, *, also_owned: bool = False) -> list[Path]:
-    """Take every rig away whose owner is gone and return their folders; RigError if one is owned.
+    """Remove every rig whose owner has ended and return their folders; RigError if a rig has a living owner.
 
-    also_owned: take away those with an owner, too.
+    also_owned: remove rigs with a living owner, too.
     """
     found = [path.parent for path in folders.glob(f"{PREFIX}*/rig.json")]
     for folder in found:

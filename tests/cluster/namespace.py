@@ -1,7 +1,7 @@
 """A network and a mount namespace in which a node's programs run, and the folders they see at the usual places.
 
 The namespace lives as long as one process, `sleep`, which is ended by its id. Folders such as `/run/containerd` are
-bound from the rig's own folder, so the DaemonSet's manifest finds the paths that it names and nothing of this
+bound from the rig's own folder, so the DaemonSet's manifest finds the paths that it names and no file of this
 machine's own.
 """
 
@@ -52,7 +52,7 @@ exec sleep infinity
 
 
 class Namespace:
-    """The two namespaces; `start` makes them, `stop` ends them."""
+    """Hold the two namespaces; `start` makes them, `stop` ends them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,7 +78,7 @@ class Namespace:
             text=True,
             start_new_session=True,
         )
-        assert self._process.stdout is not None  # a pipe was asked for
+        assert self._process.stdout is not None  # stdout is a pipe
         with self._process.stdout as output:  # `sleep` writes nothing more
             said = output.readline().strip()
         if said != "up":
@@ -103,7 +103,7 @@ class Namespace:
                 raise RigError(f"{shlex.join(command)} failed: {done.stderr}")
 
     def stop(self) -> None:
-        """End the process that keeps them; mounts and interfaces go with the last process inside."""
+        """End the process that keeps the namespaces; mounts and interfaces go with the last process inside."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -140,7 +140,7 @@ class Namespace:
         )
 
     def get(self, port: int, path: str, host: str = "127.0.0.1", seconds: float = 30) -> tuple[int, str]:
-        """Ask a server inside over HTTP; return status and body, (0, "") where none listens."""
+        """Return status and body of a server inside, over HTTP; (0, "") if none listens."""
         connection = http.client.HTTPConnection(host, port, timeout=seconds)
         try:
             connection.sock = self._connected(host, port, seconds)
@@ -198,7 +198,7 @@ def _enter(namespace: Path) -> None:
 
 
 def ends(process: "subprocess.Popen[bytes] | None", seconds: float = 20) -> None:
-    """End a program politely, then at once."""
+    """End a program with SIGTERM, then with SIGKILL."""
     if process is None or process.poll() is not None:
         return
     process.terminate()

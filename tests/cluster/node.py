@@ -28,7 +28,7 @@ SYSCTLS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Paths: `kube` is the binary of every Kubernetes part; `containerd` and `cni` are folders."""
+    """Hold paths: `kube` is the binary of every Kubernetes part; `containerd` and `cni` are folders."""
 
     kube: Path
     containerd: Path
@@ -38,13 +38,13 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class KubeletOptions:
-    """Settings that a test wants otherwise, by the names of KubeletConfiguration."""
+    """Hold the settings that a test changes, by the names of KubeletConfiguration."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Node:
-    """containerd and kubelet; each can be killed and started again."""
+    """Run containerd and kubelet; each can be killed and started again."""
 
     def __init__(self, namespace: Namespace, folder: Path, programs: Programs) -> None:
         self._namespace = namespace
@@ -87,35 +87,35 @@ class Node:
             raise RigError(f"the kubelet did not come up:\n{self.log_tail('kubelet')}")
 
     def kill(self, name: str) -> None:
-        """End `containerd` or `kubelet` at once; containers live on."""
+        """Kill `containerd` or `kubelet` with SIGKILL; containers live on."""
         process = self._processes.pop(name)
         process.kill()
         process.wait()
 
     def terminate(self, name: str) -> None:
-        """End one of them politely; containers live on."""
+        """End one of them with SIGTERM; containers live on."""
         ends(self._processes.pop(name, None))
 
     def stop(self) -> None:
-        """End both; give the machine its settings back."""
+        """End both and restore the machine's settings."""
         for name in ("kubelet", "containerd"):
             self.terminate(name)
         for path, text in self.before.items():
             Path(path).write_text(text)
 
     def note_settings(self) -> dict[str, str]:
-        """Return the machine's settings that the kubelet changes, by path; `stop` gives them back."""
+        """Return the machine's settings that the kubelet changes, by path; `stop` restores them."""
         self.before = {path: Path(path).read_text() for path in SYSCTLS}
         return self.before
 
     def import_image(self, archive: Path) -> None:
-        """Give the node an image from a docker-archive."""
+        """Import an image from a docker-archive on the node."""
         self._ctr("images", "import", str(archive))
 
     def reconfigure(self, options: KubeletOptions) -> None:
         """Write another configuration for the kubelet's next start.
 
-        The state file of the CPU manager goes: with one of another policy the kubelet refuses to start.
+        The state file of the CPU manager is removed: with one of another policy the kubelet refuses to start.
         """
         self._options = options
         self._write_kubelet()

@@ -26,14 +26,14 @@ _CAPABILITY_BITS: Final = {"SYS_RESOURCE": 24, "SYS_NICE": 23, "DAC_OVERRIDE": 1
 
 
 class Product:
-    """The DaemonSet on a cluster's node, and what the daemon says of itself over HTTP."""
+    """Install the DaemonSet on a cluster's node, and read the daemon's HTTP endpoints."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._config = ""
 
     def install(self, config: str = "") -> None:
-        """Give the node the image, apply the manifest, wait until the daemon is ready."""
+        """Import the image on the node, apply the manifest, wait until the daemon is ready."""
         self._cluster.node.import_image(product_image.archive())
         self.apply(config)
 
@@ -69,7 +69,7 @@ class Product:
         self._cluster.wait(lambda: not self.pods(), "the end of the daemon's pod")
 
     def wait_ready(self) -> None:
-        """Wait until the one pod is Ready by its own probe, and the daemon says so."""
+        """Wait until the one pod is Ready by its own probe, and `/readyz` agrees."""
         self._cluster.wait(self._is_ready, "a ready daemon")
 
     def kill(self) -> None:
@@ -97,18 +97,18 @@ class Product:
         return items
 
     def log(self, lines: int = -1) -> str:
-        """Return what the daemon wrote, or its last lines: audit lines and log."""
+        """Return the daemon's audit lines and log, or their last lines."""
         return self._cluster.kubectl(
             "logs", f"--namespace={NAMESPACE}", f"daemonset/{NAME}", f"--tail={lines}"
         )
 
     def json(self, path: str) -> dict[str, Any]:
-        """Return what the daemon serves at a path; empty while none answers."""
+        """Return the document that the daemon serves at a path; empty while it does not answer."""
         found: dict[str, Any] = json.loads(self._cluster.namespace.get(PORT, path)[1] or "{}")
         return found
 
     def check(self, name: str) -> dict[str, Any]:
-        """Return one of the checks of /readyz; empty while none answers."""
+        """Return one of the checks of /readyz; empty while the daemon does not answer."""
         found: dict[str, Any] = self.json("/readyz").get("checks", {}).get(name, {})
         return found
 

@@ -1,7 +1,7 @@
 """The product's own image, built by deploy/Dockerfile with buildah on a base that debootstrap makes.
 
-The base stands for `python:3.11-slim-bookworm`, because no registry of images is asked: Debian 12 with its own Python
-3.11. The base is kept in the cache; the image is built anew when one of its inputs changed.
+The base replaces `python:3.11-slim-bookworm`, because the tests use no registry of images: it is Debian 12 with its own
+Python 3.11. The base is kept in the cache; the image is built again when one of its inputs changed.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ CERTIFICATES: Final = "/etc/ssl/certs"
 
 
 def archive() -> Path:
-    """Return a docker-archive of the image; build it where the cached one is of other inputs."""
+    """Return a docker-archive of the image; build it if the cached one has other inputs."""
     target = _folder() / f"nri-coloc-{_hash()}.tar"
     with packages.locked(_folder() / ".lock"):
         if not target.exists():
@@ -73,7 +73,7 @@ def _build(target: Path) -> None:
 
 
 def _copy_context(folder: Path) -> None:
-    """Copy what the Dockerfile takes, without bytecode: layers are the same for the same sources."""
+    """Copy the files that the Dockerfile takes, without bytecode: layers are the same for the same sources."""
     for name in INPUTS:
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)

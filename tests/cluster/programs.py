@@ -1,7 +1,7 @@
-"""Everything that a pair of versions needs on this machine: installed, downloaded or compiled the first time.
+"""All programs that a pair of versions needs on this machine: installed, downloaded or compiled the first time.
 
-On a fresh machine that takes half an hour. So it begins beside the first test that bears a compiler, at the lowest
-priority; a test on a cluster waits for the rest.
+On a fresh machine that takes half an hour. So it begins beside the first test that may run beside a compiler, at the
+lowest priority; a test on a cluster waits for the rest.
 """
 
 from threading import Thread
@@ -24,7 +24,7 @@ PACKAGES: Final = {
 
 
 def prepare(pair: Pair) -> None:
-    """Have all programs of a pair, and the image of the product."""
+    """Install, download or compile all programs of a pair, and build the image of the product."""
     installed.have(PACKAGES)
     binaries.etcd()
     binaries.cni()
@@ -35,14 +35,14 @@ def prepare(pair: Pair) -> None:
 
 
 class Ahead:
-    """A plugin of pytest: prepare the pairs beside the first test that bears it."""
+    """Prepare the pairs beside the first test that allows it, as a plugin of pytest."""
 
     def __init__(self, pairs: tuple[Pair, ...]) -> None:
         self._pairs = pairs
         self._preparing = Thread(target=self._prepare, name="cluster-programs", daemon=True)
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Begin; a test that needs a program which is not there yet waits for the lock of the cache."""
+        """Begin the work; a test that needs a missing program waits for the lock of the cache."""
         if bears_a_machine(item) and self._preparing.ident is None:
             self._preparing.start()
 

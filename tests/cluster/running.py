@@ -1,4 +1,4 @@
-"""Pods on the rig's node: run, awaited, looked at in the kernel's own files."""
+"""Pods on the rig's node: run them, wait for them, and read the kernel's own files of them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from tests.rig import RigError, cgroups, kubepods
 
 
 class Pods:
-    """Creates pods and removes them at the end of a test; asks the kernel about their containers."""
+    """Create pods, remove them at the end of a test, and read the kernel's files of their containers."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -73,7 +73,7 @@ class Pods:
         return not self._cluster.get("pod", name, namespace)
 
     def is_running(self, name: str, namespace: str = "default") -> bool:
-        """Whether all containers of a pod run and are ready."""
+        """Return whether all containers of a pod run and are ready."""
         return _is_ready(self.status(name, namespace))
 
     def container_id(self, name: str, container: str = "app", namespace: str = "default") -> str:
@@ -114,7 +114,7 @@ class Pods:
         return {name: (self.container_id(name), self.cpus(name)) for name in names}
 
     def settle(self, predicate: Callable[[], object], what: str) -> None:
-        """Wait for a state that comes by itself, as a move of another container does."""
+        """Wait for a state that the daemon reaches without a call, such as a move of another container."""
         self._cluster.wait(predicate, what)
 
 

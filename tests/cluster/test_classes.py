@@ -1,4 +1,4 @@
-"""The four classes on a real node: CPUs by the kernel's own files."""
+"""The four classes on a real node have the right CPUs, by the kernel's own files."""
 
 from tests.cluster.pods import container, pod
 from tests.cluster.product import Product

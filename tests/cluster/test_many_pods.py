@@ -1,4 +1,4 @@
-"""Sixty pods at once: each is placed; they follow containers that come and go beside them, and no plugin is dropped."""
+"""Sixty pods at once: each is placed and follows containers that start and end beside it, and no plugin is dropped."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -19,7 +19,7 @@ LIVES: Final = 4
 
 @pytest.fixture(scope="module")
 def crowd(shared_cluster: Cluster, shared_product: Product) -> Iterator[dict[str, str]]:
-    """Sixty running pods: their names, each with its class."""
+    """Yield the names of sixty running pods, each with its class."""
     names = {f"pod-{number}": "shared" if number % 2 else "reclaimed" for number in range(COUNT)}
     requests = {"shared": {"cpu": "10m"}, "reclaimed": {}}
     found = Pods(shared_cluster)
@@ -51,6 +51,6 @@ def test_pushes_beside_lives_drop_no_plugin(
 
 
 def shared_cpus(product: Product) -> set[frozenset[int]]:
-    """Return the sets of CPUs that shared containers have, as the daemon read them back."""
+    """Return the sets of CPUs of shared containers, as the daemon read them back."""
     rows = product.json("/v1/state")["containers"]
     return {cgroups.members(row["actual_cpus"]) for row in rows if row["class"] == "shared"}

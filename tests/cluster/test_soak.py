@@ -1,4 +1,4 @@
-"""Ten idle minutes without a repair, and the pace at which sixty pods start (`make soak-cluster`)."""
+"""Ten idle minutes pass without a repair; sixty pods start at their pace (`make soak-cluster`)."""
 
 import statistics
 import time

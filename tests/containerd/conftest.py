@@ -1,9 +1,9 @@
 """Fixtures of the tests on a real containerd: one containerd for each version, shared by tests.
 
-The parameter `version` groups tests, so that one containerd runs at a time. `make test` plays the newest version,
-`make test-all` every version; a test marked `tests.rig.versions.ON_THE_NEWEST` runs on the newest alone. A test finds
-its containerd without pods and leaves it without pods; a wedged containerd is replaced. At the very end no remains may
-be left on the machine.
+The parameter `version` groups tests, so that one containerd runs at a time. `make test` plays the newest version, `make
+test-all` every version; a test marked `tests.rig.versions.ON_THE_NEWEST` runs on the newest alone. A test finds its
+containerd without pods and leaves it without pods; a wedged containerd is replaced. At the very end no remains may be
+left on the machine.
 """
 
 import logging
@@ -37,7 +37,7 @@ PLAYED = [
 
 @pytest.fixture(scope="session")
 def brought_up() -> Iterator[list[Containerd]]:
-    """Every containerd of this session; all of them must have gone without remains in the end."""
+    """Yield every containerd of this session; at the end all of them must be gone without remains."""
     made: list[Containerd] = []
     yield made
     for containerd in made:
@@ -66,7 +66,7 @@ def shared_containerd(
 
 @pytest.fixture
 def containerd(shared_containerd: Containerd, request: pytest.FixtureRequest) -> Iterator[Containerd]:
-    """The running containerd of this version; a test may kill it and start it again."""
+    """Yield the running containerd of this version; a test may kill it and start it again."""
     request.node.stash[LOG] = shared_containerd
     yield shared_containerd
     _without_pods(shared_containerd)
@@ -80,7 +80,7 @@ def cri(containerd: Containerd) -> Iterator[Cri]:
 
 @pytest.fixture
 def inspector(cri: Cri) -> Iterator[Inspector]:
-    """Judges from outside what holds; whom it runs it watches."""
+    """Yield an inspector, which checks the invariants of the containers that it runs."""
     with Inspector(cri) as found:
         yield found
 
@@ -89,7 +89,7 @@ def inspector(cri: Cri) -> Iterator[Inspector]:
 def own_containerd(
     version: Version, brought_up: list[Containerd], request: pytest.FixtureRequest
 ) -> Iterator[Callable[[Options], Containerd]]:
-    """For a test that needs a configuration of its own: a function from options to a running containerd."""
+    """Yield a function from options to a running containerd, for a test with a configuration of its own."""
     with ExitStack() as mine:
 
         def up(options: Options) -> Containerd:
@@ -113,7 +113,7 @@ def shared_daemon(shared_containerd: Containerd) -> Iterator[Daemon]:
 
 @pytest.fixture
 def daemon(containerd: Containerd, shared_daemon: Daemon, request: pytest.FixtureRequest) -> Daemon:
-    """A synchronised daemon with the defaults, shared by a module's tests; a test that kills one takes its own."""
+    """Return a synchronised daemon with the defaults, shared by a module's tests; for kills use `own_daemon`."""
     if not shared_daemon.is_fit:
         shared_daemon.kill()
         shared_daemon.start()
@@ -126,7 +126,7 @@ def daemon(containerd: Containerd, shared_daemon: Daemon, request: pytest.Fixtur
 def own_daemon(
     containerd: Containerd, shared_daemon: Daemon, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., Daemon]]:
-    """For a test that needs other settings or kills: a function from Daemon's arguments to a synchronised one."""
+    """Yield a function from Daemon's arguments to a synchronised daemon, for a test with other settings or kills."""
     shared_daemon.kill()  # there is one daemon on a node
     mine = request.node.stash[DAEMONS] = []
     with ExitStack() as stack:
@@ -155,7 +155,7 @@ def _without_pods(containerd: Containerd) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure shows the end of containerd's log, and what the daemons said."""
+    """Show the end of containerd's log and of the daemons' logs below a failure."""
     report = yield
     containerd = item.stash.get(LOG, None)
     if report.failed and containerd is not None:
@@ -166,6 +166,6 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Which versions it was that passed or failed."""
+    """Name the versions that passed or failed."""
     for name, found in sorted(config.stash.get(VERSIONS_FOUND, {}).items()):
         terminalreporter.write_line(f"{name}: {found}")

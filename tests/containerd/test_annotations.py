@@ -1,4 +1,4 @@
-"""Bad and forbidden annotations: the container starts with its class's defaults, and the audit says why."""
+"""Bad and forbidden annotations: the container starts with its class's defaults, and the audit gives the reason."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -151,9 +151,9 @@ def test_cpus_of_its_own_are_denied_to_a_pod_without_requests(daemon: Daemon, cr
 
 
 def test_a_forged_record_is_not_trusted(own_containerd: Callable[[Options], Containerd]):
-    """Not even where containerd is told to copy a pod's annotations onto its containers."""
+    """This holds even if containerd copies a pod's annotations onto its containers."""
     containerd = own_containerd(Options(pod_annotations=f"{PREFIX}*"))
-    wanted, lowest = str(max(NODE_CPUS)), frozenset({min(NODE_CPUS)})  # what a fresh one gets
+    wanted, lowest = str(max(NODE_CPUS)), frozenset({min(NODE_CPUS)})  # a new container gets the lowest CPU
     forged = json.dumps({"v": 1, "class": "dedicated", "pool": "dedicated", "exclusive": wanted})
     with Daemon(containerd) as daemon, containerd.cri() as cri:
         daemon.wait_synchronised()

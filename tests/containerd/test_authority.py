@@ -1,4 +1,4 @@
-"""Own CPUs come out of what the kubelet wrote for the pod, and of nothing that a tenant may write."""
+"""Own CPUs depend on the values that the kubelet wrote for the pod, and on nothing that a tenant may write."""
 
 import pytest
 

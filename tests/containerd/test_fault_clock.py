@@ -1,4 +1,4 @@
-"""Clocks step: between two lives of the plugin, in the middle of one, and because the plugin itself stood still."""
+"""Clocks step: between two runs of the plugin, during one, and because the plugin itself stood still."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ STANDS_SECONDS = 3.0  # longer than the two seconds that the runtime gives a plu
 LOOKS_ON_SECONDS = 0.5
 ARRIVES_SECONDS = 120
 TICKS = "nri_coloc_tick_late_seconds_count"
-MANY_TICKS = 10  # more than come between a look and the stop
+MANY_TICKS = 10  # more than come between a reading and the stop
 
 
 @ON_THE_NEWEST
@@ -83,7 +83,7 @@ def test_a_loop_that_stood_still_lends_no_more_than_before(
     daemon = own_daemon(config=LENDS)
     inspector.run("neighbour", "shared")
     batch = inspector.run("batch", "reclaimed")
-    # it burns all the while, so that nothing but the pause could make the box grow
+    # the burner never stops, so only the pause could make the reclaim pool grow
     workloads.run(cri, "burner", command=load.burners(2 * len(NODE_CPUS)), shares=1024)
     becomes(lambda: len(batch.cpus or NODE_CPUS), 1)
     inspector.wait_until_sound()
@@ -91,7 +91,8 @@ def test_a_loop_that_stood_still_lends_no_more_than_before(
     with _standing_still(daemon):
         assert not poll(inspector.breaches, STANDS_SECONDS)
     assert not poll(lambda: len(batch.cpus or NODE_CPUS) > 1, LOOKS_ON_SECONDS)
-    # that it was late is told by a tick that was waited for, not by one that was stopped half way: so not by each stop
+    # a tick that starts too late reports the delay; a tick that was stopped half way does not, and a stop may hit
+    # either
     wait_until(lambda: daemon.metric(TICKS) > ticks + MANY_TICKS, 30, "the loop to go on")
     assert not poll(lambda: len(batch.cpus or NODE_CPUS) > 1, LOOKS_ON_SECONDS)
     assert inspector.breaches() == []

@@ -1,4 +1,4 @@
-"""The configuration is broken while the node works, and mended: nothing moves but what the mended one asks for."""
+"""The configuration is broken while the node works, and repaired: only the repaired configuration moves containers."""
 
 from collections.abc import Callable
 

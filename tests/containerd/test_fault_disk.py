@@ -114,7 +114,7 @@ def test_a_full_disk_costs_what_was_learnt_last_and_leaves_the_former_checkpoint
 
 
 def _fill_until(tiny: Path, predicate: Callable[[], bool], what: str) -> None:
-    """Fill it, again and again: a file that takes another's place, or is given up, leaves room for a moment."""
+    """Fill the disk again and again: a file that is replaced or given up frees room for a moment."""
 
     def look() -> bool:
         disk.fill(tiny)
@@ -133,7 +133,7 @@ def _saved_s(state: Path) -> float:
 
 
 def _end_of_page(audit: Path) -> None:
-    """Pad a file to a whole page: in what is left of its last one a full disk still has room for it.
+    """Pad a file to a whole page: a full disk still has room in the rest of the file's last page.
 
     Blanks before a record change nothing about it; a record that came meanwhile is padded behind.
     """

@@ -1,6 +1,7 @@
-"""The plugin is killed with -9 at every step of every hook: whatever it leaves half done is made good by the next.
+"""The plugin is killed with -9 at every step of every hook, and the next process completes the half-done work.
 
-One containerd stays up through all the kills of a test, with the same neighbours beside whoever comes and goes.
+One containerd stays up through all the kills of a test, with the same neighbours beside each container that comes and
+goes.
 """
 
 import subprocess
@@ -31,7 +32,7 @@ BURST: Final = {"coloc.nri.io/cpu-burst": "50"}
 
 
 def steps(*hooks: str) -> list[str]:
-    """Return the steps of hooks in their order, but for the one of a plain container."""
+    """Return the steps of hooks in their order, except the step of a plain container."""
     return [f"{hook}/{moment}" for hook in hooks for moment in HOOKS[hook] if moment != "foreseen"]
 
 
@@ -58,14 +59,14 @@ def mortal(own_daemon: OwnDaemon, tmp_path: Path) -> Mortal:
 
 @pytest.fixture(autouse=True)
 def bystander(containerd: Containerd) -> Iterator[Bystander]:
-    """Another plugin, which hears what comes after us and must not be dropped for what befalls us."""
+    """Yield another plugin, which gets events after the product; a kill of the product must not get it dropped."""
     with Bystander(containerd.nri_socket, "90") as found:
         yield found
         assert not found.dropped.is_set()
 
 
 class Career:
-    """A dedicated container beside the others, from its creation to its pod's removal; a method for each call."""
+    """Hold a dedicated container beside the others, from its creation to its pod's removal; a method for each call."""
 
     def __init__(self, cri: Cri, inspector: Inspector) -> None:
         self._cri, self._inspector = cri, inspector
@@ -79,18 +80,18 @@ class Career:
         self.web.start()
 
     def started(self) -> None:
-        """Watch it from here on: what befalls the plugin later costs it nothing."""
+        """Watch the container from now on: a later kill of the plugin must change nothing for it."""
         self._inspector.watch(self.web, "dedicated")
         self._inspector.wait_until_sound()
         wait_until(lambda: cgroups.burst(self.web.cgroup) == PERIOD // 2, 30, "its burst")
         wait_until(lambda: cgroups.members(self.web.spec_cpus) == self.web.cpus, 30, "its spec to agree")
 
     def lower(self) -> None:
-        """Its burst has to be lower before its quota is."""
+        """Lower the quota: the burst has to be lowered first."""
         self._resize(PERIOD // 2)
 
     def raise_(self) -> None:
-        """Its burst may be higher once its quota is."""
+        """Raise the quota: the burst may be raised after it."""
         self._resize(PERIOD * 3 // 2)
 
     def _resize(self, quota: int) -> None:
@@ -158,9 +159,9 @@ def test_killed_while_offline_pods_come(cri: Cri, mortal: Mortal, inspector: Ins
 
 @pytest.mark.invariant(1, 3, 7, 8)
 def test_killed_between_an_answer_and_its_decision(cri: Cri, mortal: Mortal, inspector: Inspector):
-    """What a container gets that is like one before it is answered at once and decided after that.
+    """A container that is like an earlier one of its pod gets its answer at once, and its decision after that.
 
-    Whether the runtime takes an answer whose sender is gone is chance: ttrpc may see the closed connection first.
+    It is chance whether the runtime takes an answer whose sender has died: ttrpc may see the closed connection first.
     """
     inspector.run("web", "dedicated")
     pod = cri.run_pod("plain", annotations=DEATH)

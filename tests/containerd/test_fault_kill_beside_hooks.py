@@ -1,4 +1,4 @@
-"""The plugin is killed with -9 in the middle of what it does by itself: a push, a smaller box, a checkpoint."""
+"""The plugin is killed with -9 during work outside hooks: a push, a shrinking reclaim pool, a checkpoint."""
 
 import signal
 from collections.abc import Callable
@@ -36,9 +36,7 @@ def test_killed_while_a_push_is_on_its_way(
     jobs = []
     with Bystander(containerd.nri_socket, "90") as other:
         for number, step in enumerate(mortal_daemon.PUSH):
-            jobs.append(
-                lent(cri, f"job{number}")
-            )  # nobody is there, so the spec has nothing of what it was lent
+            jobs.append(lent(cri, f"job{number}"))  # no daemon runs, so the spec has no lent values
             with mortal.killed_at(step):
                 mortal.daemon.start()
             assert inspector.breaches() == [], f"after {step}"
@@ -57,7 +55,7 @@ def test_killed_while_the_box_gives_cpus_back(
     mortal = Mortal(own_daemon, tmp_path / "fate")
     inspector.run("neighbour", "shared")
     box = [inspector.run(f"batch{number}", "reclaimed") for number in range(2)]
-    # it burns all the while, so that the box has one CPU once it is sized by what is left
+    # the burner never stops, so the reclaim pool has one CPU once it is sized by the headroom
     workloads.run(cri, "burner", command=load.burners(2 * len(NODE_CPUS)), shares=1024)
     inspector.wait_until_sound()
     assert _sizes(box) == {len(NODE_CPUS)}
@@ -96,7 +94,7 @@ def test_killed_between_a_checkpoint_and_its_name(
 
 
 def _sizes(box: list[Workload]) -> set[int]:
-    """How many CPUs the box's members have: pods, their sandboxes and containers."""
+    """Return the numbers of CPUs of the reclaim cgroups: of pods, their sandboxes and containers."""
     groups = [group for one in box for group in (one.pod.cgroup, _sandbox(one), one.cgroup)]
     return {len(cgroups.effective_cpus(group) or ()) for group in groups}
 

@@ -60,7 +60,7 @@ def test_a_plugin_that_sets_the_same_field_costs_that_container_and_its_cpus_com
         pinned = {rival.PIN: str(max(NODE_CPUS))}
         with pytest.raises(grpc.RpcError, match="rival"):
             workloads.run(cri, "contested", "dedicated", request=1, annotations=pinned)
-        # nobody tells a plugin of a creation that failed: CRI's list does, a little later
+        # the runtime reports no failed creation to a plugin: CRI's list shows it, a little later
         inspector.holds_until(lambda: neighbour.cpus == NODE_CPUS, 120, "the CPUs to come back")
         inspector.run("web", "dedicated")
         inspector.wait_until_sound()

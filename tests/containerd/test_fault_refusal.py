@@ -1,4 +1,4 @@
-"""The kernel refuses to write one cgroup: the others are placed, the refusal is told, and made good when it ends."""
+"""The kernel refuses to write one cgroup: other containers are placed, the refusal is reported and later repaired."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ REFUSED: Final = 'nri_coloc_write_failures_total{{file="{}"}}'
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A controller whose files of one pod cannot be written, and a configuration that wants something written there."""
+    """Hold a controller whose files of one pod cannot be written, and a configuration that writes there."""
 
     controller: str
     file: str
@@ -68,7 +68,7 @@ def test_a_cgroup_that_cannot_be_written_is_told_and_made_good(
     group = stuck.pod.cgroup if qos == "reclaimed" else stuck.cgroup
     with disk.read_only([cgroups.file(group, "cpuset", "cpuset.cpus").parent]):
         web = inspector.run("web", "dedicated")
-        inspector.wait_until_sound()  # for everybody but the one that is stuck
+        inspector.wait_until_sound()  # for every container except the stuck one
         assert stuck.cpus == NODE_CPUS
         assert neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS)
         wait_until(lambda: daemon.metric(REFUSED.format("cpuset.cpus")), 30, "the refusal to be counted")
@@ -96,7 +96,7 @@ def test_a_value_that_cannot_be_written_costs_nobody_a_placement_and_is_made_goo
         inspector.wait_until_sound()
         assert neighbour.cpus == NODE_CPUS - (web.cpus or NODE_CPUS)
         assert not refusal.arrived(stuck)
-    inspector.forget(stuck)  # what it is to have now is what the configuration says
+    inspector.forget(stuck)  # its value now follows the configuration
     wait_until(lambda: refusal.arrived(stuck), 120, "the value to arrive")
     inspector.wait_until_sound()
     assert daemon.metric("nri_coloc_reconnects_total") == 0
@@ -104,7 +104,7 @@ def test_a_value_that_cannot_be_written_costs_nobody_a_placement_and_is_made_goo
 
 @pytest.mark.invariant(1, 7, 8)
 def test_a_cgroup_below_a_neighbours_follows_it_off_the_cpus(own_daemon: OwnDaemon, inspector: Inspector):
-    """On v1 the kernel refuses to shrink a set below a child's (EBUSY); on v2 it cuts the child's by itself."""
+    """On v1 the kernel refuses to shrink a set below a child's (EBUSY); on v2 it shrinks the child's by itself."""
     own_daemon()
     neighbour = inspector.run("neighbour", "shared")
     nested = cgroups.file(neighbour.cgroup, "cpuset", "cpuset.cpus").parent / "nested"

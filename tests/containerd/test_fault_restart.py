@@ -1,4 +1,4 @@
-"""containerd is killed in the middle of an arrival, with a hundred containers beside it, and comes back."""
+"""containerd is killed while a container starts, with a hundred containers beside it, and is started again."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The runtime's socket goes, comes back, and has another program behind it meanwhile."""
+"""The runtime's socket disappears, appears again, and belongs to another program meanwhile."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from tests.rig.waiting import poll, wait_until
 pytestmark = pytest.mark.containerd
 
 OwnDaemon = Callable[..., Daemon]
-BACK_SECONDS = 120  # the pause between two tries is 10 s at most
+BACK_SECONDS = 120  # the pause between two retries is 10 s at most
 
 TRIES_SECONDS = {"deaf": 3, "silent": 60, "garbage": 60}
 
@@ -42,11 +42,11 @@ def test_another_program_behind_the_socket_moves_nothing_and_is_left_for_the_run
     web, *_ = _one_of_each(inspector)
     containerd.kill()
     with Stranger(containerd.nri_socket, manner) as stranger:
-        # one that never accepts cannot know who came: the first try comes within a second
+        # a program that never accepts cannot count its clients: the first try comes within a second
         assert poll(lambda: stranger.visits, TRIES_SECONDS[manner]) or manner == "deaf"
         assert inspector.breaches() == []
         assert not daemon.readyz()["ready"]
-        containerd.start()  # at the same path, while the other program still has whoever came to it
+        containerd.start()  # at the same path, while the other program still has its clients
         inspector.holds_until(lambda: daemon.check("connected")["ok"], BACK_SECONDS, "it to be back")
     inspector.forget(web)
     cri.remove_pod(web.pod.id)

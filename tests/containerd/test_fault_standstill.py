@@ -75,7 +75,7 @@ def test_a_runtime_that_stumbles_again_and_again_is_never_wedged(
         try:
             for stands in (0.2, 0.6, 1.0, 2.2):
                 _stop(containerd)
-                Event().wait(stands)  # what is tested is the length of the standstill itself
+                Event().wait(stands)  # this test needs a standstill of this length
                 _continue(containerd)
                 poll(going.done, 0.7)
         finally:
@@ -87,7 +87,7 @@ def test_a_runtime_that_stumbles_again_and_again_is_never_wedged(
 
 
 def _comings_and_goings(cri: Cri, inspector: Inspector, over: Event) -> int:
-    """Let dedicated containers come and go, as long as it is not over; how many it were."""
+    """Return the number of dedicated containers that came and went, one after the other, until `over` is set."""
     lives = 0
     while not over.is_set() or not lives:
         guest = inspector.run(f"guest-{lives}", "dedicated", owns=0)

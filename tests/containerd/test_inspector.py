@@ -1,4 +1,4 @@
-"""The inspector is no rubber stamp: without a plugin, or where somebody meddles, it says what does not hold."""
+"""The inspector finds broken invariants: without a plugin, and after another program wrote values."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from tests.rig.versions import ON_THE_NEWEST
 pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, ON_THE_NEWEST]
 
 
-@pytest.mark.usefixtures("own_daemon")  # which ends the module's daemon, and starts none
+@pytest.mark.usefixtures("own_daemon")  # ends the module's daemon, and starts none
 def test_without_a_plugin_next_to_nothing_holds(inspector: Inspector):
     for qos in ("dedicated", "shared", "reclaimed"):
         inspector.run(f"{qos}-one", qos)

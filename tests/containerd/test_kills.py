@@ -1,4 +1,4 @@
-"""Killed with -9 at ten random moments while it lends: nothing is unsafe then, and the next start takes over.
+"""A daemon that lends is killed with -9 at ten random moments: nothing is unsafe then, and the next start takes over.
 
 The moments come from a seed that the test's name shows; `inspector` judges by the kernel's files alone.
 """
@@ -60,7 +60,7 @@ def test_killed_at_any_moment_the_node_is_safe_and_the_next_start_takes_over(
 
 
 def is_bounded(batch: Workload) -> bool:
-    """Whether the box has CPUs, all of them the machine's, and room for its memory."""
+    """Return whether the reclaim cgroups have CPUs, all of them the machine's, and room for their memory."""
     own, inner = cgroups.cpus(batch.pod.cgroup), cgroups.effective_cpus(batch.cgroup)
     limit = cgroups.memory_limit(batch.pod.cgroup)
     return bool(own and inner and own <= NODE_CPUS and inner <= own) and (limit is None or limit >= 1 << 20)
@@ -68,7 +68,7 @@ def is_bounded(batch: Workload) -> bool:
 
 @contextmanager
 def churn(cri: Cri) -> Iterator[None]:
-    """Let shared and reclaimed pods come and go meanwhile."""
+    """Start and remove shared and reclaimed pods while the block lasts."""
     over = Event()
 
     def come_and_go() -> None:
@@ -89,7 +89,7 @@ def churn(cri: Cri) -> Iterator[None]:
 
 @contextmanager
 def on_and_off(cri: Cri, dice: random.Random) -> Iterator[None]:
-    """Let an online pod burn and rest at random, so that the box grows and gives way all the time."""
+    """Let an online pod burn CPU and pause at random, so that the reclaim pool grows and shrinks all the time."""
     burner = workloads.run(cri, "burner", command=load.burners(2), shares=1024, parent=kubepods.BURSTABLE)
     tap, over = load.Tap(burner, 2), Event()
 

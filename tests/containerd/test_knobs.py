@@ -1,4 +1,4 @@
-"""Memory limits, I/O weights, oom_score_adj and the offline pod's limits arrive in the kernel's files."""
+"""Memory limits, I/O weights, oom_score_adj and the reclaimed pod's limits arrive in the kernel's files."""
 
 from collections.abc import Callable
 
@@ -94,7 +94,7 @@ def test_an_offline_pod_is_never_limited_above_itself(cri: Cri):
 def test_an_annotation_makes_a_pod_of_any_kind_an_offline_one(cri: Cri):
     batch = workloads.run(cri, "batch", "reclaimed", request=0.5)
     assert cgroups.shares(batch.pod.cgroup) in (2, None)
-    assert cgroups.shares(batch.cgroup) in (512, None)  # native requests stay the kubelet's
+    assert cgroups.shares(batch.cgroup) in (512, None)  # native requests keep the kubelet's values
     assert cgroups.quota(batch.cgroup) == (50_000, workloads.PERIOD)
 
 

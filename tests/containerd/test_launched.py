@@ -23,7 +23,7 @@ pytestmark = pytest.mark.containerd
 PROGRAM = Path(sys.executable).parent / "nri-coloc"
 NAME = "50-nri-coloc"
 REGISTERS_WITHIN = (
-    "60s"  # containerd's own 5 s are too few for a start on a busy machine; how long it takes is measured
+    "60s"  # containerd's own 5 s are too few for a start on a busy machine; benchmarks/ measures a start
 )
 OwnContainerd = Callable[[Options], Containerd]
 
@@ -114,7 +114,7 @@ def _launching(
     arguments: bool = True,
     http: str = "off",
 ) -> Containerd:
-    """A containerd that launches the plugin; `config` is what it hands over to it."""
+    """Return a containerd that launches the plugin; `config` is the text that it passes to the plugin."""
     script = _WITH_ARGUMENTS if arguments else _WITHOUT
     for name, value in {
         "PROGRAM": PROGRAM,
@@ -140,7 +140,7 @@ exec "@PROGRAM@" run @HTTP@ --state-dir "@FOLDER@/state" --admin-socket "@FOLDER
     --nri-socket "$at/nri.sock" --cri-socket "$at/containerd.sock" >>"@FOLDER@/audit" 2>>"@FOLDER@/log"
 """
 
-# the default places are the machine's own: here they are a mount and a network of the plugin's own
+# the default places are the machine's own, so the plugin gets a mount and a network namespace here
 _WITHOUT = """\
 #!/bin/sh
 exec unshare --mount --net /bin/sh -c 'mount -t tmpfs none /var/lib && exec "@PROGRAM@"' \\

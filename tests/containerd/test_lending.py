@@ -1,6 +1,6 @@
-"""Lending on a real kernel: what is offered follows the load and says why; the box's memory limits come and go.
+"""Lending on a real kernel: the offer follows the load and gives its reason; memory limits are set and removed.
 
-Other things run on the machine too, so that amounts are compared with the sum that the offer itself gives.
+Other programs run on the machine too, so amounts are compared with the sum that the offer itself gives.
 """
 
 import re
@@ -29,7 +29,7 @@ TERMS: Final = re.compile(
 
 
 class Offer(NamedTuple):
-    """`/v1/capacity` and the terms of its sentence, milli-CPU."""
+    """Hold `/v1/capacity` and the terms of its sentence, in milli-CPU."""
 
     told: dict[str, Any]
     lendable: int
@@ -54,7 +54,7 @@ def offer(daemon: Daemon) -> Offer | None:
 
 
 def naming(daemon: Daemon, workload: str, milli: int) -> Offer:
-    """Wait for an offer that leaves out so much for a workload, as its largest one."""
+    """Return the first offer that leaves out this amount for a workload, as its largest one."""
     found: list[Offer] = []
 
     def look() -> bool:

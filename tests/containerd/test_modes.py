@@ -1,4 +1,4 @@
-"""Observing, reloading, ending, being slow: what the daemon does besides placing."""
+"""The daemon's other modes: it observes, reloads, ends and is slow."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ BROKEN = (
     "mode: maybe\n",
 )
 ENDS_SECONDS = 2
-SLOW_SECONDS = "1.2"  # a quarter of the runtime's two seconds is 0.5; the whole of it may not pass
+SLOW_SECONDS = "1.2"  # a quarter of the runtime's two seconds is 0.5; an answer must not take the two seconds
 
 
 def test_observing_changes_nothing_but_says_what_it_would_do(cri: Cri, own_daemon: OwnDaemon):
@@ -76,7 +76,7 @@ def test_sigterm_ends_it_within_two_seconds_and_pins_stay(cri: Cri, own_daemon: 
 
 
 def _end(daemon: Daemon) -> float:
-    """Ask it to end; the seconds that it took."""
+    """End the daemon with SIGTERM and return the seconds that it took."""
     began = time.monotonic()
     assert daemon.terminate() == 0
     return time.monotonic() - began
@@ -175,7 +175,7 @@ def _agent(cri: Cri) -> workloads.Workload:
 
 
 def _files_of(workload: workloads.Workload) -> list[Path]:
-    """Everything that the product might write for a running container, of those that exist."""
+    """Return the existing files that the product might write for a running container."""
     names = (
         *(("cpuset", "cpuset.cpus"), ("cpuset", "cpuset.mems"), ("cpu", "cpu.shares"), ("cpu", "cpu.weight")),
         *(("blkio", "blkio.bfq.weight"), ("blkio", "io.weight"), ("memory", "memory.limit_in_bytes")),

@@ -1,6 +1,6 @@
-"""Pools sized by load on a real kernel, as far as two CPUs can show it: apart from each other, and loads that are real.
+"""Pools sized by load on a real kernel: they are apart from each other, and the loads are real.
 
-Which sizes follow from which load is shown on the simulated node, which has more CPUs to share out.
+Two CPUs can show no more. The simulated node, which has more CPUs, shows which sizes follow from which load.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ SIBLINGS: Final = Path("/sys/devices/system/cpu")
 
 
 def cores() -> set[str]:
-    """The cores of this machine, each as its CPUs."""
+    """Return the cores of this machine, each as a list of its CPUs."""
     return {(SIBLINGS / f"cpu{cpu}/topology/thread_siblings_list").read_text() for cpu in NODE_CPUS}
 
 
 def are_apart(web: Workload, batch: Workload) -> bool:
-    """Whether no CPU is both's, and none nobody's; one core for both is shared."""
+    """Return whether each CPU belongs to one of the two pods; if there is only one core, both share it."""
     online, offline = web.cpus, cgroups.cpus(batch.pod.cgroup)
     if not online or not offline or online | offline != NODE_CPUS:
         return False

@@ -1,4 +1,4 @@
-"""Containers get their CPUs before their first instruction, and give them back: read in the kernel's own files."""
+"""Containers get their CPUs before their first instruction and release them at their end, by the kernel's files."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_others_are_moved_off_a_dedicated_cpu_and_stay_disjoint(cri: Cri):
 def test_others_are_moved_before_the_first_instruction_and_stay_away(
     daemon: Daemon, cri: Cri, tmp_path: Path
 ):
-    """One arrival in time is enough: a machine that is busy elsewhere may hold us up for longer than a start waits."""
+    """One arrival in time is enough: a busy machine may delay the daemon for longer than a start waits."""
     batch = workloads.reclaimed(cri)
     others = [*(workloads.shared(cri, f"n{i}") for i in range(3)), batch]
     files = [*(other.cpuset_file for other in others), _pod_cpuset(batch)]
@@ -158,7 +158,10 @@ def test_a_container_that_cannot_be_started_holds_no_cpus(daemon: Daemon, cri: C
 def _is_in_time(
     daemon: Daemon, cri: Cri, program: Path, others: list[workloads.Workload], files: list[Path]
 ) -> bool:
-    """Let a dedicated container come and go: whether all had left before its first instruction; else it is told."""
+    """Return whether all others had left a new dedicated container's CPUs before its first instruction.
+
+    If not, the audit must report it. The container is removed at the end.
+    """
     pod = workloads.witness_pod(cri, program)
     with Writes(files, [program]) as writes:
         web = workloads.witness(cri, pod, program)

@@ -1,4 +1,4 @@
-"""Values on their way into a real runtime's specs; hints and bursts, which lie beside them, on the real kernel."""
+"""Pushed values arrive in a real runtime's specs; hints and bursts arrive on the real kernel."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ def test_what_was_lent_before_we_came_is_pushed_into_the_spec_and_the_cgroup(cri
     wait_until(lambda: held(batch) == LENT, 30, "the push")
     assert in_force(batch)
     assert daemon.audit("push.failed") == []
-    # our own call is recognised: it is no update of the kubelet's
+    # the daemon recognises its own call: it is no update of the kubelet's
     assert daemon.audit("container.update", container_id=batch.id, reason="kubelet_update") == []
 
 
@@ -44,21 +44,21 @@ def test_what_was_lent_before_we_came_is_pushed_into_the_spec_and_the_cgroup(cri
 
 @pytest.fixture
 def slice_us() -> int:
-    """What an online container's tasks are to have: the kernel's own where it knows no others."""
+    """Return the slice in µs that an online container's tasks should have; 0 if the kernel knows no slices."""
     found = scheduler.probe("/")
     assert found is not None
     return 100 if found.slices else 0
 
 
 def policy(pid: int) -> tuple[int, int]:
-    """A task's policy and slice."""
+    """Return a task's policy and slice."""
     found = scheduler.read(pid)
     assert found is not None
     return found.policy, found.slice_us
 
 
 def slept(workload: Workload) -> int:
-    """The pid, once its program runs."""
+    """Return the pid, once its program runs."""
     workload.first_cpus()
     return workload.cri.pid(workload.id)
 
@@ -96,12 +96,12 @@ def test_hints_come_to_who_ran_before_and_go_with_the_feature_and_with_restore(
 
 
 def bursts(web: Workload) -> tuple[int | None, int | None]:
-    """Of the container and of its pod."""
+    """Return the bursts of the container and of its pod."""
     return cgroups.burst(web.cgroup), cgroups.burst(web.pod.cgroup)
 
 
 def set_pod_quota(web: Workload, quota: int) -> None:
-    """What the kubelet writes into a pod's cgroup."""
+    """Write a pod's quota into its cgroup, as the kubelet does."""
     if cgroups.is_v2():
         cgroups.file(web.pod.cgroup, "cpu", "cpu.max").write_text(f"{quota} {PERIOD}")
     else:
@@ -110,7 +110,7 @@ def set_pod_quota(web: Workload, quota: int) -> None:
 
 @pytest.fixture
 def bursts_exist() -> None:
-    """Since Linux 5.14 a group may save up quota."""
+    """Skip the test if the kernel has no bursts: a group may save up quota since Linux 5.14."""
     root = cgroups.ROOT if cgroups.is_v2() else cgroups.ROOT / "cpu"
     if not any(root.glob("*/cpu.max.burst" if cgroups.is_v2() else "cpu.cfs_burst_us")):
         pytest.skip("this kernel has no CFS bursts: no group has the file")

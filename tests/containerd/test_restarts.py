@@ -1,4 +1,4 @@
-"""Assignments outlive the plugin and the runtime, and what came in between is placed when we are back."""
+"""Assignments outlive the plugin and the runtime, and a restarted daemon places containers that came in between."""
 
 import socket
 from collections.abc import Callable, Iterable
@@ -194,7 +194,7 @@ def _say(path: Path, words: bytes) -> None:
 
 
 def _one_of_each(cri: Cri) -> list[Workload]:
-    """A dedicated, a shared and an offline one."""
+    """Run a dedicated, a shared and a reclaimed container."""
     return [workloads.dedicated(cri), workloads.shared(cri), workloads.reclaimed(cri)]
 
 

@@ -1,6 +1,7 @@
-"""`restore` on a real runtime: every setting is as it was before the first start, in files, processes and specs.
+"""`restore` on a real runtime leaves every setting as it was before the first start, in files, processes and specs.
 
-Each pod has a twin that ran and ended before the daemon ever came: what a kubelet alone makes of such a pod.
+Each pod has a twin that ran and ended before the daemon's first start. The twin has the values that a kubelet alone
+writes.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ FILES_OF_A_RESIZE: Final = (
 
 @pytest.fixture
 def twins(cri: Cri, own_daemon: OwnDaemon) -> list[Any]:
-    """What a kubelet alone makes of each pod; `own_daemon` has ended whatever served before."""
+    """Return the settings that a kubelet alone gives each pod; `own_daemon` has ended any earlier daemon."""
     found = []
     for name in PODS:
         twin = run(cri, name)
@@ -83,7 +84,7 @@ def test_what_was_restored_outlives_the_kubelets_next_update_and_a_new_daemon_ta
 
 
 def resize(offline: Workload, shares: int, limit: int) -> None:
-    """What the kubelet does for a pod that grows: first the pod's cgroup, then the runtime."""
+    """Resize a pod as the kubelet does when it grows: first the pod's cgroup, then the runtime."""
     pod, (weight, most) = offline.pod.cgroup, FILES_OF_A_RESIZE
     given = 1 + (shares - 2) * 9999 // 262142 if cgroups.is_v2() else shares
     cgroups.file(pod, "memory", most).write_text(str(limit))
@@ -116,12 +117,12 @@ def test_what_an_offline_pod_was_resized_to_meanwhile_is_what_it_goes_back_to(
 
 
 def weight_of(cgroup: str) -> int | None:
-    """Its weight on v2, its shares on v1."""
+    """Return a cgroup's weight on v2, its shares on v1."""
     return cgroups.weight(cgroup) if cgroups.is_v2() else cgroups.shares(cgroup)
 
 
 def noted(daemon: Daemon) -> str:
-    """The journal."""
+    """Return the text of the journal."""
     return (daemon.state_dir / "restore.jsonl").read_text()
 
 

@@ -1,4 +1,4 @@
-"""The rig itself: it comes up, runs pods as a node would, and leaves nothing behind."""
+"""The rig itself starts, runs pods as a node would, and leaves nothing behind."""
 
 import json
 from collections.abc import Callable
@@ -104,7 +104,7 @@ def test_nothing_is_left_behind(own_containerd: Callable[[Options], Containerd],
 def test_a_plugin_is_launched_by_containerd(own_containerd: Callable[[Options], Containerd], tmp_path: Path):
     script = f'#!/bin/sh\nenv > "{tmp_path}/launched"\nexec sleep 1000\n'
     options = Options(plugins={"50-probe": script}, plugin_registration_timeout="500ms")
-    # 1.7 does not come up when a launched plugin does not register in time; 2.x goes on without it
+    # 1.7 does not start if a launched plugin does not register in time; 2.x continues without it
     with suppress(RigError):
         own_containerd(options)
     launched = tmp_path / "launched"

@@ -22,11 +22,11 @@ PODS = 10
 ROUNDS, MOST_ROUNDS = 5, 40
 GUESTS = 4
 SLOW_CALL_SECONDS = 60  # the kubelet gives up after 120
-AFTER_SECONDS = 0.5  # what is still under way when the container runs
+AFTER_SECONDS = 0.5  # a late update may still be under way when the container runs
 MORE_SECONDS = 0.3  # DESIGN 7, on the reference machine
 
 
-# the first are few enough for the runtime to be told in its own answer; of the others files make all the room
+# the runtime's own answer carries all updates of 2 shared containers; for 250, only writes to files make room in time
 @pytest.mark.parametrize("sharers", [2, 250])
 def test_all_sharers_make_room_before_the_first_instruction(
     cri: Cri,
@@ -43,7 +43,7 @@ def test_all_sharers_make_room_before_the_first_instruction(
     with_us: list[Arrival] = []
     while not _are_good(with_us, without) and len(with_us) < MOST_ROUNDS:
         with_us.append(_arrival(cri, crowd, tmp_path / f"with{len(with_us)}", files))
-    with capsys.disabled():  # the figure is of interest also when it is good enough
+    with capsys.disabled():  # the figure is useful also when it is good enough
         sys.stdout.write(
             f"\n{cri.version()}, {sharers} beside it: {_ms(without)} ms, with us {_ms(with_us)} ms\n"
         )
@@ -85,7 +85,7 @@ def test_pods_that_come_and_go_all_the_time_never_wedge_the_runtime(
 
 
 def _comings_and_goings(cri: Cri, name: str) -> float:
-    """Run dedicated containers one after the other; the seconds that the slowest took to come or go."""
+    """Run dedicated containers one after the other; return the seconds of the slowest start or removal."""
     slowest = 0.0
     for _ in range(GUESTS):
         began = time.monotonic()
@@ -97,7 +97,7 @@ def _comings_and_goings(cri: Cri, name: str) -> float:
 
 
 class Arrival(NamedTuple):
-    """How long a container's creation and start took, and whether all had made room at its first instruction."""
+    """Hold the duration of a container's creation and start, and whether all had made room at its first instruction."""
 
     id: str
     seconds: float
@@ -105,7 +105,7 @@ class Arrival(NamedTuple):
 
 
 def _arrival(cri: Cri, crowd: list[Workload], program: Path, files: list[Path]) -> Arrival:
-    """Let a dedicated container come and go; what is written in `files` for it must hold."""
+    """Run and remove a dedicated container; the CPUs written in `files` for it must stay."""
     pod = workloads.witness_pod(cri, program)
     with Writes(files, [program]) as writes:
         began = time.monotonic()
@@ -131,9 +131,9 @@ def _crowd(cri: Cri, size: int) -> list[Workload]:
 
 
 def _are_good(with_us: list[Arrival], without: list[Arrival]) -> bool:
-    """Whether room is made in time, and for what it may cost.
+    """Return whether room is made in time, within MORE_SECONDS.
 
-    The best of each counts, and where the machine has much else to do the best of more: that is no property of ours.
+    The best round of each kind counts; a busy machine gets more rounds, because its load is no property of the product.
     """
     in_time = [arrival.seconds for arrival in with_us if arrival.in_time]
     best = min(arrival.seconds for arrival in without)

@@ -1,4 +1,4 @@
-"""A dedicated container that found no free CPU gets one of its own when there is one: seen in the kernel's files."""
+"""A dedicated container without a free CPU gets one when a CPU becomes free, by the kernel's files."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ def waiting(daemon: Daemon, cri: Cri) -> tuple[Workload, Workload]:
 
 
 def owns(daemon: Daemon, late: Workload) -> None:
-    """Wait until a container has a CPU of its own by the kernel's files and the runtime's specification."""
+    """Wait until a container has a CPU of its own by the kernel's files and the runtime's spec."""
     wait_until(lambda: daemon.container(late.id)["exclusive"], 20, "a CPU of its own")
     becomes(lambda: len(late.cpus or ()), 1)
     wait_until(lambda: late.spec_cpus == daemon.container(late.id)["cpus"], 20, "the specification")

@@ -1,4 +1,4 @@
-"""A state folder that is deleted costs no original value: `restore` ends at every setting of before the first start."""
+"""A deleted state folder loses no original value: `restore` writes every setting back to its first value."""
 
 import shutil
 from collections.abc import Callable

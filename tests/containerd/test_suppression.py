@@ -1,8 +1,8 @@
-"""The box gives way on a real runtime: seen in the kernel's files and counters, never in what the plugin says.
+"""The reclaim pool shrinks on a real runtime, by the kernel's files and counters and never by the plugin's report.
 
-How fast to the millisecond is the benchmarks' matter: the bound here is for a machine that others use as well. Nor can
-a box of every CPU be waited for there, so the reclaimed pod is its online neighbour's sibling: without us it would get
-half.
+The benchmarks measure its speed to the millisecond: the bound here is for a machine with other work. A reclaim pool of
+every CPU cannot be expected on such a machine. So the reclaimed pod is its online neighbour's sibling: without the
+daemon it would get half.
 """
 
 import re
@@ -31,7 +31,7 @@ BURNT_MILLI: Final = 200
 
 
 def online(cri: Cri, shares: int = 1024) -> tuple[Workload, load.Tap]:
-    """An online pod that could burn every CPU, and does not."""
+    """Run an online pod that could burn every CPU, with its load switched off."""
     burner = workloads.run(cri, "burner", command=load.burners(THREADS), shares=shares)
     tap = load.Tap(burner, THREADS)
     tap.off()
@@ -39,7 +39,7 @@ def online(cri: Cri, shares: int = 1024) -> tuple[Workload, load.Tap]:
 
 
 def offline(cri: Cri, parent: str = kubepods.BESTEFFORT) -> Workload:
-    """A reclaimed pod that takes whatever it gets."""
+    """Run a reclaimed pod that uses every CPU that it gets."""
     return workloads.run(cri, "batch", "reclaimed", command=load.burners(THREADS), parent=parent, oom=1000)
 
 
@@ -63,7 +63,7 @@ def test_an_online_container_that_starts_to_burn_takes_cpu_back(cri: Cri, own_da
 
 
 def used(workload: Workload, seconds: float) -> float:
-    """CPUs that a pod uses in the next moment."""
+    """Return the CPUs that a pod uses in the next `seconds`."""
     meter = load.Meter(workload.pod.cgroup)
     poll(lambda: False, seconds)
     return meter.read()
@@ -77,7 +77,7 @@ def test_a_besteffort_system_pods_settings_stay_while_the_box_goes_to_its_floor(
     watched = (agent.pod.cgroup, f"{agent.pod.cgroup}/{agent.pod.id}", agent.cgroup)
     classes = ("/kubepods", "/kubepods/besteffort", "/kubepods/burstable")
 
-    workloads.shared(cri)  # so that its class is there
+    workloads.shared(cri)  # so that its class exists
 
     def look() -> tuple[dict[str, dict[str, str]], Any]:
         return {path: settings.of(path) for path in (*watched, *classes)}, settings.of_processes(agent.cgroup)
@@ -108,7 +108,10 @@ TERMS: Final = re.compile(
 
 
 class Offer(NamedTuple):
-    """`/v1/capacity` by the terms of its sentence, milli-CPU; `of_burner`: what is kept for it, None if not named."""
+    """Hold `/v1/capacity` by the terms of its sentence, in milli-CPU.
+
+    of_burner: the amount that is kept for the burner; None if the sentence does not name it.
+    """
 
     offered: int
     lendable: int
@@ -132,7 +135,7 @@ def offer(daemon: Daemon) -> Offer | None:
 
 
 def waited(daemon: Daemon, holds: Callable[[Offer], bool], what: str) -> Offer:
-    """Wait for an offer of which something holds."""
+    """Return the first offer for which `holds` is true."""
     seen: list[Offer] = []
 
     def look() -> bool:
@@ -147,7 +150,7 @@ def waited(daemon: Daemon, holds: Callable[[Offer], bool], what: str) -> Offer:
 def test_capacity_falls_with_the_load_and_comes_back_with_reasons_that_name_it(
     cri: Cri, own_daemon: OwnDaemon
 ):
-    """Judged by the terms: what the rest of this machine uses meanwhile is one of them, and not ours to hold still."""
+    """The terms of the offer are compared, because other programs on this machine use CPU meanwhile."""
     daemon = own_daemon(config=LENDING)
     offline(cri)
     burner, tap = online(cri, shares=100)

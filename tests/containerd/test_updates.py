@@ -1,4 +1,4 @@
-"""The kubelet updates a container: our CPUs hold, everything else is the kubelet's."""
+"""The kubelet updates a container: the daemon's CPUs stay, and every other value is the kubelet's."""
 
 from collections.abc import Mapping
 
@@ -60,7 +60,7 @@ def test_an_update_in_which_nothing_is_ours_passes_untouched(daemon: Daemon, cri
     assert cgroups.shares(web.cgroup) in (1024, None)
     assert cgroups.quota(web.cgroup) == (50_000, PERIOD)
     assert cgroups.memory_limit(web.cgroup) == 96 << 20
-    # an answer of any plugin would have lost this one: NRI cannot carry it
+    # any plugin's answer would lose this value: NRI cannot carry it
     assert cgroups.memory_and_swap_limit(web.cgroup) in (128 << 20, None)
     assert web.cpus == cgroups.members(web.spec_cpus) == owned
     assert daemon.audited("container.update", container_id=web.id)["reason"] == "nothing_ours"
@@ -106,7 +106,7 @@ def test_a_resize_beyond_what_is_free_leaves_the_old_set_and_says_so(daemon: Dae
     cri.update(web.id, shares=1024 * len(NODE_CPUS), quota=len(NODE_CPUS) * PERIOD, period=PERIOD)
     assert web.cpus == cgroups.members(web.spec_cpus) == owned
     becomes(lambda: neighbour.cpus, NODE_CPUS - owned)
-    # the amount of time is the kubelet's own, whatever the CPUs
+    # the quota is the kubelet's own, whichever CPUs the container has
     assert cgroups.quota(web.cgroup) == (len(NODE_CPUS) * PERIOD, PERIOD)
     unmet = daemon.audited("container.update", container_id=web.id)
     assert unmet["reason"] == "resize_unmet"
@@ -140,5 +140,5 @@ def test_cpus_of_an_init_container_return_before_the_next_is_created(cri: Cri):
 
 
 def _everywhere(workload: workloads.Workload) -> set[frozenset[int] | None]:
-    """The CPUs in the cgroup and in the runtime's spec: one set when they agree."""
+    """Return the CPUs in the cgroup and in the runtime's spec: one set if they agree."""
     return {workload.cpus, cgroups.members(workload.spec_cpus)}

@@ -1,5 +1,5 @@
-"""A real containerd, brought up from the distribution's own packages and taken down again without remains."""
+"""A real containerd: started from the distribution's own packages, and removed again without remains."""
 
 
 class RigError(Exception):
-    """The rig could not be set up, or could not be cleaned up; never an assertion about the product."""
+    """Report that the rig could not be set up or cleaned up; it is never an assertion about the product."""

@@ -30,7 +30,7 @@ PERIOD: Final = 100_000
 
 
 def main() -> int:
-    """Run one command; the exit code is 1 when the rig could not do it."""
+    """Run one command and return its exit code: 1 if the rig failed."""
     arguments = _parser().parse_args()
     try:
         arguments.run(arguments)
@@ -76,7 +76,7 @@ def _pod(arguments: argparse.Namespace) -> None:
 
 
 def _limits(qos: str, cpus: float) -> Limits:
-    """What the kubelet would ask for: request and limit of so many CPUs, or nothing."""
+    """Return the limits that the kubelet would set for this CPU request and limit (cores, 0: none)."""
     if qos == "besteffort" or not cpus:
         return Limits(shares=2, oom=KUBELET_OOM[qos])
     return Limits(shares=int(cpus * 1024), quota=int(cpus * PERIOD), period=PERIOD, oom=KUBELET_OOM[qos])

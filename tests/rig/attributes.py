@@ -12,7 +12,10 @@ _BUILD = Path(__file__).parents[2] / "build"
 
 @contextmanager
 def folder(preferred: Path | None = None) -> Iterator[Path]:
-    """Yield a folder that takes attributes: before Linux 6.6 a tmpfs takes none, the project's own disk does."""
+    """Yield a folder that takes extended attributes.
+
+    Before Linux 6.6 a tmpfs takes none; the project's own disk does.
+    """
     if preferred is not None and takes_attributes(preferred):
         yield preferred
         return
@@ -25,7 +28,7 @@ def folder(preferred: Path | None = None) -> Iterator[Path]:
 
 
 def takes_attributes(path: Path) -> bool:
-    """Whether a folder may have an attribute of a user's."""
+    """Return whether a folder takes a user's extended attribute."""
     try:
         os.setxattr(path, "user.nri-coloc.trial", b"1")
         os.removexattr(path, "user.nri-coloc.trial")

@@ -1,6 +1,7 @@
-"""The real daemon for which a capacity has lasted after seconds, so that a rebalancing is seen in a test.
+"""The real daemon with a dwell of seconds for capacity, so that a test sees a rebalancing.
 
-Run instead of `python -m nri_coloc`. All else is the product's: what is pushed, and what is too little.
+Run instead of `python -m nri_coloc`. All else is the product's: the values that are pushed, and the amounts that are
+too small.
 """
 
 import os
@@ -27,7 +28,7 @@ _reclaim: Final = loading._reclaim
 
 
 def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
-    """In the place of `settings._reclaim`: with a short dwell."""
+    """Return the tuning of `settings._reclaim` with a short dwell."""
     return replace(_reclaim(section, reserved), amounts=AmountTuning(dwell_s=DWELL_S))
 
 

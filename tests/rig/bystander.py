@@ -1,4 +1,4 @@
-"""Another NRI plugin that wants nothing: it hears every event, counts it, and notices when it is dropped."""
+"""Another NRI plugin that changes nothing: it counts every event, and notices when the runtime drops it."""
 
 import socket
 from collections import Counter
@@ -16,7 +16,11 @@ TAKEN_IN_SECONDS: Final = 180
 
 
 class Bystander:
-    """One plugin, used with `with`; `heard` counts hooks by kind. `index`: its place among plugins, ours is 50."""
+    """Run one plugin in a `with` block.
+
+    `heard`: the number of hooks by kind.
+    `index`: its place among plugins; the product's is 50.
+    """
 
     def __init__(self, path: Path, index: str, name: str = "bystander") -> None:
         self.heard: Counter[str] = Counter()
@@ -39,7 +43,7 @@ class Bystander:
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            self.dropped.set()  # the runtime was first
+            self.dropped.set()  # the runtime closed the connection first
         self._thread.join(TAKEN_IN_SECONDS)
         self._socket.close()
 
@@ -51,7 +55,7 @@ class Bystander:
                 for event in found:
                     self._take(event)
         except (OSError, ProtocolError):
-            pass  # whoever drops a plugin, for being too slow as a rule, says nothing
+            pass  # the runtime sends no message when it drops a plugin, in most cases because the plugin is too slow
         self.dropped.set()
 
     def _take(self, event: events.Event) -> None:
@@ -66,4 +70,4 @@ class Bystander:
                 self._socket.sendall(self._session.answer(event.call, self.answer(event)))
 
     def answer(self, hook: events.Hook) -> nri_pb2.CreateContainerResponse | None:
-        """Return what it wants: nothing; whoever is no bystander has another answer."""
+        """Return no change; a subclass returns its own answer."""

@@ -1,7 +1,7 @@
-"""What the kernel really holds: values of a cgroup's own files, read for assertions.
+"""The values that the kernel holds: a cgroup's own files, read for assertions.
 
-Written apart from the product's own reader on purpose, so that a mistake there cannot hide here. Works
-on v1 controllers and on the unified hierarchy. A file or cgroup that does not exist reads as None.
+Written apart from the product's own reader on purpose, so that a mistake there cannot hide here. Works on v1
+controllers and on the unified hierarchy. A file or cgroup that does not exist reads as None.
 """
 
 from collections.abc import Iterator
@@ -13,53 +13,53 @@ NO_LIMIT_V1: Final = 1 << 60  # v1 shows "no limit" as the largest multiple of a
 
 
 def online() -> frozenset[int]:
-    """The CPUs that this machine has."""
+    """Return the CPUs of this machine."""
     return members(Path("/sys/devices/system/cpu/online").read_text())
 
 
 def is_v2() -> bool:
-    """Whether the controllers are on the unified hierarchy (a hybrid machine counts as v1)."""
+    """Return whether the controllers are on the unified hierarchy (a hybrid machine counts as v1)."""
     return "cpuset" in _words(ROOT / "cgroup.controllers")
 
 
 def file(cgroup: str, controller: str, name: str) -> Path:
-    """The path of one file of a cgroup such as `/kubepods/pod1/abc`."""
+    """Return the path of one file of a cgroup such as `/kubepods/pod1/abc`."""
     return (ROOT if is_v2() else ROOT / controller) / cgroup.lstrip("/") / name
 
 
 def unified(cgroup: str, name: str) -> str | None:
-    """A file of the unified mount, which a hybrid machine has beside the v1 controllers (PSI)."""
+    """Return a file of the unified mount, which a hybrid machine has beside the v1 controllers (PSI)."""
     return _text((ROOT if is_v2() else ROOT / "unified") / cgroup.lstrip("/") / name)
 
 
 def cpus(cgroup: str) -> frozenset[int] | None:
-    """The CPUs that were set; on v2 the empty set means "as the parent"."""
+    """Return the CPUs that were set; on v2 the empty set means "as the parent"."""
     return _set(_text(file(cgroup, "cpuset", "cpuset.cpus")))
 
 
 def effective_cpus(cgroup: str) -> frozenset[int] | None:
-    """The CPUs that its tasks may use now."""
+    """Return the CPUs that the cgroup's tasks may use now."""
     name = "cpuset.cpus.effective" if is_v2() else "cpuset.effective_cpus"
     return _set(_text(file(cgroup, "cpuset", name)))
 
 
 def mems(cgroup: str) -> frozenset[int] | None:
-    """The memory nodes that were set."""
+    """Return the memory nodes that were set."""
     return _set(_text(file(cgroup, "cpuset", "cpuset.mems")))
 
 
 def shares(cgroup: str) -> int | None:
-    """v1's cpu.shares; None on v2, see `weight`."""
+    """Return v1's cpu.shares; None on v2, see `weight`."""
     return None if is_v2() else _number(_text(file(cgroup, "cpu", "cpu.shares")))
 
 
 def weight(cgroup: str) -> int | None:
-    """v2's cpu.weight; None on v1, see `shares`."""
+    """Return v2's cpu.weight; None on v1, see `shares`."""
     return _number(_text(file(cgroup, "cpu", "cpu.weight"))) if is_v2() else None
 
 
 def quota(cgroup: str) -> tuple[int, int] | None:
-    """Quota and period in microseconds; a quota of -1 is no limit."""
+    """Return quota and period in microseconds; a quota of -1 is no limit."""
     if not is_v2():
         limit = _number(_text(file(cgroup, "cpu", "cpu.cfs_quota_us")))
         period = _number(_text(file(cgroup, "cpu", "cpu.cfs_period_us")))
@@ -69,42 +69,45 @@ def quota(cgroup: str) -> tuple[int, int] | None:
 
 
 def burst(cgroup: str) -> int | None:
-    """CFS burst in microseconds; None where the kernel has none."""
+    """Return the CFS burst in microseconds; None if the kernel has none."""
     return _number(_text(file(cgroup, "cpu", "cpu.max.burst" if is_v2() else "cpu.cfs_burst_us")))
 
 
 def memory_limit(cgroup: str) -> int | None:
-    """The hard limit in bytes; None when there is none."""
+    """Return the hard limit in bytes; None if there is none."""
     limit = _number(_text(file(cgroup, "memory", "memory.max" if is_v2() else "memory.limit_in_bytes")))
     return limit if limit is not None and limit < NO_LIMIT_V1 else None
 
 
 def memory_and_swap_limit(cgroup: str) -> int | None:
-    """v1's limit of memory and swap together; None on v2, and when there is none."""
+    """Return v1's limit of memory and swap together, in bytes; None on v2, and if there is none."""
     limit = None if is_v2() else _number(_text(file(cgroup, "memory", "memory.memsw.limit_in_bytes")))
     return limit if limit is not None and limit < NO_LIMIT_V1 else None
 
 
 def bfq_weight(cgroup: str) -> int | None:
-    """The default BFQ weight."""
+    """Return the default BFQ weight."""
     text = _text(file(cgroup, "blkio", "io.bfq.weight" if is_v2() else "blkio.bfq.weight"))
     return _number(text.split()[-1]) if text else None
 
 
 def weighs(cgroup: str, weight: int) -> bool:
-    """Whether it has this BFQ weight; true of every cgroup that is there where the kernel has no BFQ."""
+    """Return whether the cgroup has this BFQ weight.
+
+    If the kernel has no BFQ, the answer is true for every cgroup that exists.
+    """
     path = file(cgroup, "blkio", "io.bfq.weight" if is_v2() else "blkio.bfq.weight")
     return bfq_weight(cgroup) == weight if path.exists() else path.parent.is_dir()
 
 
 def disks() -> dict[str, str]:
-    """The real disks of this machine: their paths by their numbers, such as `254:0`."""
+    """Return the real disks of this machine: their paths by their numbers, such as `254:0`."""
     found = (path for path in sorted(Path("/sys/block").iterdir()) if (path / "device").exists())
     return {(disk / "dev").read_text().strip(): f"/dev/{disk.name}" for disk in found}
 
 
 def most_written(cgroup: str, device: str) -> int | None:
-    """Bytes a second that it may write to a device by its number; None when there is no limit."""
+    """Return the bytes a second that the cgroup may write to a device number; None if there is no limit."""
     if is_v2():
         line = _line_of(file(cgroup, "io", "io.max"), device)
         limit = dict(word.split("=") for word in line[1:]).get("wbps")
@@ -120,17 +123,17 @@ def _line_of(path: Path, first: str) -> list[str]:
 
 
 def pids(cgroup: str) -> frozenset[int]:
-    """The processes directly in it."""
+    """Return the processes directly in the cgroup."""
     return frozenset(int(word) for word in _words(file(cgroup, "cpuset", "cgroup.procs")))
 
 
 def oom_score_adj(pid: int) -> int | None:
-    """Of a process."""
+    """Return the oom_score_adj of a process."""
     return _number(_text(Path(f"/proc/{pid}/oom_score_adj")))
 
 
 def allowed_cpus(pid: int) -> frozenset[int] | None:
-    """The CPUs that the scheduler would run a process on now, whatever any cgroup says."""
+    """Return the CPUs that the scheduler would run a process on now, apart from any cgroup file."""
     for line in (_text(Path(f"/proc/{pid}/status")) or "").splitlines():
         if line.startswith("Cpus_allowed_list:"):
             return _set(line.partition(":")[2])
@@ -161,7 +164,7 @@ def _set(text: str | None) -> frozenset[int] | None:
 
 
 def members(text: str) -> frozenset[int]:
-    """The members of a list such as "0-3,8"."""
+    """Return the numbers of a list such as "0-3,8"."""
     return frozenset(_members(text))
 
 

@@ -1,4 +1,4 @@
-"""The daemon's checkpoint of what it learnt, read apart from the product's own reader: whole, or what is wrong."""
+"""The daemon's checkpoint of its learnt values, read apart from the product's own reader."""
 
 import json
 import zlib
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what it holds; AssertionError if a character of it is missing or wrong."""
+    """Return the content of a checkpoint; AssertionError if a character of it is missing or wrong."""
     text = path.read_bytes()
     head, _, body = text.partition(b"\n")
     name, version, checksum, length = head.split(b" ")

@@ -1,4 +1,4 @@
-"""Takes away what one rig folder's containerd left: shims, container processes, mounts, cgroups, files.
+"""Removes the remains of one rig folder's containerd: shims, container processes, mounts, cgroups, files.
 
 It is rough on purpose and works when containerd is dead, wedged or was never up. It touches only what
 provably belongs to the folder: processes that name it in their command line or run in the session of
@@ -25,7 +25,7 @@ SHIM_SOCKETS: Final = Path("/run/containerd/s")
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """All by which the remains of one rig folder can be found, also after the folder is gone."""
+    """Hold the traces by which the remains of one rig folder can be found, also after the folder is gone."""
 
     folder: Path
     cgroups: tuple[str, ...]
@@ -34,14 +34,14 @@ class Traces:
 
 
 def traces(folder: Path, sessions: Iterable[int] = ()) -> Traces:
-    """Look before anything is taken away."""
+    """Return the traces of a folder; call it before anything is removed."""
     cgroups = tuple(kubepods.Ledger(folder).removable())
     return Traces(folder, cgroups, frozenset(sessions), tuple(_shim_sockets(folder)))
 
 
 def clear(found: Traces) -> None:
-    """Take everything away; raises RigError naming what would not go."""
-    for cgroup in _pods(found):  # before the shims: they are the ones who reap
+    """Remove everything that the traces lead to; RigError names the remains that could not be removed."""
+    for cgroup in _pods(found):  # before the shims: a shim reaps the processes of its pod
         kubepods.kill(cgroup)
     comes(lambda: not any(kubepods.processes(cgroup) for cgroup in _pods(found)))
     for pid in _processes(found):
@@ -60,7 +60,7 @@ def clear(found: Traces) -> None:
 
 
 def leftovers(found: Traces) -> list[str]:
-    """What is still there, in words; empty when all is gone."""
+    """Return the remains in words; empty when all is gone."""
     remains = [f"process {pid}: {_command(pid)[:200]}" for pid in sorted(_processes(found))]
     remains += [f"mount {path}" for path in _mounts(found.folder)]
     remains += [
@@ -78,7 +78,7 @@ def _pods(found: Traces) -> list[str]:
 
 
 def _pods_below(cgroup: str, found: Traces) -> bool:
-    """Whether another rig (or a kubelet) has pods below a parent that we would otherwise remove."""
+    """Return whether another rig (or a kubelet) has pods below a parent that we would otherwise remove."""
     if cgroup in _pods(found):
         return False
     return any(path.is_dir() for folder in kubepods.folders(cgroup) for path in folder.rglob("pod*"))
@@ -91,7 +91,10 @@ def _processes(found: Traces) -> set[int]:
 
 
 def _is_runtime(pid: int, names: tuple[bytes, ...]) -> bool:
-    """A containerd or shim whose arguments name the folder; an editor with a file open there is not one."""
+    """Return whether a process is a containerd or shim whose arguments name the folder.
+
+    An editor with a file open there is not one.
+    """
     command = _raw_command(pid)
     program = command.partition(b"\0")[0].rpartition(b"/")[2]
     return program.startswith(b"containerd") and any(name in command for name in names)
@@ -109,7 +112,10 @@ def _command(pid: int) -> str:
 
 
 def _session(pid: int) -> int:
-    """The session of a live process; a zombie is its parent's business and counts as gone."""
+    """Return the session of a live process.
+
+    A zombie counts as gone: its parent reaps it.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

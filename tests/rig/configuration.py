@@ -20,10 +20,11 @@ NEWEST: Final = VERSIONS[0]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a test may want otherwise.
+    """Hold the options that a test may change.
 
-    `plugins` are launched by containerd itself: name such as `50-nri-coloc` -> the text of a program
-    (a script with its `#!` line). `plugin_configs`: file name such as `50-nri-coloc.conf` -> its text.
+    `plugins`: programs that containerd itself launches: name such as `50-nri-coloc` -> the text of a program (a script
+    with its `#!` line).
+    `plugin_configs`: file name such as `50-nri-coloc.conf` -> its text.
     `blockio_classes`: the text of the file that names the runtime's blockio classes.
     """
 
@@ -31,14 +32,14 @@ class Options:
     plugin_registration_timeout: str = "5s"
     plugins: Mapping[str, str] = field(default_factory=dict)
     plugin_configs: Mapping[str, str] = field(default_factory=dict)
-    pod_annotations: str = ""  # a glob of those that containerd copies onto every container of a pod
+    pod_annotations: str = ""  # glob of the annotations that containerd copies to a pod's containers
     restrict_oom_score_adj: bool = True
     systemd_cgroup: bool = False
     blockio_classes: str = ""
 
 
 def render(version: Version, folder: Path, runc: Path, options: Options) -> str:
-    """The whole file."""
+    """Return the text of the whole configuration file."""
     layout = _VERSION_2 if version == "1.7" else _VERSION_3
     values = {
         "D": folder,

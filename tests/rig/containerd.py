@@ -1,6 +1,6 @@
-"""One containerd in a folder of its own: started, killed, started again, and taken away without remains.
+"""One containerd in a folder of its own: started, killed, started again, and removed without remains.
 
-It knows processes and sockets; what is done over CRI is `cri.py`'s. A kill ends containerd alone, its
+It knows processes and sockets; `cri.py` has the calls over CRI. A kill ends containerd alone, its
 shims and containers live on, as on a node. The folder is short, since a Unix socket's path may not be
 longer than 107 bytes.
 """
@@ -21,16 +21,16 @@ from tests.rig.cri import Cri
 from tests.rig.packages import Unpacked
 from tests.rig.waiting import poll
 
-READY_SECONDS: Final = 180  # an emulated machine needs 8 of them, a real one a fraction of one
+READY_SECONDS: Final = 180  # an emulated machine needs 8 seconds, a real one a fraction of a second
 LONGEST_SOCKET_PATH: Final = 107  # unix(7): sun_path is 108 bytes with its zero
-LONGEST_LOG_LINE: Final = 300  # containerd prints its whole configuration on one
+LONGEST_LOG_LINE: Final = 300  # containerd prints its whole configuration on one line
 LOGS: Final = Path("build/rig")
 LOGS_KEPT: Final = 20
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Containerd:
-    """A containerd of one version; nothing happens before `start`."""
+    """Run a containerd of one version; nothing happens before `start`."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Containerd:
         self._sessions: list[int] = []
 
     def start(self) -> None:
-        """Bring it up, for the first time or again on the same folders, and wait until CRI answers."""
+        """Start containerd, for the first time or again on the same folders, and wait until CRI answers."""
         if not self._sessions:
             self._write_files()
         self._launch()
@@ -66,27 +66,27 @@ class Containerd:
             self._import_images()
 
     def kill(self) -> None:
-        """End containerd alone, at once; shims and containers stay. `start` brings it back."""
+        """Kill containerd alone; shims and containers stay. `start` starts it again."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """End it and take away everything that it and its pods left; its log is kept in build/rig."""
+        """End containerd and remove everything that it and its pods left; its log is kept in build/rig."""
         self.terminate()
         self._keep_log()
         self.stopped.append(cleanup.traces(self.folder, self._sessions))
         cleanup.clear(self.stopped[-1])
 
     def rebuild(self) -> None:
-        """For one that a test has wedged: take it away, come up in a new folder with new sockets."""
+        """Remove a containerd that a test has wedged, and start one in a new folder with new sockets."""
         self.stop()
         self._settle(_prepared(None))
         self.start()
 
     def terminate(self) -> None:
-        """End containerd alone, politely where it listens."""
+        """End containerd alone: with SIGTERM, then with SIGKILL if it does not react."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
@@ -94,22 +94,22 @@ class Containerd:
         self.kill()
 
     def wait(self) -> None:
-        """Wait for ever, or until it ends by itself."""
+        """Wait until containerd ends by itself, without a limit."""
         if self._process is not None:
             self._process.wait()
 
     @property
     def pid(self) -> int | None:
-        """Of the running containerd."""
+        """Return the pid of the running containerd; None if none runs."""
         alive = self._process is not None and self._process.poll() is None
         return self._process.pid if alive and self._process else None
 
     def cri(self) -> Cri:
-        """A new CRI client of this containerd, whose pods the clean-up knows."""
+        """Return a new CRI client of this containerd; the clean-up knows the client's pods."""
         return Cri(self.cri_socket, self.ledger)
 
     def log_tail(self, lines: int = 40) -> str:
-        """The end of the log."""
+        """Return the last lines of the log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return "\n".join(line[:LONGEST_LOG_LINE] for line in text.splitlines()[-lines:])
 
@@ -123,7 +123,7 @@ class Containerd:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PATH": path},
-                start_new_session=True,  # by which its shims and plugins are found afterwards
+                start_new_session=True,  # its shims and plugins are found afterwards by the session
             )
         self._sessions.append(self._process.pid)
 
@@ -170,7 +170,7 @@ class Containerd:
 def bring_up(version: Version, options: Options | None = None, package: Unpacked | None = None) -> Containerd:
     """Return a running containerd; a failed start is tried once more, with a fresh folder.
 
-    package: its programs; by default those of the version's Debian package.
+    package: the package of its programs; default: the version's Debian package.
     """
     try:
         return _brought_up(version, options, package)
@@ -190,7 +190,7 @@ def _brought_up(version: Version, options: Options | None, package: Unpacked | N
 
 
 def _prepared(folder: Path | None) -> Path:
-    """An empty folder whose sockets can be reached."""
+    """Return an empty folder whose sockets can be reached."""
     if folder is None:
         place = memory.DISK if len(memory.DISK) < 60 else "/tmp"
         folder = Path(tempfile.mkdtemp(prefix="rig-", dir=place))

@@ -1,8 +1,8 @@
 """A CRI client for tests: the kubelet's calls in short form, over grpc.
 
-Pods look like the kubelet's: its labels, its cgroup paths, made before the sandbox, on the machine's
-own network (which needs no CNI). What was made is remembered by the ledger, so that the clean-up
-finds it whatever happens here.
+Pods look like the kubelet's. They have its labels and its cgroup paths, which are made before the sandbox. They are on
+the machine's own network (which needs no CNI). The ledger remembers every pod cgroup, so the clean-up finds it in any
+case.
 """
 
 import json
@@ -33,7 +33,7 @@ _CHANNEL_OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A running pod sandbox."""
+    """Describe a running pod sandbox."""
 
     id: str
     uid: str
@@ -44,7 +44,7 @@ class Pod:
 
 
 class Limits(TypedDict, total=False):
-    """Resources of a container; what is left out is not set, or in an update not changed."""
+    """Hold resources of a container; a key that is absent is not set, or in an update not changed."""
 
     shares: int
     quota: int
@@ -57,7 +57,7 @@ class Limits(TypedDict, total=False):
 
 
 class Cri:
-    """One connection. Errors are grpc's own: a test sees what a kubelet would see."""
+    """Hold one connection; errors are grpc's own, as a kubelet would see them."""
 
     def __init__(self, socket: Path, ledger: kubepods.Ledger) -> None:
         self.call_seconds = CALL_SECONDS
@@ -76,11 +76,11 @@ class Cri:
         self.close()
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._channel.close()
 
     def answers(self) -> bool:
-        """Whether CRI is up: it lists pods, which it refuses until it has recovered its state."""
+        """Return whether CRI is up: it lists pods only after it has recovered its state."""
         try:
             self._runtime.ListPodSandbox(cri_pb2.ListPodSandboxRequest(), timeout=60)
         except grpc.RpcError:
@@ -88,12 +88,12 @@ class Cri:
         return True
 
     def _call(self, method: str, request: Message, seconds: float | None = None) -> Any:
-        """One call; a containerd that is just coming back is waited for."""
+        """Return the answer to one call; wait for a containerd that is just starting."""
         patience = self.call_seconds if seconds is None else seconds
         return getattr(self._runtime, method)(request, timeout=patience, wait_for_ready=True)
 
     def version(self) -> str:
-        """The runtime's own version."""
+        """Return the runtime's own version."""
         reply = self._call("Version", cri_pb2.VersionRequest())
         return str(reply.runtime_version)
 
@@ -107,10 +107,10 @@ class Cri:
         cgroup_parent: str = kubepods.BURSTABLE,
         shares: int = 0,
     ) -> Pod:
-        """Make the pod's cgroup and its sandbox.
+        """Return a running pod: its cgroup is made, then its sandbox.
 
         cgroup_parent: may hold `{uid}`, or `{unit}` in a slice's name.
-        shares: the pod's CPU request, 0 for the kernel's default, as if there were no kubelet.
+        shares: the pod's CPU request; 0: the kernel's default, as without a kubelet.
         """
         uid = str(uuid.uuid4())
         cgroup = cgroup_parent.format(uid=uid, unit=uid.replace("-", "_"))
@@ -144,10 +144,10 @@ class Cri:
         attempt: int = 0,
         **limits: Unpack[Limits],
     ) -> str:
-        """Create, not start.
+        """Return the id of a container that is created and not started.
 
-        `mounts`: paths inside to files or folders of the machine. `attempt`: how many containers of this name the pod
-        has had before.
+        mounts: paths inside to files or folders of the machine.
+        attempt: how many containers of this name the pod has had before.
         """
         config = cri_pb2.ContainerConfig(
             metadata=cri_pb2.ContainerMetadata(name=name, attempt=attempt),
@@ -176,7 +176,7 @@ class Cri:
         self._call("StartContainer", request)
 
     def run_container(self, pod: Pod, name: str, **limits: Unpack[Limits]) -> str:
-        """Create and start one that sleeps."""
+        """Return the id of a started container that sleeps."""
         container = self.create_container(pod, name, **limits)
         self.start(container)
         return container
@@ -192,13 +192,13 @@ class Cri:
         self._call("RemoveContainer", request, seconds)
 
     def update(self, container: str, **limits: Unpack[Limits]) -> None:
-        """What the kubelet does for an in-place resize."""
+        """Update a container's resources as the kubelet does for an in-place resize."""
         request = cri_pb2.UpdateContainerResourcesRequest(container_id=container)
         request.linux.CopyFrom(resources(**limits))
         self._call("UpdateContainerResources", request)
 
     def execute(self, container: str, *command: str) -> str:
-        """Run a command inside and give back what it printed; raises when it failed."""
+        """Return the output of a command inside a container; raises if the command fails."""
         request = cri_pb2.ExecSyncRequest(container_id=container, cmd=command, timeout=COMMAND_SECONDS)
         reply = self._call("ExecSync", request, COMMAND_SECONDS)
         if reply.exit_code:
@@ -206,33 +206,33 @@ class Cri:
         return str(reply.stdout.decode())
 
     def status(self, container: str) -> cri_pb2.ContainerStatusResponse:
-        """All that is told of a container, `info` included."""
+        """Return the runtime's whole status of a container, `info` included."""
         request = cri_pb2.ContainerStatusRequest(container_id=container, verbose=True)
         reply = self._call("ContainerStatus", request)
         assert isinstance(reply, cri_pb2.ContainerStatusResponse)
         return reply
 
     def info(self, container: str) -> dict[str, Any]:
-        """containerd's own view: `pid`, `runtimeSpec`, `config`."""
+        """Return containerd's own view: `pid`, `runtimeSpec`, `config`."""
         found: dict[str, Any] = json.loads(self.status(container).info["info"])
         return found
 
     def pid(self, container: str) -> int:
-        """Of its first process, as the machine sees it."""
+        """Return the pid of a container's first process, as the machine sees it."""
         return int(self.info(container)["pid"])
 
     def cgroup(self, container: str) -> str:
-        """Its cgroup's path below each hierarchy's root."""
+        """Return the path of a container's cgroup below each hierarchy's root."""
         known = self._cgroups.get(container)
         return known or str(self.info(container)["runtimeSpec"]["linux"]["cgroupsPath"])
 
     def list_pods(self, seconds: float | None = None) -> list[str]:
-        """The ids of all sandboxes."""
+        """Return the ids of all sandboxes."""
         reply = self._call("ListPodSandbox", cri_pb2.ListPodSandboxRequest(), seconds)
         return [pod.id for pod in reply.items]
 
     def list_containers(self, pod: str = "", seconds: float | None = None) -> list[str]:
-        """The ids of all containers, or of one pod's."""
+        """Return the ids of all containers, or of one pod's."""
         request = cri_pb2.ListContainersRequest(filter=cri_pb2.ContainerFilter(pod_sandbox_id=pod))
         reply = self._call("ListContainers", request, seconds)
         return [container.id for container in reply.containers]
@@ -244,8 +244,8 @@ class Cri:
     def remove_pod(self, pod: str, seconds: float | None = None) -> None:
         """Stop and remove a sandbox, its containers before it as the kubelet does; a second time does nothing.
 
-        containerd from 1.7.26 on that is left to remove them itself takes its lock on registrations twice, and
-        comes to a halt for ever when a plugin registers in between.
+        If containerd from 1.7.26 on removes the containers itself, it takes its lock on registrations twice. It then
+        hangs for ever when a plugin registers in between.
         """
         self.stop_pod(pod, seconds)
         for container in self.list_containers(pod, seconds):
@@ -253,7 +253,7 @@ class Cri:
         self._call("RemovePodSandbox", cri_pb2.RemovePodSandboxRequest(pod_sandbox_id=pod), seconds)
 
     def remove_all(self, seconds: float = 60) -> None:
-        """Remove every pod, and the pods' cgroups; raises grpc's error when the runtime does not."""
+        """Remove every pod, and the pods' cgroups; raises grpc's error if the runtime fails."""
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda pod: self.remove_pod(pod, seconds), self.list_pods(seconds)))
         for cgroup in self._ledger.cgroups():
@@ -262,7 +262,7 @@ class Cri:
 
 
 def resources(**limits: Unpack[Limits]) -> cri_pb2.LinuxContainerResources:
-    """The wire's form."""
+    """Return the resources in the wire's form."""
     return cri_pb2.LinuxContainerResources(
         cpu_shares=limits.get("shares", 0),
         cpu_quota=limits.get("quota", 0),

@@ -1,7 +1,7 @@
 """The product under test: the unmodified `nri-coloc run` as a process of its own beside a rig's containerd.
 
-It has a state folder, a port and an output file of its own, and is told everything by flags and one
-configuration file, as an operator would. The file lies behind a `..data` link as in a ConfigMap mount.
+It has a state folder, a port and an output file of its own. Flags and one configuration file are all its settings, as
+on an operator's node. The file lies behind a `..data` link as in a ConfigMap mount.
 """
 
 import http.client
@@ -35,7 +35,7 @@ PROJECT: Final = Path(__file__).parents[2]
 
 
 class ConfigMap:
-    """A folder as the kubelet mounts a ConfigMap: a new version is swapped in whole, by one link."""
+    """Mount a folder as the kubelet mounts a ConfigMap: one link switches to each new version as a whole."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "config.yaml"
@@ -46,9 +46,10 @@ class ConfigMap:
         self.file.symlink_to("..data/config.yaml")
 
     def write(self, text: str) -> None:
-        """Publish a new content; one that says nothing of lending is about placement, where the box is all of share.
+        """Publish a new content; without a section `reclaim` it switches lending off.
 
-        The box would otherwise follow the load of this very machine, and with it whatever else runs here.
+        Such a test is about placement, and the reclaim pool is then the whole pool `share`. With lending, the pool
+        would follow the load of this machine, and so all other work on it.
         """
         self.asked = text
         if "reclaim:" not in text:
@@ -63,7 +64,7 @@ class ConfigMap:
 
 
 class Setup(TypedDict, total=False):
-    """What may be other than usual: the configuration's text, more flags, another program, folders of one's own."""
+    """Hold the settings that a test may change: configuration text, flags, program, folders."""
 
     config: str
     flags: Sequence[str]
@@ -73,7 +74,7 @@ class Setup(TypedDict, total=False):
 
 
 class Daemon:
-    """One copy of the daemon; `with` starts it and always stops it. It may be killed and started again."""
+    """Run one copy of the daemon; `with` starts it and always stops it. It may be killed and started again."""
 
     def __init__(self, containerd: Containerd, **setup: Unpack[Setup]) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="daemon-")
@@ -102,17 +103,17 @@ class Daemon:
         assert found == []
 
     def broken_records(self) -> list[str]:
-        """Return what is wrong with any record of its audit, of all its starts."""
+        """Return a sentence for each fault in a record of its audit, over all its starts."""
         text = self._audit.read_bytes() if self._audit.is_file() else b""
         return list(broken(lines(text)))
 
     def close(self) -> None:
-        """End it and take its files away."""
+        """End the daemon and remove its files."""
         self.kill()
         self._home.cleanup()
 
     def start(self) -> None:
-        """Start it, for the first time or again with the same folders."""
+        """Start the daemon, for the first time or again with the same folders."""
         with self._audit.open("ab") as audit, (self.folder / "log").open("ab") as log:
             self._served = str(self._containerd.nri_socket)
             self._audit_start, self._log_start = self._audit.stat().st_size, len(self.log())
@@ -139,7 +140,7 @@ class Daemon:
         return [sys.executable, *program, *own, *flags]
 
     def places(self) -> list[str]:
-        """The flags that tell `nri-coloc restore` where its state and its runtime are."""
+        """Return the flags that name the state folder and the runtime for `nri-coloc restore`."""
         paths = {
             "--state-dir": self.state_dir,
             "--nri-socket": self._containerd.nri_socket,
@@ -148,7 +149,7 @@ class Daemon:
         return [str(part) for pair in paths.items() for part in pair]
 
     def wait_synchronised(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until it knows the runtime's containers: from here on nothing escapes it."""
+        """Wait until the daemon knows the runtime's containers; from here on it misses no event."""
         if not comes(lambda: self._is_synchronised() or self.is_dead, seconds) or self.is_dead:
             raise RigError(f"the daemon was not synchronised: {self.readyz()}\n{self.log()}")
 
@@ -156,16 +157,19 @@ class Daemon:
         return " synchronised " in self.log()[self._log_start :]
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until `/readyz` says so."""
+        """Wait until `/readyz` reports that the daemon is ready."""
         if not comes(lambda: self.readyz().get("ready") or self.is_dead, seconds) or self.is_dead:
             raise RigError(f"the daemon did not get ready: {self.readyz()}\n{self.log()}")
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the daemon with SIGKILL."""
         self._end(signal.SIGKILL)
 
     def terminate(self, seconds: float = PATIENCE_SECONDS) -> int:
-        """Ask it to end and return its exit code; AssertionError if that takes more seconds of its own."""
+        """End the daemon with SIGTERM and return its exit code.
+
+        AssertionError if that takes more than `seconds` of its own time (`own_time.py`).
+        """
         return self._end(signal.SIGTERM, seconds)
 
     def _end(self, number: signal.Signals, seconds: float = PATIENCE_SECONDS) -> int:
@@ -185,29 +189,29 @@ class Daemon:
 
     @property
     def is_fit(self) -> bool:
-        """Whether it serves the containerd that runs now."""
+        """Return whether the daemon serves the containerd that runs now."""
         if self.is_dead or self._served != str(self._containerd.nri_socket):
             return False
         return bool(self.check("connected").get("ok"))
 
     @property
     def is_dead(self) -> bool:
-        """Whether it has ended by itself, or was never started."""
+        """Return whether the daemon has ended by itself, or was never started."""
         return self._process is None or self._process.poll() is not None
 
     @property
     def pid(self) -> int:
-        """Of the running daemon."""
+        """Return the pid of the running daemon."""
         return 0 if self._process is None else self._process.pid
 
-    # ---- what it says ----
+    # ---- state and output ----
 
     def state(self) -> dict[str, Any]:
         """Return `/v1/state`."""
         return self._json("/v1/state")
 
     def capacity(self) -> dict[str, Any]:
-        """The body of `/v1/capacity`."""
+        """Return the body of `/v1/capacity`."""
         return self._json("/v1/capacity")
 
     def container(self, container_id: str) -> dict[str, Any]:
@@ -215,7 +219,7 @@ class Daemon:
         return next((c for c in self.state().get("containers", []) if c["id"] == container_id), {})
 
     def readyz(self) -> dict[str, Any]:
-        """Return `/readyz`; empty while nobody listens."""
+        """Return `/readyz`; empty while no process listens on the port."""
         return self._json("/readyz")
 
     def check(self, name: str) -> dict[str, Any]:
@@ -232,7 +236,7 @@ class Daemon:
         """Return the audit records since its last start that have these fields, oldest first."""
         with self._audit.open() as file:
             file.seek(self._audit_start)
-            texts = file.read().split("\n")[:-1]  # what follows the last newline is not whole yet
+            texts = file.read().split("\n")[:-1]  # the text after the last newline is not a whole line yet
         wanted = {"event": event, **fields} if event else fields
         records = [json.loads(text) for text in texts]
         return [r for r in records if all(r.get(name) == value for name, value in wanted.items())]
@@ -240,7 +244,10 @@ class Daemon:
     def audited(
         self, event: str, seconds: float = PATIENCE_SECONDS, *, saying: str = "", **fields: Any
     ) -> dict[str, Any]:
-        """Wait for an audit record, whose reason says something, and return it: they are written after the reply."""
+        """Wait for an audit record and return it; records are written after the reply.
+
+        saying: a text that the record's reason contains.
+        """
 
         def found() -> list[dict[str, Any]]:
             return [record for record in self.audit(event, **fields) if saying in sentence_of(record)]
@@ -249,7 +256,7 @@ class Daemon:
         return found()[-1]
 
     def log(self) -> str:
-        """Return what it wrote to stderr."""
+        """Return the daemon's stderr."""
         path = self.folder / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -267,14 +274,15 @@ class Daemon:
 
 
 def fetch(port: int, path: str) -> str:
-    """Return what a daemon serves at a path; empty while nobody listens or answers."""
+    """Return the text that a daemon serves at a path; empty while no process listens or answers."""
     return answer(port, path)[1]
 
 
 def answer(port: int, path: str) -> tuple[int, str]:
-    """Return the HTTP status and the body, 0 and nothing while nobody listens or answers.
+    """Return the HTTP status and the body; 0 and an empty text while no process listens or answers.
 
-    It closes a connection on which it has read nothing for seconds, as when the machine stood still: ask anew.
+    The daemon closes a connection on which it has read nothing for seconds, as after the machine stood still. This
+    function then asks again.
     """
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""A disk of a few kilobytes that can be full, and folders that cannot be written: mounts, taken away again."""
+"""A disk of a few kilobytes that can be full, and folders that cannot be written: mounts that are removed again."""
 
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _BALLAST: Final = "ballast"
 
 @contextmanager
 def tiny(folder: Path) -> Iterator[Path]:
-    """A file system of its own, of 64 KiB."""
+    """Yield the folder of a file system of its own, of 64 KiB."""
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)], check=True)
     try:
@@ -22,14 +22,14 @@ def tiny(folder: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> None:
-    """Write until nothing more goes in."""
+    """Write until the disk is full."""
     with (disk / _BALLAST).open("ab", buffering=0) as ballast, suppress(OSError):
         while ballast.write(b"x" * 512):
             pass
 
 
 def free(disk: Path) -> None:
-    """Give back what `fill` took."""
+    """Remove the file that `fill` wrote."""
     (disk / _BALLAST).unlink()
 
 

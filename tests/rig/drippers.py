@@ -1,4 +1,4 @@
-"""Local clients that send half an HTTP request, a byte at a time, and connect again when they are sent away."""
+"""Local clients that send half an HTTP request, a byte at a time, and connect again after they were disconnected."""
 
 import socket
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ CONNECT_S: Final = 1.0
 
 @contextmanager
 def dripping(port: int, sockets: int) -> Iterator[None]:
-    """Keep so many half requests open at a port of this machine while the block lasts."""
+    """Keep this number of half requests open at a port of this machine while the block lasts."""
     ended = Event()
     clients = [Thread(target=_drip, args=(port, ended), daemon=True) for _ in range(sockets)]
     for client in clients:

@@ -19,7 +19,7 @@ def choose(*, few: bool) -> None:
     if few:
         os.environ[FEW] = "1"
     for name, examples in _PROFILES.items():
-        # how long an example takes says how busy the machine is; what is to be fast is measured in benchmarks/
+        # the time of an example shows how busy the machine is; benchmarks/ measures speed
         hypothesis.settings.register_profile(
             name,
             max_examples=examples,

@@ -33,7 +33,7 @@ class Compiler:
 
     @property
     def gofmt(self) -> str:
-        """The formatter that came with it."""
+        """Return the formatter of this compiler."""
         root = self.run("env", "GOROOT")
         return str(Path(root, "bin", "gofmt"))
 
@@ -70,7 +70,7 @@ def _environment() -> dict[str, str]:
 
 
 def _version(path: str) -> tuple[int, ...]:
-    """What a compiler says of itself, before any module makes it fetch another."""
+    """Return a compiler's own version, read before a module makes it fetch another one."""
     local = {**os.environ, "GOTOOLCHAIN": "local"}
     said = subprocess.run(
         [path, "version"], capture_output=True, text=True, check=False, env=local, timeout=60
@@ -80,7 +80,7 @@ def _version(path: str) -> tuple[int, ...]:
 
 
 def _debians() -> Path:
-    """One tree of both packages: the compiler finds its library by links from one part into the other."""
+    """Return one tree of both packages: the compiler finds its library by links from one part into the other."""
     tree = packages.cache() / DEBIAN
     with packages.locked(packages.cache() / f".{DEBIAN}.lock"):
         if not tree.is_dir():

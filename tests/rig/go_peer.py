@@ -1,7 +1,7 @@
 """The Go program's process and the conversation with it: JSON lines, questions and answers both ways.
 
-A thread reads; each question of the other side is answered on a thread of its own, so that one that has to
-wait (for the runtime's lock) keeps no answer from whoever holds it. Every wait has a bound.
+One thread reads. Each question of the other side is answered on a thread of its own. So an answer that waits for the
+runtime's lock delays no answer that the lock's holder needs. Every wait has a bound.
 """
 
 import json
@@ -26,11 +26,11 @@ Answerer = Callable[[str, Any], Any]
 
 
 class GoError(Exception):
-    """The other side's own words, such as the adaptation's about two plugins in conflict."""
+    """Carry the other side's own words, such as the adaptation's about two plugins in conflict."""
 
 
 class Peer:
-    """Starts the program; `close` ends it."""
+    """Start the program; `close` ends it."""
 
     def __init__(self, command: Sequence[str], log: Path, answerer: Answerer) -> None:
         self._answerer = answerer
@@ -47,11 +47,11 @@ class Peer:
 
     @property
     def pid(self) -> int:
-        """Of the program."""
+        """Return the pid of the program."""
         return self._process.pid
 
     def ask(self, op: str, body: Any = None, seconds: float = ANSWER_SECONDS) -> Any:
-        """Put a question and return the answer; raises GoError with what the program refuses."""
+        """Ask a question and return the answer; GoError carries the reason of a refusal."""
         number = next(self._numbers)
         waiting: Future[Any] = Future()
         self._waiting[number] = waiting
@@ -63,7 +63,7 @@ class Peer:
             raise RigError(f"the Go program did not answer {op} within {seconds:g} s\n{words}") from error
 
     def close(self) -> None:
-        """End the conversation, and with it the program."""
+        """Close the conversation, which ends the program."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(BrokenPipeError):
@@ -77,7 +77,7 @@ class Peer:
         self._process.stdout.close()
 
     def _last_words(self) -> str:
-        """End the program so that it tells where each of its goroutines is."""
+        """Return the program's last output: ending it makes it print the state of each goroutine."""
         with suppress(subprocess.TimeoutExpired):
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(ENDS_SECONDS)

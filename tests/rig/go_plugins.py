@@ -1,7 +1,7 @@
-"""node_sim's runtime with NRI's own adaptation in it: what it asks of plugins goes through the Go program.
+"""node_sim's runtime with NRI's own adaptation: every request to a plugin goes through the Go program.
 
-Pods, cgroups, CRI and the kubelet stay node_sim's; registration, the wire, deadlines, the merging of answers
-and the conflicts between plugins are those of the public module, in the version that was compiled.
+Pods, cgroups, CRI and the kubelet stay node_sim's. Registration, the wire, deadlines, the merging of answers and the
+conflicts between plugins are those of the public module, in the version that was compiled.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ Answer = Callable[[Any], Message]
 
 
 class GoNode(Node):
-    """A simulated node whose runtime speaks one version of NRI with the public module's own code."""
+    """Simulate a node whose runtime speaks one version of NRI with the public module's own code."""
 
     def __init__(self, folder: Path, edition: Edition, machine: str = "8cpu") -> None:
         super().__init__(folder, machine, runtime_version=edition.containerd)
@@ -42,7 +42,7 @@ class GoNode(Node):
 
 
 class GoPlugins(Plugins):
-    """In the place of node_sim's own plugins; each start of the runtime is a process of its own."""
+    """Replace node_sim's own plugins; each start of the runtime is a process of its own."""
 
     def __init__(self, edition: Edition, path: Path, *others: Any) -> None:
         super().__init__(path, *others)
@@ -58,22 +58,22 @@ class GoPlugins(Plugins):
 
     @property
     def peer(self) -> Peer:
-        """The conversation with the running program."""
+        """Return the conversation with the running program."""
         assert self._peer is not None, "the runtime does not run"
         return self._peer
 
     @property
     def pid(self) -> int:
-        """Of the runtime's process."""
+        """Return the pid of the runtime's process."""
         return self.peer.pid
 
     @property
     def names(self) -> list[str]:
-        """Not to be had: the adaptation tells nobody which plugins it has."""
+        """Raise NotImplementedError: the adaptation does not report the names of its plugins."""
         raise NotImplementedError
 
     def listen(self) -> None:
-        """Start the program and have it make the socket."""
+        """Start the program; it makes the socket."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         runtime = str(go_programs.built(self.edition).runtime)
         command = [runtime, f"-socket={self._path}", f"-version=v{self._runtime_version}"]
@@ -95,7 +95,7 @@ class GoPlugins(Plugins):
         container: nri_pb2.Container | None = None,
         resources: nri_pb2.LinuxResources | None = None,
     ) -> Iterator[Any]:
-        """Yield the one answer that the adaptation made of all plugins' answers."""
+        """Yield the one answer that the adaptation merged from all plugins' answers."""
         request = calls.REQUESTS[kind](pod=pod)
         if container is not None:
             request.container.CopyFrom(container)
@@ -108,7 +108,7 @@ class GoPlugins(Plugins):
         yield from_json(body, calls.RESPONSES[kind]())
 
     def limit(self, seconds: float) -> None:
-        """Set how long a plugin may take for one request; whoever takes longer is dropped."""
+        """Set how long a plugin may take for one request, in seconds; a slower plugin is dropped."""
         self.peer.ask("limit", int(seconds * 1000))
 
     # ---- the Go side's questions ----
@@ -130,14 +130,14 @@ class GoPlugins(Plugins):
         return to_json(answer(request)) if answer else {}
 
     def _begin(self) -> Any:
-        """Take the runtime's lock for as long as a plugin is being taken in, and tell what exists."""
+        """Return what exists, and hold the runtime's lock until the new plugin is registered."""
         content: Future[Any] = Future()
         self._settling, self._done = Future(), Event()
         Thread(target=self._take_in, args=(content,), name="go-synchronise", daemon=True).start()
         return content.result(SETTLE_SECONDS)
 
     def _take_in(self, content: Future[Any]) -> None:
-        # the lock belongs to a thread, so one thread holds it from the snapshot to the end
+        # a lock belongs to a thread, so one thread holds it from the snapshot to the end
         with self._lock:
             pods, containers = self._snapshot()
             told = nri_pb2.SynchronizeRequest(pods=pods, containers=containers)
@@ -156,12 +156,12 @@ class GoPlugins(Plugins):
     # ---- other plugins ----
 
     def companion(self, name: str, index: str, **answers: Answer) -> "Companion":
-        """A plugin made with the official stub, to be used with `with`; `answers` are by hook."""
+        """Return a plugin made with the official stub, for a `with` block; `answers` are by hook."""
         return Companion(self, name, index, answers)
 
 
 class Companion:
-    """Another plugin on the runtime's socket, inside the Go program."""
+    """Run another plugin on the runtime's socket, inside the Go program."""
 
     def __init__(self, plugins: GoPlugins, name: str, index: str, answers: dict[str, Answer]) -> None:
         self._plugins = plugins
@@ -187,17 +187,17 @@ class Companion:
             del self._plugins._answers[f"{self._name}.{hook}"]
 
     def push(self, *updates: nri_pb2.ContainerUpdate) -> None:
-        """Ask for updates by NRI's own call."""
+        """Send updates by NRI's own call."""
         request = to_json(nri_pb2.UpdateContainersRequest(update=updates))
         self._plugins.peer.ask("push", {"name": self._name, "request": request})
 
 
 def to_json(message: Message) -> dict[str, Any]:
-    """Write a message as the Go program reads it."""
+    """Return a message in the form that the Go program reads."""
     found: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)
     return found
 
 
 def from_json(body: Any, message: Any) -> Any:
-    """Read a message; what a newer NRI has beyond ours is left out, as on the wire."""
+    """Return a message from JSON; fields that only a newer NRI has are ignored, as on the wire."""
     return ParseDict(body or {}, message, ignore_unknown_fields=True)

@@ -1,6 +1,6 @@
 """The Go programs of tests/conformance/go, compiled with one version of NRI, kept in the cache folder.
 
-What is in the cache is named by a hash of sources, version and settings, so a second run needs neither
+Files in the cache are named by a hash of sources, version and settings, so a second run needs neither
 a compiler nor the network. The modules come through the ordinary `go` client; their sums are checked in.
 """
 
@@ -20,7 +20,7 @@ from tests.rig.waiting import tried
 SOURCES: Final = Path(__file__).parents[1] / "conformance/go"
 BUILD_SECONDS: Final = 600
 SETTINGS: Final = {
-    "CGO_ENABLED": "0",  # no C compiler is asked for, and the programs run on any libc
+    "CGO_ENABLED": "0",  # no C compiler is needed, and the programs run on any libc
     "GOFLAGS": "-mod=readonly -modcacherw -trimpath -buildvcs=false",
 }
 # WebAssembly plugins are a build-time choice of the runtime; compiling their engine takes half a minute
@@ -29,20 +29,20 @@ TAGS: Final = ("nri_no_wasm",)
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """One version of NRI, and the containerd that has it (its own version says so to the plugin)."""
+    """Name one version of NRI, and the containerd that has it (its own version is reported to the plugin)."""
 
     nri: str
     containerd: str
 
     @property
     def number(self) -> NriVersion:
-        """The version, to compare."""
+        """Return the version as numbers, to compare."""
         major, minor, patch = map(int, self.nri.split("."))
         return major, minor, patch
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The build tags that choose the files for this version."""
+        """Return the build tags that choose the files for this version."""
         return (*TAGS, "nri_0_10") if self.number >= (0, 10, 0) else TAGS
 
 
@@ -59,14 +59,14 @@ NEWEST: Final = EDITIONS[-1]
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Paths of what was built."""
+    """Hold the paths of the built programs."""
 
     runtime: Path
     emptyplugin: Path
 
 
 def built(edition: Edition) -> Programs:
-    """Build the programs with this version, or take them from the cache."""
+    """Return the programs of this version: built now, or from the cache."""
     folder = _cache() / f"{edition.nri}-{_hash(edition)}"
     with packages.locked(_cache() / ".lock"):
         if not folder.is_dir():
@@ -75,7 +75,10 @@ def built(edition: Edition) -> Programs:
 
 
 def build_all() -> None:
-    """Build for every version, as far as it goes; whoever asks for one later is told what it lacks."""
+    """Build for every version, and stop at the first failure.
+
+    A test that needs a missing version gets the error when it asks for it.
+    """
     with suppress(RigError):
         for edition in EDITIONS:
             built(edition)

@@ -1,9 +1,9 @@
-"""The real daemon that pushes without a rest, so that ten thousand pushes take minutes and not half an hour.
+"""The real daemon that pushes without a pause, so that ten thousand pushes take minutes and not half an hour.
 
 Run instead of `python -m nri_coloc`. The first argument is a file that grows by one byte with each push that the
-runtime carried out: other plugins do not hear of pushes over NRI's own call. Everything else of a push is as in the
-product: one in flight, the newest value wins, a failed one waits. Without the pause that a slow runtime gets it is a
-heavier load than the product's.
+runtime carried out, because other plugins do not hear of pushes over NRI's own call. Everything else of a push is as in
+the product: one in flight, the newest value wins, a failed one waits. A slow runtime gets no pause here, so the load is
+heavier than the product's.
 """
 
 import os
@@ -38,7 +38,7 @@ def counted(pushes: Path) -> Callable[[Pusher, str, Knobs], None]:
 
 
 def push(self: Pusher, container_id: str) -> float:
-    """In the place of `Pusher._push`: the next one at once, unless there is nobody to push to."""
+    """Replace `Pusher._push`: push the next value at once, or back off if there is no runtime to push to."""
     rest_s = _push(self, container_id)
     return rest_s if rest_s == pusher.BACK_OFF_S else 0.0
 

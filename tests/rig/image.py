@@ -21,7 +21,7 @@ _FOLDERS: Final = ("bin", "etc", "proc", "sys", "dev", "tmp")
 
 
 def write_archive(busybox: Path, target: Path) -> Path:
-    """Write both images into one archive that `ctr images import` takes."""
+    """Return one archive with both images, which `ctr images import` takes."""
     layer = _layer(busybox.read_bytes())
     with tarfile.open(target, "w") as archive:
         _add(archive, "layer.tar", layer)

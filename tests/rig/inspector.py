@@ -1,9 +1,13 @@
-"""Looks at a crowd of containers from outside and says what of DESIGN §3 does not hold, in words.
+"""Looks at many containers from outside, and returns each invariant of DESIGN §3 that does not hold, in words.
 
-It knows what the tests asked for and what the kernel's files show (`cgroups`), and nothing that the plugin says.
-What can be seen from outside: dedicated CPUs are disjoint from everybody else's (1), no set is empty or beyond the
-machine (1), no process runs beside its set, every reclaimed pod is in the box (3), the kubelet's values are as the
-kubelet wrote them (7), and nobody writes on the cgroups above the pods (6): the BestEffort class least of all.
+It knows the requests of the tests and the kernel's files (`cgroups`). It reads nothing that the plugin reports. These
+invariants can be seen from outside:
+* dedicated CPUs are disjoint from those of all other containers (1);
+* no set is empty or beyond the machine (1);
+* no process runs outside its set;
+* every reclaimed pod is in the reclaim cgroups (3);
+* the kubelet's values are as the kubelet wrote them (7);
+* no process writes on the cgroups above the pods (6), above all not on the BestEffort class.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +37,10 @@ POD_WEIGHT: Final = (100, None)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A container, and what the kubelet asked for it; `owns`: how many CPUs it must have for itself."""
+    """Hold a container and its values from the kubelet.
+
+    `owns`: the number of CPUs that it must have for itself.
+    """
 
     workload: Workload
     qos: str
@@ -43,12 +50,12 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """For a sentence."""
+        """Return the subject's name for a sentence."""
         return f"{self.qos} {self.workload.pod.name}"
 
 
 class Inspector:
-    """Remembers whom it watches; used with `with`, for it holds the kernel's record of writes."""
+    """Watch containers in a `with` block, because it holds the kernel's record of writes."""
 
     def __init__(self, cri: Cri) -> None:
         self._cri = cri
@@ -64,7 +71,7 @@ class Inspector:
     ) -> None:
         self._above.__exit__(kind, error, trace)
 
-    # ---- whom it watches ----
+    # ---- the watched containers ----
 
     def run(
         self,
@@ -75,7 +82,10 @@ class Inspector:
         annotations: Mapping[str, str] | None = None,
         started: bool = True,
     ) -> Workload:
-        """Run a pod of a class as the kubelet would, and watch it; a dedicated one owns a CPU unless told."""
+        """Run a pod of a class as the kubelet would, and watch it.
+
+        owns: number of CPUs of its own; default for a dedicated pod: 1.
+        """
         parent = kubepods.BESTEFFORT if qos == "reclaimed" else kubepods.BURSTABLE
         request = {"dedicated": 1.0, "shared": 0.1}.get(qos, 0)
         found = workloads.run(
@@ -104,16 +114,16 @@ class Inspector:
         return workload
 
     def resized(self, workload: Workload, shares: int, quota: int) -> None:
-        """Know that the kubelet asks for other amounts."""
+        """Set the amounts that the kubelet now asks for."""
         known = self._subjects[workload.id]
         self._subjects[workload.id] = Subject(workload, known.qos, shares, quota, known.owns)
 
     def forget(self, workload: Workload) -> None:
-        """Watch one no more: it ends, or is left out of what must hold for now."""
+        """Stop watching a container: it ends, or the invariants need not hold for it for now."""
         self._subjects.pop(workload.id, None)
 
     def _watch_ancestors(self) -> None:
-        """Watch what is above the pods once it is there; made by the rig with the first pod of a class."""
+        """Watch the cgroups above the pods once they exist; the rig makes them with the first pod of a class."""
         for group in ANCESTORS:
             if group in self._watched or not kubepods.folders(group):
                 continue
@@ -123,12 +133,13 @@ class Inspector:
                 if path.exists():
                     self._above.watch(path)
 
-    # ---- what does not hold ----
+    # ---- the invariants that do not hold ----
 
     def breaches(self) -> list[str]:
-        """Every invariant that does not hold, in words; empty when all is well.
+        """Return every invariant that does not hold, in words; empty when all hold.
 
-        Files are read one after another, so that a move may show in half of a look: what is broken shows in the next.
+        Files are read one after another, so a move may show in half of a reading. A lasting fault shows in the next
+        one.
         """
         first = self._look()
         return [words for words in self._look() if words in first] if first else []
@@ -140,12 +151,12 @@ class Inspector:
         return found + [f"6: {path}, above pods that are not reclaimed, was written" for path in written]
 
     def wait_until_sound(self, seconds: float = SOUND_SECONDS) -> None:
-        """Wait until everything holds; the failure says what does not."""
+        """Wait until every invariant holds; the failure lists the others."""
         if not comes(lambda: not self.breaches(), seconds):
             raise AssertionError(f"{patience(seconds):g} s later still: {'; '.join(self.breaches())}")
 
     def holds_until(self, predicate: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait for something while everything holds at every look."""
+        """Wait until the predicate is true; every invariant must hold at every reading."""
 
         def over() -> bool:
             found = self.breaches()
@@ -181,16 +192,16 @@ class Inspector:
 
 
 def _astray(subject: Subject, cpus: frozenset[int]) -> Iterator[str]:
-    """Yield the processes that the scheduler would run elsewhere, whatever the cgroup says."""
+    """Yield the processes that the scheduler would run outside the cgroup's CPUs."""
     for pid in cgroups.pids(subject.workload.cgroup):
         allowed = cgroups.allowed_cpus(pid)
-        # a process that just ended has none; one that was just moved shows in the next look
+        # a process that just ended has none; one that was just moved shows in the next reading
         if allowed and not allowed <= cpus and cpus == subject.workload.cpus:
             yield f"1: process {pid} of {subject.name} may run on {sorted(allowed)}, its set is {sorted(cpus)}"
 
 
 def _of_pod(subject: Subject) -> frozenset[int]:
-    """The CPUs of a reclaimed pod's own cgroup, from which its containers inherit."""
+    """Return the CPUs of a reclaimed pod's own cgroup, from which its containers inherit."""
     return (
         (cgroups.cpus(subject.workload.pod.cgroup) or frozenset())
         if subject.qos == "reclaimed"
@@ -199,7 +210,7 @@ def _of_pod(subject: Subject) -> frozenset[int]:
 
 
 def _unboxed(subject: Subject) -> Iterator[str]:
-    """Yield what an offline pod has that is not the box's."""
+    """Yield the values of a reclaimed pod that differ from those of the reclaim cgroups."""
     pod = subject.workload.pod.cgroup
     if (cgroups.shares(pod), cgroups.weight(pod)) not in ((2, None), (None, 1)):
         yield f"3: the pod of {subject.name} has CPU shares {cgroups.shares(pod)}, weight {cgroups.weight(pod)}"
@@ -208,7 +219,7 @@ def _unboxed(subject: Subject) -> Iterator[str]:
 
 
 def _changed(subject: Subject) -> Iterator[str]:
-    """Yield which of the kubelet's own values are not as it wrote them."""
+    """Yield the kubelet's own values that are not as it wrote them."""
     own, pod = subject.workload.cgroup, subject.workload.pod.cgroup
     if cgroups.shares(own) not in (subject.shares, None):
         yield f"7: {subject.name} has shares {cgroups.shares(own)} instead of {subject.shares}"

@@ -1,4 +1,4 @@
-"""Packages of the distribution that tests need on this machine itself: installed where they are missing, as root."""
+"""Packages of the distribution that tests need on this machine itself: installed if they are missing, as root."""
 
 import os
 import shutil

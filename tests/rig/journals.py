@@ -11,12 +11,12 @@ from nri_coloc.host.marks import Marks
 
 
 def load(path: str | Path) -> dict[str, str]:
-    """Return the originals in a journal, by file."""
+    """Return the original values in a journal, by file."""
     return {file: one.text for file, one in journal_file.read(str(path)).entries.items()}
 
 
 def lines(originals: Mapping[str, str]) -> str:
-    """Return a journal without a header, as version 1 wrote it."""
+    """Return a journal without a header, in the form of version 1."""
     return journal_file.text({file: Former(was) for file, was in originals.items()})
 
 

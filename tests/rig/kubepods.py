@@ -1,8 +1,8 @@
 """The kubelet's part: makes a pod's cgroup in every hierarchy before its sandbox, and removes it afterwards.
 
-The paths are the kubelet's own (`/kubepods/burstable/pod<uid>`), since that is what the product reads.
-A ledger in the rig's folder names every pod cgroup made there, so that whoever cleans up, even another
-process, removes these and no others; a parent such as `/kubepods` goes only if it was not there before.
+The paths are the kubelet's own (`/kubepods/burstable/pod<uid>`), because the product reads them. A ledger in the rig's
+folder names every pod cgroup made there. So a clean-up, even by another process, removes these and no others. A parent
+such as `/kubepods` is removed only if the rig made it.
 """
 
 import os
@@ -24,7 +24,7 @@ _V2_CONTROLLERS: Final = ("cpuset", "cpu", "io", "memory", "pids", "hugetlb")
 
 
 def hierarchies() -> list[Path]:
-    """The mount points of all cgroup hierarchies: each v1 controller, the named ones, the unified one."""
+    """Return the mount points of all cgroup hierarchies: each v1 controller, the named ones, the unified one."""
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     split = (line.partition(" - ") for line in mounts)
     found = [Path(head.split()[4]) for head, _, tail in split if tail.split()[0] in ("cgroup", "cgroup2")]
@@ -33,17 +33,17 @@ def hierarchies() -> list[Path]:
 
 
 def folders(cgroup: str) -> list[Path]:
-    """Where this cgroup exists: one folder in each hierarchy that has it."""
+    """Return the folders of this cgroup: one in each hierarchy that has it."""
     return [path for root in hierarchies() if (path := root / cgroup.lstrip("/")).is_dir()]
 
 
 def parents(cgroup: str) -> list[str]:
-    """The cgroups above it, nearest first, without the root."""
+    """Return the cgroups above it, nearest first, without the root."""
     return [str(above) for above in Path(cgroup).parents if above != Path("/")]
 
 
 def create(cgroup: str) -> None:
-    """Make it, and what is missing above it, in every hierarchy."""
+    """Make a cgroup and its missing parents, in every hierarchy."""
     for root in hierarchies():
         for step in [*reversed(parents(cgroup)), cgroup]:
             path = root / step.lstrip("/")
@@ -61,7 +61,7 @@ def weigh(cgroup: str, shares: int) -> None:
 
 
 def _hand_down(parent: Path) -> None:
-    """v2: a child has a controller's files only when its parent hands the controller down."""
+    """Enable the parent's controllers for its children (v2): else a child lacks their files."""
     file = parent / "cgroup.subtree_control"
     for controller in _V2_CONTROLLERS if file.exists() else ():
         with suppress(OSError):  # this hierarchy does not have the controller
@@ -69,7 +69,7 @@ def _hand_down(parent: Path) -> None:
 
 
 def _inherit_cpuset(path: Path) -> None:
-    """v1: a new cpuset is empty, and an empty one takes no process and no child."""
+    """Fill a new cpuset (v1): a new one is empty, and an empty one takes no process and no child."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         file = path / name
         if (path / "cpuset.cpu_exclusive").exists() and not file.read_text().strip():
@@ -77,7 +77,7 @@ def _inherit_cpuset(path: Path) -> None:
 
 
 def processes(cgroup: str) -> set[int]:
-    """The processes in it and below it, in any hierarchy."""
+    """Return the processes in a cgroup and below it, in any hierarchy."""
     found: set[int] = set()
     for folder in folders(cgroup):
         for path, _, _ in os.walk(folder):
@@ -87,14 +87,14 @@ def processes(cgroup: str) -> set[int]:
 
 
 def kill(cgroup: str) -> None:
-    """End every process in it."""
+    """End every process in a cgroup."""
     for pid in processes(cgroup):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def remove(cgroup: str) -> bool:
-    """Remove it with all below it; False when the kernel would not let go of it in minutes."""
+    """Remove a cgroup with all below it; return False if the kernel refuses for minutes."""
     return comes(lambda: _removed(cgroup))
 
 
@@ -107,10 +107,10 @@ def _removed(cgroup: str) -> bool:
 
 
 class Ledger:
-    """Which pod cgroups were made for one rig folder and not removed yet, and which of their parents with them.
+    """Record the pod cgroups that were made for one rig folder and still exist, and their parents that the rig made.
 
-    A file that only ever grows, so that whoever cleans up after a rig that was killed reads the same. What is gone is
-    struck out: a clean-up costs by the pods that are there, not by those of hundreds of tests before.
+    The file only grows, so a clean-up after a killed rig reads the same. A removed cgroup is struck out: so a clean-up
+    takes time for the pods that exist, not for those of hundreds of tests before.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -118,7 +118,7 @@ class Ledger:
         self._lock = Lock()
 
     def add(self, cgroup: str) -> None:
-        """Note a pod's cgroup before it is made, and of what is above it what has to be made as well."""
+        """Record a pod's cgroup before it is made, and each new parent: "ours" if it has to be made, else "keep"."""
         with self._lock:
             known = {path for kind, path in self._notes() if kind in ("keep", "ours")}
             new = [above for above in parents(cgroup) if above not in known]
@@ -127,12 +127,12 @@ class Ledger:
             )
 
     def strike(self, cgroup: str) -> None:
-        """Note that a pod's cgroup is gone."""
+        """Record that a pod's cgroup is gone."""
         with self._lock:
             self._write([f"gone {cgroup}"])
 
     def cgroups(self) -> list[str]:
-        """The pod cgroups that were noted and are not gone."""
+        """Return the recorded pod cgroups that are not gone."""
         found: dict[str, None] = {}
         for kind, cgroup in self._notes():
             if kind == "pod":
@@ -142,7 +142,7 @@ class Ledger:
         return list(found)
 
     def removable(self) -> list[str]:
-        """What may be removed, children before parents: the pod cgroups, then the parents that are ours."""
+        """Return the cgroups that may be removed: the pod cgroups, then the parents that are ours, children first."""
         ours = [cgroup for kind, cgroup in self._notes() if kind == "ours"]
         return [*self.cgroups(), *sorted(ours, key=len, reverse=True)]
 

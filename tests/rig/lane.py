@@ -1,6 +1,6 @@
 """pytest's part in a process that runs a file for another pytest (`tests/rig/lanes.py`): a report is a line of JSON.
 
-Also which ports its tests may have: two that look for a free one at the same moment would find the same.
+Each lane has its own range of ports: two lanes that look for a free port at the same time would find the same one.
 """
 
 import json
@@ -23,12 +23,12 @@ _asked = count(os.getpid())
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on and nobody else asks for."""
+    """Return a port on which no process listens and which no other lane returns."""
     first = FIRST_PORT + PORTS * int(os.environ.get(LANE, "0"))
     for number in _asked:
         port = first + number % PORTS
         with socket.socket() as probe:
-            # what a client's last connection left behind is in nobody's way, and a listener is
+            # with SO_REUSEADDR a closed connection does not block the port, but a listener does
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 
 class Recorder:
-    """Writes what is reported."""
+    """Write the reports of tests."""
 
     def __init__(self, config: pytest.Config, path: Path) -> None:
         self._config = config

@@ -35,7 +35,7 @@ TOLD: Final = 8_000
 
 
 class Batch:
-    """The chosen tests of one batch, and the pytest that plays them."""
+    """Run the chosen tests of one batch in a pytest of its own."""
 
     def __init__(self, config: pytest.Config, name: str, items: Iterable[pytest.Item]) -> None:
         self._config = config
@@ -51,10 +51,11 @@ class Batch:
         self._reports: dict[str, list[pytest.TestReport]] = {}
 
     def run(self, lane: int) -> None:
-        """Run it to its end; with `lane` its tests have ports of their own."""
+        """Run the batch to its end; with `lane` its tests have ports of their own."""
         chosen = self._folder / "chosen"
         chosen.write_text("".join(f"{name}\n" for name in self._names))
-        # a folder of its own: those that pytests share they clean for each other, and stumble over what is just going
+        # a folder of its own: in a shared one each pytest removes old folders of the others, and fails on one that is
+        # just removed
         theirs = [f"--basetemp={self._folder / 'tmp'}", "-p", "no:cacheprovider"]
         command = [sys.executable, "-m", "pytest", "-p", "tests.rig.lane", *theirs, "-q"]
         with (self._folder / "said").open("wb") as said, self._starting:
@@ -67,23 +68,26 @@ class Batch:
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                start_new_session=True,  # a Ctrl-C is ours to pass on: a second one would cut its teardowns short
+                start_new_session=True,  # this process passes Ctrl-C on: a second one would cut teardowns short
             )
         self._process.wait()
 
     def is_last(self, nodeid: str) -> bool:
-        """Whether it runs nothing after this test."""
+        """Return whether this test is the batch's last one."""
         return nodeid == self._names[-1]
 
     @property
     def is_sound(self) -> bool:
-        """Whether it said of itself, at its end, what its reports say; before, what it left behind is not known."""
+        """Return whether the exit code agrees with the reports.
+
+        Before the end, the remains of the batch are unknown.
+        """
         code = self._process.poll() if self._process is not None else None
         has_failed = any(report.failed for found in self._reports.values() for report in found)
         return code == int(has_failed)
 
     def reports(self, nodeid: str) -> list[pytest.TestReport]:
-        """Return a test's reports as far as there are any, the one of its teardown last."""
+        """Return the reports of a test so far, the teardown's last."""
         hook = self._config.hook
         for data in map(json.loads, self._new_lines()):
             report = hook.pytest_report_from_serializable(config=self._config, data=data)
@@ -93,26 +97,26 @@ class Batch:
         return self._reports.get(nodeid, [])
 
     def interrupt(self) -> None:
-        """Have what is still running end as at Ctrl-C, which takes its daemons with it, and nothing begin any more."""
+        """End the running pytest as Ctrl-C does, which also ends its daemons, and start no other."""
         with self._starting:
             self._is_ended = True
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """Wait for that, but not for ever."""
+        """Wait for the end, up to a limit."""
         process = self._process
         if process is not None and not poll(lambda: process.poll() is not None, ENDS_WITHIN_S):
             process.kill()
             process.wait()
 
     def close(self) -> None:
-        """Take its files away."""
+        """Remove the batch's files."""
         self._home.cleanup()
 
     @property
     def last_words(self) -> str:
-        """The end of what it said."""
+        """Return the end of the batch's output."""
         said = self._folder / "said"
         text = said.read_text(errors="replace") if said.exists() else ""
         code = self._process.poll() if self._process is not None else None
@@ -124,7 +128,7 @@ class Batch:
         return self._folder / "records"
 
     def _new_lines(self) -> list[str]:
-        """Return the whole lines that were written since the last look."""
+        """Return the whole lines that were written since the last call."""
         if not self._records.exists():
             return []
         with self._records.open("rb") as file:
@@ -135,10 +139,10 @@ class Batch:
 
 
 class Lanes:
-    """A plugin of pytest: plays batches in their order, `LANES` at a time.
+    """Play batches in their order, `LANES` at a time, as a plugin of pytest.
 
-    They begin beside the first test that bears an emulated machine: it bears lanes too. If such machines are chosen,
-    which keep one CPU busy, lanes begin with their own first test.
+    They begin beside the first test that may run beside an emulated machine: such a test may run beside lanes too. If
+    such machines are chosen, which keep one CPU busy, lanes begin with their own first test.
     """
 
     def __init__(self, config: pytest.Config, items: Sequence[pytest.Item]) -> None:
@@ -168,7 +172,7 @@ class Lanes:
         return True
 
     def pytest_sessionfinish(self) -> None:
-        """However the session ends."""
+        """End the lanes, in whichever way the session ends."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for each in self._batches.values():
             each.interrupt()

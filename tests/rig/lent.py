@@ -1,4 +1,4 @@
-"""Pods that were lent a part of the node, as Koordinator tells it, and what the runtime and the kernel hold of it."""
+"""Pods that were lent a part of the node by Koordinator's annotation, with their runtime and kernel values."""
 
 import json
 from typing import Final
@@ -14,7 +14,7 @@ LENT: Final = {"shares": 512, "quota": 50_000, "memory": 64 * MI}
 
 
 def lent(cri: Cri, name: str, milli: int = 500, memory: int = 64 * MI) -> Workload:
-    """Run a BestEffort pod that was lent so much."""
+    """Run a BestEffort pod that was lent this much CPU (milli-cores) and memory (bytes)."""
     amounts = {"kubernetes.io/batch-cpu": milli, "kubernetes.io/batch-memory": memory}
     told = {"containers": {"app": {"requests": amounts, "limits": amounts}}}
     annotations = {SPEC: json.dumps(told)}
@@ -22,7 +22,7 @@ def lent(cri: Cri, name: str, milli: int = 500, memory: int = 64 * MI) -> Worklo
 
 
 def held(workload: Workload) -> dict[str, int]:
-    """The amounts in the runtime's spec."""
+    """Return the amounts in the runtime's spec."""
     resources = workload.cri.info(workload.id)["runtimeSpec"]["linux"]["resources"]
     cpu = resources.get("cpu", {})
     limit = resources.get("memory", {}).get("limit", 0)
@@ -30,7 +30,7 @@ def held(workload: Workload) -> dict[str, int]:
 
 
 def in_force(workload: Workload) -> bool:
-    """Whether its cgroup has `LENT`."""
+    """Return whether the container's cgroup has `LENT`."""
     return (
         cgroups.quota(workload.cgroup) == (LENT["quota"], PERIOD)
         and cgroups.memory_limit(workload.cgroup) == LENT["memory"]

@@ -1,4 +1,4 @@
-"""Containers that burn CPU from a moment that the test chooses, and what a cgroup has used, by the kernel's word."""
+"""Containers that burn CPU from a moment that the test chooses, and the kernel's count of a cgroup's CPU use."""
 
 import os
 import signal
@@ -10,24 +10,24 @@ from tests.rig.workloads import Workload
 
 
 def burners(threads: int) -> tuple[str, ...]:
-    """A program that runs so many endless loops."""
+    """Return a program that runs this number of endless loops."""
     loops = " ".join("while :; do :; done &" for _ in range(threads))
     return ("/bin/sh", "-c", f"{loops} wait")
 
 
 class Tap:
-    """Turns the load of a container off and on again: its processes stand still by a signal, from outside."""
+    """Turn the load of a container off and on again: a signal from outside stops its processes."""
 
     def __init__(self, workload: Workload, threads: int) -> None:
         self._workload = workload
         wait_until(lambda: len(self._pids()) > threads, 60, "its loops to be there")
 
     def off(self) -> None:
-        """Let it stand still."""
+        """Stop the load."""
         self._signal(signal.SIGSTOP)
 
     def on(self) -> float:
-        """Let it burn; returns the moment (monotonic)."""
+        """Continue the load and return the moment (monotonic seconds)."""
         self._signal(signal.SIGCONT)
         return time.monotonic()
 
@@ -40,7 +40,7 @@ class Tap:
 
 
 def used_ns(cgroup: str) -> int:
-    """CPU time that a cgroup's processes have used."""
+    """Return the CPU time that a cgroup's processes have used, in ns."""
     if not cgroups.is_v2():
         return int((cgroups.ROOT / "cpuacct" / cgroup.lstrip("/") / "cpuacct.usage").read_text())
     lines = cgroups.file(cgroup, "cpu", "cpu.stat").read_text().splitlines()
@@ -48,14 +48,14 @@ def used_ns(cgroup: str) -> int:
 
 
 class Meter:
-    """CPUs that a cgroup has used since the last reading."""
+    """Measure the CPUs that a cgroup has used since the last reading."""
 
     def __init__(self, cgroup: str) -> None:
         self._cgroup = cgroup
         self._before = (time.monotonic_ns(), used_ns(cgroup))
 
     def read(self) -> float:
-        """Return the CPUs of the time since the last call."""
+        """Return the CPUs used on average since the last call."""
         now = (time.monotonic_ns(), used_ns(self._cgroup))
         (then_ns, then_used), self._before = self._before, now
         return (now[1] - then_used) / max(1, now[0] - then_ns)

@@ -22,7 +22,7 @@ def use_memory(folder: Path = MEMORY, room: int = ROOM) -> None:
     if "TMPDIR" in os.environ or not _is_fit(folder, room):
         return
     os.environ["TMPDIR"] = str(folder)
-    tempfile.tempdir = None  # found anew, from the environment
+    tempfile.tempdir = None  # Python reads TMPDIR again when it needs the folder
 
 
 def _is_fit(folder: Path, room: int) -> bool:

@@ -13,7 +13,11 @@ DIES_SECONDS: Final = 60
 
 
 class Mortal:
-    """`daemon` is the one that runs, or that has died last; `up` starts it, with what may be other than usual."""
+    """Start one daemon after another on the same folders.
+
+    `daemon`: the one that runs, or that died last.
+    `up`: starts a daemon, with the settings of the test.
+    """
 
     def __init__(self, up: Callable[..., Daemon], fate: Path, **setup: Any) -> None:
         self._fate = fate
@@ -22,7 +26,7 @@ class Mortal:
 
     @contextmanager
     def killed_at(self, step: str) -> Iterator[None]:
-        """Have it die of what the block does; nowhere if there is no step."""
+        """Kill the daemon at the step that the block causes; with an empty step it lives on."""
         self._fate.write_text(step)
         yield
         if step:
@@ -30,7 +34,7 @@ class Mortal:
         self._fate.write_text("")
 
     def next(self) -> None:
-        """Start the next one, if the last has died."""
+        """Start the next daemon, if the last one has died."""
         if self.daemon.is_dead:
             self.daemon.start()
             self.daemon.wait_synchronised()

@@ -1,9 +1,9 @@
 """The real daemon that kills itself, with no chance to tidy up, at one named step of its work.
 
-Run instead of `python -m nri_coloc`, a file first: it holds the step, such as "StartContainer/journalled", while one is
-to be its last, and is read anew whenever such work begins. In a hook it dies for a pod that carries the annotation
-DOOMED and for no other; everything else is the product, untouched. SIGKILL to itself is what a kill from outside is,
-at a moment that nobody outside could hit.
+Run instead of `python -m nri_coloc`. The first argument is a file with the step at which the daemon dies, such as
+"StartContainer/journalled". It is read again whenever such work begins. In a hook the daemon dies for a pod with the
+annotation DOOMED and for no other. Everything else is the product, untouched. A SIGKILL to itself acts as a kill from
+outside does, but at an exact moment.
 """
 
 import os
@@ -70,13 +70,13 @@ SAVE: Final = "save/written"
 
 
 def die() -> NoReturn:
-    """End at once."""
+    """Kill this process with SIGKILL."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("nobody survives this")
 
 
 class Fate:
-    """Knows whether the work at hand is its last, and at which moment of it it dies."""
+    """Decide whether the present work is the last, and at which moment of it the daemon dies."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -85,81 +85,81 @@ class Fate:
         self._pushed: dict[str, bool] = {}
 
     def begin(self, work: str) -> None:
-        """A piece of work begins."""
+        """Note that a piece of work begins."""
         named, _, moment = self._file.read_text().partition("/")
         if named == work:
             self._moment = moment
             self.reach("asked")
 
     def reach(self, moment: str) -> None:
-        """A moment of it is there."""
+        """Die if this moment is the chosen one."""
         if moment == self._moment:
             die()
 
-    # ---- where work begins: each in the place of the product's own ----
+    # ---- where work begins: each method replaces one of the product's ----
 
     def serve(self, hooks: Hooks, hook: events.Hook, *others: Any) -> None:
-        """`Hooks.serve`; an update begins where it is known to be no push of our own."""
+        """Replace `Hooks.serve`; an update begins once it is known to be no push of our own."""
         self._doomed = DOOMED in texts(hook.pod.annotations)
         if self._doomed and hook.kind is not HookKind.UPDATE_CONTAINER and not self._of_push(hook):
             self.begin(hook.kind.value)
         _serve(hooks, hook, *others)
         if (
             self._moment != "written"
-        ):  # cgroups are also moved behind the answer; all else was here or never comes
+        ):  # cgroups are also moved after the answer; all other moments have passed or never come
             self._moment = ""
 
     def _of_push(self, hook: events.Hook) -> bool:
-        """Whether it tells of an update that was our own; others' may come between the two."""
+        """Return whether the hook reports an update that was our own; updates of others may come in between."""
         if hook.kind is not HookKind.POST_UPDATE_CONTAINER or hook.container is None:
             return False
         return self._pushed.get(hook.container.id, False)
 
     def configure(self, trunk: Trunk, *others: Any) -> None:
-        """`Trunk._configure`: its answer is sent with nothing between."""
+        """Replace `Trunk._configure`: its answer is sent with nothing between."""
         self.begin("Configure")
         _configure(trunk, *others)
         self.reach("answered")
 
     def synchronize(self, trunk: Trunk, *others: Any) -> None:
-        """`Trunk._synchronize`."""
+        """Replace `Trunk._synchronize`."""
         self.begin("Synchronize")
         _synchronize(trunk, *others)
 
     def push(self, pusher: Pusher, *others: Any) -> None:
-        """`Pusher._send`."""
+        """Replace `Pusher._send`."""
         self.begin("push")
         _push(pusher, *others)
         self.reach("answered")
 
     def carry_out(self, relocation: Relocation, outcome: Outcome, before: NodeState) -> None:
-        """`Relocation.carry_out`."""
+        """Replace `Relocation.carry_out`."""
         if outcome.state.pools.reclaim.bit_count() < before.pools.reclaim.bit_count():
             self.begin("shrink")
         _carry_out(relocation, outcome, before)
 
     def save(self, file: ForecastFile, *others: Any) -> None:
-        """`ForecastFile.save`."""
+        """Replace `ForecastFile.save`."""
         self.begin("save")
         _save(file, *others)
 
     # ---- the moments ----
 
     def answer(self, connection: Connection, *others: Any) -> None:
-        """`Connection.answer`."""
+        """Replace `Connection.answer`."""
         self.reach("answering")
         _answer(connection, *others)
         self.reach("answered")
 
     def note(self, journal: Journal, file: str, original: str) -> None:
-        """`Journal.note`; what it holds already is not written again."""
+        """Replace `Journal.note`; a file that the journal holds already is not written again."""
         holds = journal.original(file) is not None
         _note(journal, file, original)
         if not holds:
             self.reach("journalled")
 
     def recognises(self, pusher: Pusher, container_id: str, *others: Any) -> bool:
-        """`Pusher.recognises`, by which every update begins."""
+        """Replace `Pusher.recognises`, which is called first for every update."""
         found = self._pushed[container_id] = _recognises(pusher, container_id, *others)
         if found:
             self.reach("recognised")
@@ -168,7 +168,7 @@ class Fate:
         return found
 
     def before(self, moment: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """Put a moment before a function."""
+        """Return the function with a moment before it."""
 
         def woven(*arguments: Any, **named: Any) -> Any:
             self.reach(moment)
@@ -177,7 +177,7 @@ class Fate:
         return woven
 
     def after(self, work: Callable[..., Any], moment: str) -> Callable[..., Any]:
-        """Put a moment after a function."""
+        """Return the function with a moment after it."""
 
         def woven(*arguments: Any, **named: Any) -> Any:
             found = work(*arguments, **named)
@@ -199,7 +199,7 @@ _recognises: Final[Callable[..., bool]] = Pusher.recognises
 
 
 def _weave(fate: Fate) -> None:
-    """Put the steps into the product's own classes, which is what this program is for."""
+    """Replace the steps in the product's own classes."""
     places: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (Hooks, "serve", fate.serve),
         (Trunk, "_synchronize", fate.synchronize),

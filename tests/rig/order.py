@@ -1,6 +1,6 @@
 """The order in which tests run, and which tests may run beside an emulated machine, a compiler or other tests.
 
-Which command plays a test is another matter: `tests/tiers.py`.
+`tests/tiers.py` decides which command plays a test.
 """
 
 from typing import Final
@@ -52,7 +52,10 @@ def is_emulated(item: pytest.Item) -> bool:
 
 
 def batch(item: pytest.Item) -> str:
-    """Name the tests that a lane plays together with this one: its file or its folder; empty if no lane plays it."""
+    """Return the name of the tests that a lane plays together with this one.
+
+    It is the file or the folder of the test; empty if no lane plays it.
+    """
     name = folder(item)
     if name not in IN_LANES:
         return ""

@@ -1,7 +1,8 @@
-"""Whether a process ends within seconds of its own: what a machine that stands still takes from it does not count.
+"""Whether a process ends within seconds of its own time: seconds that a stalled machine takes from it do not count.
 
-Not counted is the time in which whoever watches had no CPU himself, and in which one of its threads was ready to run
-and had none, by the kernel's account (/proc/PID/task/*/schedstat, the second figure; man 5 proc_pid_schedstat).
+Two times are not counted: the time in which the watching process had no CPU, and the time in which a thread of the
+process was ready to run and had no CPU. The kernel counts the latter (/proc/PID/task/*/schedstat, the second figure;
+man 5 proc_pid_schedstat).
 """
 
 import subprocess
@@ -17,7 +18,7 @@ GIVES_UP_S: Final = 180.0
 
 
 def ends_within(process: subprocess.Popen[Any], seconds: float) -> bool:
-    """Wait for its end; False as soon as it has taken more."""
+    """Return True when the process ends; False as soon as it has taken more than `seconds`."""
     began = looked = time.monotonic()
     waited, left = _waited(process.pid), seconds
     while process.poll() is None:
@@ -31,7 +32,7 @@ def ends_within(process: subprocess.Popen[Any], seconds: float) -> bool:
 
 
 def _waited(pid: int) -> float:
-    """How long its threads have been ready to run and had no CPU, in seconds; one that has ended counts no more."""
+    """Return the seconds in which its threads were ready to run and had no CPU; a thread that ended counts no more."""
     total = 0
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():

@@ -3,9 +3,9 @@
 Nothing is installed. Each package is fetched through a private apt state (own source list, own
 index) from the mirror that this machine's own sources name, only from another suite, and unpacked
 into the cache folder. containerd needs no newer libc than Debian 12's; runc does, so runc is this
-machine's own suite's.
+taken from this machine's own suite.
 
-An unpack is made in a scratch folder and renamed when it is complete, so what is in the cache can be
+A package is unpacked in a scratch folder and renamed when it is complete, so a package in the cache can be
 used without network. To fetch newer packages, delete the cache folder.
 """
 
@@ -31,25 +31,25 @@ STAMP: Final = "stamp.json"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A package, the suites to look in (in this order; "" is this machine's own), and what we know of it."""
+    """Name a package and the suites to look in, in this order ("": this machine's own suite)."""
 
     package: str
     suites: tuple[str, ...]
     known: str  # the newest upstream version that the rig was seen to work with
     at_least: tuple[int, ...] = ()
-    stands_for: str = ""  # of a package that only depends on another: how that other's name begins
+    stands_for: str = ""  # beginning of the real package's name, if this one only depends on it
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """One unpacked package."""
+    """Describe one unpacked package."""
 
     folder: Path
     version: str
     suite: str
 
     def program(self, name: str) -> Path:
-        """The path of one of its programs."""
+        """Return the path of one of its programs."""
         for place in ("usr/bin", "usr/sbin", "bin", "sbin", ""):
             if (self.folder / place / name).is_file():
                 return self.folder / place / name
@@ -61,7 +61,7 @@ WANTED: Final = {
     "containerd-2": Wanted("containerd", ("testing", "unstable"), known="2.1.9", at_least=(2, 1)),
     "runc": Wanted("runc", ("",), known="1.1.5"),
     "busybox": Wanted("busybox-static", ("",), known="1.35.0"),
-    # the plain flavour: the one for clouds has no 9p
+    # the plain flavour: the flavour for clouds has no 9p
     "kernel": Wanted(
         "linux-image-amd64", ("bookworm-backports", "trixie"), "6.12.95", (6, 12), stands_for="linux-image-"
     ),
@@ -69,12 +69,12 @@ WANTED: Final = {
 
 
 def unpacked(name: str) -> Unpacked:
-    """One of WANTED, from the cache or, the first time, from the mirror."""
+    """Return a package of WANTED: from the cache, or the first time from the mirror."""
     return unpacked_as(name, WANTED[name])
 
 
 def unpacked_as(name: str, wanted: Wanted) -> Unpacked:
-    """Any package, kept in the cache under `name`."""
+    """Return any package, kept in the cache under `name`."""
     folder = cache() / name
     with locked(cache() / f".{name}.lock"):
         if not (folder / STAMP).is_file():
@@ -84,7 +84,7 @@ def unpacked_as(name: str, wanted: Wanted) -> Unpacked:
 
 
 def newer_than_known(name: str) -> str:
-    """A warning when what was found is newer than what the rig was seen to work with; else empty."""
+    """Return a warning if the package is newer than the newest that the rig was seen to work with; else empty."""
     found, known = unpacked(name), WANTED[name].known
     if upstream(found.version) <= upstream(known):
         return ""
@@ -92,13 +92,13 @@ def newer_than_known(name: str) -> str:
 
 
 def upstream(version: str) -> tuple[int, ...]:
-    """The numbers of a Debian version: "1:1.7.24~ds1-6" gives (1, 7, 24)."""
+    """Return the numbers of a Debian version: "1:1.7.24~ds1-6" gives (1, 7, 24)."""
     numbers = re.match(r"(?:\d+:)?(\d+(?:\.\d+)*)", version)
     return tuple(int(part) for part in numbers[1].split(".")) if numbers else ()
 
 
 def cache() -> Path:
-    """The folder of the cache that the rig keeps packages in."""
+    """Return the folder of the cache that the rig keeps packages in."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "nri-coloc" / "rig"
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def cache() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes out for as long as it takes."""
+    """Keep other processes out while the block lasts."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -138,7 +138,7 @@ def _newest_enough(wanted: Wanted, scratch: Path) -> "PrivateApt":
 
 
 class PrivateApt:
-    """An apt that knows one suite of this machine's mirror and keeps all its files in `folder`."""
+    """Run an apt that knows one suite of this machine's mirror and keeps all its files in `folder`."""
 
     def __init__(self, folder: Path, suite: str) -> None:
         self.suite = suite
@@ -149,19 +149,19 @@ class PrivateApt:
         self._apt("apt-get", "update", "--error-on=any")
 
     def candidate(self, package: str) -> str:
-        """The version on offer, or an empty text."""
+        """Return the version on offer, or an empty text."""
         found = re.search(r"Candidate: (\S+)", self._apt("apt-cache", "policy", package))
         return found[1] if found and found[1] != "(none)" else ""
 
     def dependency(self, package: str, prefix: str) -> str:
-        """The package with this beginning that it depends on."""
+        """Return the package with this beginning that the package depends on."""
         found = re.search(rf"Depends: ({re.escape(prefix)}\S+)", self._apt("apt-cache", "depends", package))
         if not found:
             raise RigError(f"{package} of {self.suite} depends on no {prefix}…")
         return found[1]
 
     def download(self, package: str) -> Path:
-        """Fetch the package's file."""
+        """Return the file of a downloaded package."""
         version = self.candidate(package)
         self._apt("apt-get", "download", f"{package}={version}")
         return next(self._folder.glob("*.deb"))
@@ -172,9 +172,9 @@ class PrivateApt:
             "Dir::Etc::sourceparts": "/dev/null",
             "Dir::Etc::preferencesparts": "/dev/null",
             "Dir::State::Lists": self._folder / "lists",
-            "Dir::State::status": "/dev/null",  # what is installed here must not be a candidate
+            "Dir::State::status": "/dev/null",  # a package that is installed here must not be a candidate
             "Dir::Cache": self._folder / "cache",
-            # a mirror that lags behind is good enough here, and signatures are checked all the same
+            # an old mirror is good enough here; signatures are checked in any case
             "Acquire::Check-Valid-Until": "false",
             "APT::Sandbox::User": "root",  # apt's own user may not write into our folder
             "Acquire::Languages": "none",
@@ -193,7 +193,7 @@ def _signed_by() -> str:
 
 
 def own_suite(root: Path = Path("/")) -> str:
-    """The code name of the release that this machine runs."""
+    """Return the code name of the release that this machine runs."""
     found = re.search(r"^VERSION_CODENAME=(\w+)", (root / "etc/os-release").read_text(), re.MULTILINE)
     if not found:
         raise RigError("this machine's /etc/os-release names no release: the rig needs Debian")
@@ -201,7 +201,7 @@ def own_suite(root: Path = Path("/")) -> str:
 
 
 def mirror(root: Path = Path("/")) -> str:
-    """The archive that this machine's own apt sources name for its own release."""
+    """Return the archive that this machine's own apt sources name for its own release."""
     apt, suite = root / "etc/apt", own_suite(root)
     lists = [apt / "sources.list", *sorted(apt.glob("sources.list.d/*.list"))]
     found = [uri for path in lists if path.is_file() for uri in _one_line(path.read_text(), suite)]

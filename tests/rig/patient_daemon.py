@@ -1,8 +1,8 @@
-"""The real daemon that waits for its own threads as long as a machine takes that runs other things or stands still.
+"""The real daemon with long limits for its own threads, for a machine that is busy or stands still.
 
-Run instead of `python -m nri_coloc`. The product holds the answer to a start for 0.4 s, until others left the CPUs,
-and gives what it puts back at its end two seconds: a runtime or a kubelet waits. A test of what comes in which order
-would see nothing of it where a thread has to wait a second for a CPU. How long things take is measured in benchmarks/.
+Run instead of `python -m nri_coloc`. The product holds the answer to a start for 0.4 s, until other containers left the
+CPUs. At its end it restores values for two seconds at most, because a runtime or a kubelet waits. If a thread waits a
+second for a CPU, a test of the order of events would see none of it. Durations are measured in benchmarks/.
 """
 
 import os
@@ -17,7 +17,7 @@ PATIENCE_S: Final = 60.0
 
 
 def be_patient() -> None:
-    """For other programs of the rig, too."""
+    """Set the long limits; other programs of the rig call it too."""
     for module, name in (
         (before_answer, "START_WAIT_S"),
         (second_chances, "LEAVE_WITHIN_S"),

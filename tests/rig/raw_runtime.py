@@ -1,7 +1,7 @@
-"""A runtime's NRI socket of which the test decides every byte: what no well-behaved runtime would send.
+"""A runtime's NRI socket on which the test decides every byte: it sends bytes that no correct runtime would send.
 
-The plugin's bytes are read as Go reads them (`go_reader`), so a framing that would hurt containerd fails the test
-here. Nothing answers by itself: a handshake, a call or a piece of garbage is sent when the test says so.
+The plugin's bytes are read as Go reads them (`go_reader`), so a framing that would hurt containerd fails the test here.
+Nothing answers by itself: the test sends each handshake, call or piece of garbage.
 """
 
 import socket
@@ -31,7 +31,7 @@ READ_SIZE: Final = 1 << 13
 
 
 class Reply(NamedTuple):
-    """The plugin's answer to one call."""
+    """Hold the plugin's answer to one call."""
 
     stream: int
     code: int
@@ -40,7 +40,7 @@ class Reply(NamedTuple):
 
 
 class RawPlugin:
-    """One connection of the plugin, seen from the runtime."""
+    """Hold one connection of the plugin, seen from the runtime."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -58,7 +58,7 @@ class RawPlugin:
     ) -> None:
         self.socket.close()
 
-    # ---- what is sent ----
+    # ---- sending ----
 
     def send(self, data: bytes) -> None:
         """Send bytes as they are."""
@@ -83,20 +83,20 @@ class RawPlugin:
         return stream, multiplexer.frame(multiplexer.PLUGIN_SERVICE, message)
 
     def call(self, method: str, message: Protobuf | bytes = b"", **options: Any) -> Reply:
-        """Make one call and wait for its answer."""
+        """Return the answer to one call."""
         payload = message if isinstance(message, bytes) else message.SerializeToString()
         stream, data = self.request(method, payload, **options)
         self.send(data)
         return self.reply(stream)
 
     def hook(self, method: str, **parts: Any) -> Any:
-        """Make a hook's own call and return its decoded answer, which must not be an error."""
+        """Return the decoded answer to a hook's own call, which must not be an error."""
         reply = self.call(method, calls.REQUESTS[method](**parts))
         assert reply.code == 0, f"{method} was refused: {reply.text}"
         return calls.RESPONSES[method].FromString(reply.payload)
 
     def take_registration(self) -> nri_pb2.RegisterPluginRequest:
-        """Wait for RegisterPlugin; it is not answered."""
+        """Return the plugin's RegisterPlugin request, which is not answered yet."""
         while not self.asked:
             self._read(PATIENCE_SECONDS)
         request = self.asked[-1]
@@ -114,7 +114,7 @@ class RawPlugin:
     def configure(
         self, runtime_version: str = "v2.4.0", nri_version: str = "v0.12.1", config: str = ""
     ) -> nri_pb2.ConfigureResponse:
-        """Take the registration and configure the plugin."""
+        """Return the answer to Configure, after taking the registration."""
         self.take_registration()
         self.answer_registration()
         request = nri_pb2.ConfigureRequest(
@@ -132,7 +132,7 @@ class RawPlugin:
     def synchronize(
         self, pods: Sequence[nri_pb2.PodSandbox] = (), containers: Sequence[nri_pb2.Container] = ()
     ) -> nri_pb2.SynchronizeResponse:
-        """Tell everything that exists, in parts as a runtime does, and wait until it was placed."""
+        """Return the plugin's answer to all existing pods and containers, which are sent in parts as a runtime does."""
         parts = split(pods, containers, frames.MESSAGE_LIMIT - ENVELOPE_ROOM)
         for part in parts:
             reply = self.call("Synchronize", part)
@@ -150,17 +150,17 @@ class RawPlugin:
         self.synchronize()
         return self
 
-    # ---- what comes back ----
+    # ---- receiving ----
 
     def reply(self, stream: int, seconds: float = PATIENCE_SECONDS) -> Reply:
-        """Wait for the answer on a stream."""
+        """Return the answer on a stream."""
         while True:
             if stream in self.replies:
                 return self.replies[stream]
             self._read(seconds)
 
     def ends(self, seconds: float = PATIENCE_SECONDS) -> bool:
-        """Whether the plugin closes this connection in time; what it still sends is read."""
+        """Return whether the plugin closes this connection in time; bytes that it still sends are read."""
         try:
             while True:
                 self._read(seconds)
@@ -170,7 +170,7 @@ class RawPlugin:
             return False
 
     def quiet(self, seconds: float = 0.3) -> bool:
-        """Whether the plugin says nothing for so long, and does not close."""
+        """Return whether the plugin sends nothing for `seconds`, and does not close."""
         try:
             self._read(seconds)
         except TimeoutError:
@@ -197,7 +197,7 @@ class RawPlugin:
 
 
 class RawRuntime:
-    """The socket; `accept` hands out one connection of the plugin after the other."""
+    """Listen on the socket; `accept` returns one connection of the plugin after the other."""
 
     def __init__(self, path: Path, backlog: int = 8) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,17 +216,17 @@ class RawRuntime:
         self.close()
 
     def accept(self, seconds: float = PATIENCE_SECONDS) -> RawPlugin:
-        """Wait for the plugin to connect; TimeoutError if it does not."""
+        """Return the plugin's next connection; TimeoutError if it does not connect."""
         self._listener.settimeout(seconds)
         connection, _ = self._listener.accept()
         return RawPlugin(connection)
 
     def close(self) -> None:
-        """Go, socket and all."""
+        """Close and remove the socket."""
         self._listener.close()
         self._path.unlink(missing_ok=True)
 
 
 def mux(connection: int, payload: bytes, length: int | None = None) -> bytes:
-    """One frame of the trunk, with any length in its head."""
+    """Return one frame of the trunk, with any length in its head."""
     return struct.pack(">II", connection, len(payload) if length is None else length) + payload

@@ -1,4 +1,4 @@
-"""What must hold for every record of the audit, whatever a test does."""
+"""The rules that hold for every record of the audit, in every test."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,6 +1,6 @@
-"""Another NRI plugin on the same containerd: slow, or with a will of its own about a container's CPUs.
+"""Another NRI plugin on the same containerd: slow, or with its own CPUs for a container.
 
-It is a plain loop over the project's own session; what it shares with the product is the wire and nothing else.
+It is a plain loop over the project's own session; it shares the wire with the product and nothing else.
 """
 
 from pathlib import Path
@@ -21,13 +21,13 @@ SLOW: Final = "rig.test/rival-thinks"
 
 
 class Rival(Bystander):
-    """One plugin, used with `with`."""
+    """Run one plugin in a `with` block."""
 
     def __init__(self, path: Path, index: str) -> None:
         super().__init__(path, index, "rival")
 
     def answer(self, hook: events.Hook) -> nri_pb2.CreateContainerResponse | None:
-        """Return the CPUs that a pod asks it for, after the time that it asks it to think."""
+        """Return the CPUs that a pod's annotation asks for, after the delay that the annotation asks for."""
         if hook.kind is not HookKind.CREATE_CONTAINER:
             return None
         annotations = texts(hook.pod.annotations)

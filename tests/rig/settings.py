@@ -1,7 +1,7 @@
-"""Everything that can be set of a cgroup and of its processes, as text: two looks that agree show that nothing changed.
+"""Every setting of a cgroup and of its processes, as text: two equal readings show that nothing changed.
 
-A file that its owner may write is a setting; what is read-only is the kernel's own account of it. Left out are lists of
-members, triggers, and the counters that the kernel lets one set back to zero.
+A file that its owner may write is a setting; a read-only file is the kernel's own account. Lists of members, triggers,
+and counters that the kernel lets one set back to zero are left out.
 """
 
 import stat
@@ -23,7 +23,7 @@ COUNTERS: Final = ("failcnt", "max_usage_in_bytes", "cpuacct.usage", ".peak", ".
 
 
 def of(cgroup: str) -> dict[str, str]:
-    """What one cgroup's files hold, in every hierarchy that has it: by controller's mount and file name."""
+    """Return the settings of one cgroup, in every hierarchy that has it: by controller's mount and file name."""
     return {
         f"{folder.parts[4] if not cgroups.is_v2() else ''}/{file.name}": file.read_text().strip()
         for folder in kubepods.folders(cgroup)
@@ -33,7 +33,7 @@ def of(cgroup: str) -> dict[str, str]:
 
 
 def below(cgroup: str) -> dict[str, dict[str, str]]:
-    """The same of a cgroup and all below it, by path."""
+    """Return the settings of a cgroup and all below it, by path."""
     found = {cgroup: of(cgroup)}
     for folder in kubepods.folders(cgroup):
         for child in sorted(path for path in folder.iterdir() if path.is_dir()):
@@ -43,12 +43,12 @@ def below(cgroup: str) -> dict[str, dict[str, str]]:
 
 
 def of_processes(cgroup: str) -> dict[int, tuple[int | None, scheduler.Attributes | None]]:
-    """oom_score_adj and the scheduler's attributes of every process in a cgroup and below it."""
+    """Return oom_score_adj and the scheduler's attributes of every process in a cgroup and below it."""
     return {pid: (cgroups.oom_score_adj(pid), scheduler.read(pid)) for pid in kubepods.processes(cgroup)}
 
 
 def differing(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> list[str]:
-    """What is otherwise, in words; empty when two looks agree."""
+    """Return the differences between two readings, in words; empty if they are equal."""
     names = {(path, name) for look in (before, after) for path, files in look.items() for name in files}
     return [
         f"{path} {name}: {was!r} -> {now!r}"

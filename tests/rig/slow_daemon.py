@@ -1,10 +1,10 @@
-"""The real daemon with a brain that is slow on purpose, for a pod that carries the annotation SLOW or SLOW_UPDATE.
+"""The real daemon with decisions that are slow on purpose, for a pod with the annotation SLOW or SLOW_UPDATE.
 
-It thinks for so many seconds, or, where the annotation is a path, until there is such a file: what is to happen before
-a decision happens before it then, however long it takes on a machine that stands still.
+A decision waits for the seconds in the annotation. If the annotation is a path, it waits until that file exists. So a
+test can let an event happen before a decision, however slow the machine is.
 
 Run instead of `python -m nri_coloc`, with the same arguments. Only the creation of such a pod's containers, or an
-update of them that can still be answered, takes long; everything else is the product, untouched.
+update of them that can still be answered, is slow; everything else is the product, untouched.
 """
 
 import os
@@ -32,7 +32,7 @@ _known: Final = translation._known_keys
 
 
 def step(state: NodeState, event: Happening, tuning: Tuning) -> Outcome:
-    """Think as long as the pod's annotation says, then do what the product does."""
+    """Return the product's outcome after the delay of the pod's annotation."""
     if isinstance(event, ContainerCreating) and SLOW in event.pod.annotations:
         think(event.pod.annotations[SLOW])
     if isinstance(event, ContainerUpdating) and event.answered and SLOW_UPDATE in event.pod.annotations:
@@ -46,7 +46,7 @@ def known_keys(tuning: Tuning) -> KnownKeys:
 
 
 def think(until: str) -> None:
-    """Wait for so many seconds, or for a file."""
+    """Wait for this number of seconds, or for a file."""
     if not until.startswith("/"):
         Event().wait(float(until))
         return

@@ -1,4 +1,4 @@
-"""Another program behind the runtime's socket: one that talks nonsense, one that is silent, one that never accepts."""
+"""Another program behind the runtime's socket: it talks nonsense, is silent, or never accepts."""
 
 import contextlib
 import socket
@@ -13,7 +13,10 @@ GARBAGE: Final = b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(range(256)) * 16
 
 
 class Stranger:
-    """Binds the path in the place of whatever is there; `visits` counts who came."""
+    """Bind the runtime's path in the place of the present socket.
+
+    `visits`: the number of clients that connected.
+    """
 
     def __init__(self, path: Path, manner: Manner) -> None:
         path.unlink(missing_ok=True)
@@ -34,7 +37,7 @@ class Stranger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave; the path stays, which is what a program that was killed leaves behind."""
+        """Close the socket; the path stays, as after a program that was killed."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listener.close()
@@ -42,7 +45,7 @@ class Stranger:
             guest.close()
 
     def _fill_up(self, path: Path) -> None:
-        """Take every place in the queue, so that the next who connects has to wait."""
+        """Fill the queue of connections, so that the next client has to wait."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 guest = socket.socket(socket.AF_UNIX)
@@ -51,7 +54,7 @@ class Stranger:
                 guest.connect(str(path))
 
     def _receive(self) -> None:
-        with contextlib.suppress(OSError):  # it has left
+        with contextlib.suppress(OSError):  # the client has left
             while True:
                 guest, _ = self._listener.accept()
                 self._guests.append(guest)

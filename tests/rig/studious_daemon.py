@@ -1,8 +1,8 @@
-"""The real daemon that looks at the node, learns and saves what it learnt twice a second.
+"""The real daemon that reads the node, learns and saves its learnt values twice a second.
 
-Run instead of `python -m nri_coloc`. The product looks every five seconds, learns once a minute and saves every ten:
-what comes of a full disk then, and of the third try on it, no test could wait for. What is saved, and how, is the
-product's.
+Run instead of `python -m nri_coloc`. The product takes a snapshot every five seconds, learns once a minute and saves
+every ten. No test could wait for a full disk and the third retry on it at that pace. The saved values and the way of
+saving are the product's.
 """
 
 import os
@@ -23,7 +23,7 @@ _reclaim: Final = loading._reclaim
 
 
 def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
-    """In the place of `settings._reclaim`: every look is a sample."""
+    """Return the tuning of `settings._reclaim`, with every snapshot as a sample."""
     found = _reclaim(section, reserved)
     return replace(found, forecast=replace(found.forecast, sample_s=EVERY_S))
 

@@ -1,4 +1,4 @@
-"""The dearest metadata that Kubernetes lets a tenant write on a pod."""
+"""The metadata on a pod that costs most to parse, within the limits of Kubernetes for a tenant."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ EMOJI: Final = "\N{GRINNING FACE}"
 
 
 def dense(size: int) -> str:
-    """Return JSON of at most so many characters that is as dear to parse as any."""
+    """Return JSON of at most this many characters that costs as much to parse as any."""
     names = (f'"{number:x}":{{}}' for number in itertools.count())
     return "{" + ",".join(_within(names, size - 2)) + "}"
 
@@ -39,12 +39,12 @@ def _within(parts: Iterator[str], size: int) -> Iterator[str]:
 
 
 def foreign() -> dict[str, str]:
-    """Return all that Kubernetes takes, as JSON in other vocabularies; four times the bound of a pod."""
+    """Return as many annotations as Kubernetes takes, as JSON in other vocabularies; four times the bound of a pod."""
     return {name: dense(KUBERNETES_BYTES // len(FOREIGN) - len(name)) for name in FOREIGN}
 
 
 def readable(number: int) -> dict[str, str]:
-    """Return as much JSON as is read of one pod, in three annotations that no other pod has like this, and as much
+    """Return as much JSON as is read of one pod, in three annotations that no other pod shares, and as much
     again beside it as Kubernetes takes."""
     names = (CONTAINERS, *FOREIGN[1:3])
     known = {name: dense(READ_BYTES // len(names) - len(name) - 16) + " " * (number % 16) for name in names}
@@ -66,7 +66,7 @@ def tiny() -> dict[str, str]:
 
 
 def bad(number: int) -> dict[str, str]:
-    """Return wrong keys and values for three containers, as many as are reported, longer than they are shown."""
+    """Return wrong keys and values for three containers: as many as are reported, each longer than the report shows."""
     long = EMOJI * 256
     wrong = {f"{number} {each} {long}": long for each in range(4)}
     text = json.dumps({f"c{each}": wrong for each in range(3)}, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Pods of every class on a real runtime, and every setting of theirs that the daemon may change."""
+"""Pods of every class on a real runtime, and every setting of them that the daemon may change."""
 
 import json
 import subprocess
@@ -42,20 +42,20 @@ def run(cri: Cri, name: str) -> Workload:
 
 
 def look(workload: Workload) -> Settings:
-    """Every setting of a pod, of its sandbox and container, by what each is to the pod."""
+    """Return every setting of a pod, of its sandbox and its container, by the role of each cgroup in the pod."""
     pod = workload.pod
     named = {pod.cgroup: "pod", f"{pod.cgroup}/{pod.id}": "sandbox", workload.cgroup: "container"}
     return {named.get(path, path): files for path, files in settings.below(pod.cgroup).items()}
 
 
 def task(workload: Workload) -> tuple[int | None, object]:
-    """The score and the scheduler's attributes of a container's first process."""
+    """Return oom_score_adj and the scheduler's attributes of a container's first process."""
     (found,) = settings.of_processes(workload.cgroup).values()
     return found
 
 
 def spec(workload: Workload) -> dict[str, Any]:
-    """What the runtime's spec says, without sets that mean everything: an update cannot take a set out again."""
+    """Return the runtime's spec, without sets that mean everything: an update cannot remove a set."""
     found: dict[str, Any] = workload.cri.info(workload.id)["runtimeSpec"]["linux"]["resources"]
     cpu, limit = found.get("cpu", {}), found.get("memory", {}).get("limit", 0)
     quota = cpu.get("quota", 0)
@@ -83,7 +83,7 @@ def assert_equal(before: list[Any], after: list[Any]) -> None:
 
 
 def at_work(daemon: Daemon, pods: dict[str, Workload]) -> None:
-    """Wait until it has moved, limited, lent, pushed and hinted."""
+    """Wait until the daemon has moved, limited, lent, pushed and hinted."""
     owned = pods["web"]
     wait_until(lambda: len(owned.cpus or ()) == 1, 30, "a CPU of its own")
     wait_until(

@@ -1,8 +1,8 @@
-"""The real daemon whose clocks are not what they were: in a time namespace of its own, or set forward while it runs.
+"""The real daemon with wrong clocks: in a time namespace of its own, or set forward while it runs.
 
-Run instead of `python -m nri_coloc`, how many seconds its clocks are ahead first. The kernel's monotonic clock is
-really shifted (time_namespaces(7)); the wall clock belongs to the whole machine, so what the program is told of it
-is shifted in the program. SIGUSR1 then sets both an hour forward, SIGUSR2 sets the wall clock two hours back.
+Run instead of `python -m nri_coloc`; the first argument is the number of seconds by which its clocks are ahead. The
+kernel's monotonic clock is really shifted (time_namespaces(7)). The wall clock belongs to the whole machine, so it is
+shifted inside the program. SIGUSR1 then sets both an hour forward, SIGUSR2 sets the wall clock two hours back.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def shift_kernel_clocks(seconds: int) -> None:
-    """Enter a time namespace whose monotonic clocks are ahead; before any thread is started."""
+    """Enter a time namespace whose monotonic clocks are ahead; call it before any thread is started."""
     _checked(_libc.unshare(_CLONE_NEWTIME), "unshare")
     offsets = f"monotonic {seconds} 0\nboottime {seconds} 0\n"
     Path("/proc/self/timens_offsets").write_text(offsets)
@@ -37,22 +37,22 @@ def _checked(result: int, call: str) -> None:
 
 
 class Clocks:
-    """What the program is told, and by how much it is wrong."""
+    """Hold the clocks that the program reads, and their error in seconds."""
 
     def __init__(self, wall: float) -> None:
         self._monotonic, self._wall = time.monotonic, time.time
         self.monotonic_ahead, self.wall_ahead = 0.0, wall
 
     def monotonic(self) -> float:
-        """In the place of `time.monotonic`."""
+        """Return the time in the place of `time.monotonic`."""
         return self._monotonic() + self.monotonic_ahead
 
     def wall(self) -> float:
-        """In the place of `time.time`."""
+        """Return the time in the place of `time.time`."""
         return self._wall() + self.wall_ahead
 
     def forward(self, *_: object) -> None:
-        """Set both an hour forward."""
+        """Set both clocks an hour forward."""
         self.monotonic_ahead += HOUR
         self.wall_ahead += HOUR
 

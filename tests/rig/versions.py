@@ -20,7 +20,7 @@ ON_THE_NEWEST: Final = pytest.mark.parametrize(
 
 
 def record(containerd: Containerd) -> dict[str, str]:
-    """Add what this containerd says of itself, and what surrounds it, to the record."""
+    """Return the version of this containerd and of its surroundings, and add them to the record."""
     with containerd.cri() as cri:
         reported = cri.version()
     versions = {

@@ -1,4 +1,4 @@
-"""What a process and its children take now, by the kernel's word, and whether a row of such figures is flat."""
+"""The resources that a process and its children use now, read from the kernel, and how much such figures grow."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,15 @@ _PROC: Final = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """Of a whole process tree: proportional set size and its part that is no file, in KiB, open descriptors, threads.
+    """Hold the figures of a whole process tree.
 
-    Pages of a file that others have mapped too count in part, and more when the others end: the first of the two
-    moves with what else runs here, the second is the process's own.
+    pss_kib: proportional set size, in KiB.
+    anon_kib: its part that is no file, in KiB.
+    descriptors: number of open descriptors.
+    threads: number of threads.
+
+    Pages of a file that other processes have mapped too count in part, and more when those processes end. So `pss_kib`
+    moves with other work on the machine; `anon_kib` is the process's own.
     """
 
     pss_kib: int
@@ -25,7 +30,7 @@ class Vitals:
 
 
 def look(pid: int) -> Vitals:
-    """Add up a process and all below it; one that ends while it is looked at counts for what could be read."""
+    """Return the sum of a process and all below it; a process that ends meanwhile counts as far as it was read."""
     tree = list(_tree(pid))
     return Vitals(
         sum(_rollup(member, "Pss:") for member in tree),
@@ -36,10 +41,10 @@ def look(pid: int) -> Vitals:
 
 
 def growth(times: Sequence[float], values: Sequence[float]) -> float:
-    """How much a straight line through the points rises from the first to the last.
+    """Return how much a straight line through the points rises from the first to the last.
 
-    The line's slope is the median of the slopes between all pairs (Theil and Sen), so that a few moments in which
-    something else had the machine do not tilt it.
+    The line's slope is the median of the slopes between all pairs (Theil and Sen). So a few moments in which other work
+    had the machine do not tilt it.
     """
     points = list(zip(times, values, strict=True))
     slopes = [(b - y) / (a - x) for (x, y), (a, b) in combinations(points, 2) if a > x]

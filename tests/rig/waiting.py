@@ -1,8 +1,8 @@
-"""The one place of the tests where time passes: bounded polls for what will become true, and a pause in set-up.
+"""The one place of the tests where time passes: bounded polls for a condition, and a pause in set-up.
 
-A wait ends as soon as it may, so its bound costs nothing but where something is broken. It is long: a machine that
-runs other things beside the tests lets a process wait for a CPU for seconds, and a virtual one stands still as a whole
-for half a minute.
+A wait ends as soon as the condition is true, so its bound costs time only if something is broken. The bound is long: on
+a machine with other work, a process may wait seconds for a CPU, and a virtual machine may stand still for half a
+minute.
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.rig import RigError
 
-POLL_SECONDS = 0.02  # an emulated machine asks less often: there the asking itself costs
+POLL_SECONDS = 0.02  # an emulated machine polls less often: there the poll itself costs CPU time
 PATIENCE_SECONDS: Final = 180.0
 """For whatever comes by itself; no wait for it gives up sooner."""
 
@@ -20,7 +20,7 @@ PAUSE_SECONDS = 5.0
 
 
 def poll(predicate: Callable[[], object], seconds: float) -> bool:
-    """Ask again and again until the answer is true or the time is up; the last answer is given back."""
+    """Return the last answer of the predicate: poll until it is true or the time is up."""
     end = time.monotonic() + seconds
     while not predicate():
         if time.monotonic() >= end:
@@ -30,29 +30,32 @@ def poll(predicate: Callable[[], object], seconds: float) -> bool:
 
 
 def comes(predicate: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> bool:
-    """Wait for what should become true, patiently: so many seconds are what it takes on a machine that does no more."""
+    """Return whether the predicate becomes true.
+
+    seconds: the time that it takes on an idle machine; the wait is longer (`patience`).
+    """
     return poll(predicate, patience(seconds))
 
 
 def patience(seconds: float) -> float:
-    """Return how long is waited for what takes so many seconds on a machine that does nothing else."""
+    """Return the bound of a wait in seconds, from the seconds that the work takes on an idle machine."""
     return max(seconds, PATIENCE_SECONDS)
 
 
 def becomes(look: Callable[[], object], wanted: object, seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait until `look` gives the wanted value; the failure shows what it gave last."""
+    """Wait until `look` returns the wanted value; the failure shows the last value."""
     if not comes(lambda: look() == wanted, seconds):
         raise AssertionError(f"after {patience(seconds):g} s it was\n{look()!r} and not\n{wanted!r}")
 
 
 def wait_until(predicate: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait for `predicate`, patiently; `what` says, in the failure, what never came."""
+    """Wait until `predicate` is true; `what` names the missing condition in the failure."""
     if not comes(predicate, seconds):
         raise AssertionError(f"waited {patience(seconds):g} s in vain for {what}")
 
 
 def tried(work: Callable[[], None], times: int = 3) -> None:
-    """Set up what needs the network, again where it fails; nothing that a test asserts is done this way."""
+    """Run a set-up step that needs the network, again if it fails; no assertion of a test runs this way."""
     for left in reversed(range(times)):
         try:
             return work()

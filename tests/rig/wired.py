@@ -1,7 +1,7 @@
-"""Which objects hold which: finds attributes that hold an object of the product and change while the daemon runs.
+"""The graph of objects: finds attributes that hold an object of the product and change while the daemon runs.
 
 A graph begins at the wired parts and goes through attributes, tuples, bound methods, partials and closures. Values are
-left out (frozen dataclasses, named tuples, mappings, enumerations, messages): their place is to be replaced.
+left out (frozen dataclasses, named tuples, mappings, enumerations, messages): the daemon replaces them by design.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -15,7 +15,7 @@ GENERATED = "_pb"
 
 
 def is_ours(found: object) -> bool:
-    """Whether it is a long-lived object of the product: an instance with attributes that is no value."""
+    """Return whether it is a long-lived object of the product: an instance with attributes that is no value."""
     kind = type(found)
     if not kind.__module__.startswith(PRODUCT) or GENERATED in kind.__module__.split("."):
         return False
@@ -25,7 +25,10 @@ def is_ours(found: object) -> bool:
 
 
 def _is_a_value(kind: type) -> bool:
-    """Whether its instances are immutable; the model's records are by the type checker (`core.value`)."""
+    """Return whether its instances are immutable.
+
+    The type checker ensures that for the model's records (`core.value`).
+    """
     made: Any = getattr(kind, "__dataclass_params__", None)
     return made is not None and bool(made.frozen or made.unsafe_hash)
 
@@ -48,7 +51,7 @@ def held(value: object) -> Iterator[object]:
 
 
 def named(value: object) -> Hashable:
-    """Return what a value names: the objects that it leads to, and the functions through which it does."""
+    """Return the names in a value: the objects that it leads to, and the functions through which it does."""
     if is_ours(value):
         return id(value)
     if isinstance(value, MethodType):
@@ -75,7 +78,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 class Graph:
-    """The graph as it is when this is made; `changed` compares it with the present one."""
+    """Hold the graph of the moment when this is made; `changed` compares it with the present one."""
 
     def __init__(self, *roots: object) -> None:
         self._known: dict[int, tuple[object, dict[str, Hashable]]] = {}
@@ -93,7 +96,7 @@ class Graph:
 
     @property
     def classes(self) -> set[str]:
-        """The names of the classes that it has objects of."""
+        """Return the names of the classes that the graph has objects of."""
         return {type(owner).__name__ for owner, _ in self._known.values()}
 
     def changed(self) -> set[str]:

@@ -1,7 +1,7 @@
-"""Pods as tests want them: one container in a pod of some class, which says first thing where it runs.
+"""Pods for tests: one container in a pod of some class, which first prints its CPUs.
 
-What a container asks for is what the kubelet would make of its requests. The first thing that its first
-process does, before any other program runs in it, is to print the CPUs that it may use.
+A container asks for the amounts that the kubelet would derive from its requests. Its first process prints the CPUs that
+it may use, before any other program runs in it.
 """
 
 import shutil
@@ -25,7 +25,7 @@ NODE_CPUS: Final = cgroups.online()
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A container and its pod; reads what the kernel holds for it."""
+    """Hold a container and its pod, and read the kernel's values of it."""
 
     cri: Cri
     pod: Pod
@@ -33,32 +33,32 @@ class Workload:
 
     @property
     def cgroup(self) -> str:
-        """The container's cgroup."""
+        """Return the container's cgroup."""
         return self.cri.cgroup(self.id)
 
     @property
     def cpus(self) -> frozenset[int] | None:
-        """The CPUs of its cgroup now."""
+        """Return the CPUs of its cgroup now."""
         return cgroups.cpus(self.cgroup)
 
     @property
     def cpuset_file(self) -> Path:
-        """Where these CPUs are written."""
+        """Return the file that holds these CPUs."""
         return cgroups.file(self.cgroup, "cpuset", "cpuset.cpus")
 
     @property
     def spec_cpus(self) -> str:
-        """The CPUs in the specification that the runtime keeps."""
+        """Return the CPUs in the runtime's spec."""
         resources = self.cri.info(self.id)["runtimeSpec"]["linux"]["resources"]
         return str(resources.get("cpu", {}).get("cpus", ""))
 
     def start(self) -> "Workload":
-        """Start it, if it was only created."""
+        """Start the container, if it was only created."""
         self.cri.start(self.id)
         return self
 
     def first_cpus(self) -> frozenset[int]:
-        """The CPUs on which its very first instructions could run, by its own words."""
+        """Return the CPUs on which its very first instructions could run, from its own output."""
         path = Path(self.cri.status(self.id).status.log_path)
         wait_until(lambda: path.exists() and "Cpus_allowed_list" in path.read_text(), 60, f"words in {path}")
         line = path.read_text().splitlines()[0]
@@ -66,13 +66,13 @@ class Workload:
 
 
 def may_lower_oom_scores() -> bool:
-    """Whether root has CAP_SYS_RESOURCE here (capability 24)."""
+    """Return whether root has CAP_SYS_RESOURCE here (capability 24)."""
     line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("CapEff:"))
     return bool(int(line.split()[1], 16) >> 24 & 1)
 
 
 class Pods(TypedDict, total=False):
-    """What a pod may have other than usual; `parent` is the kubelet's cgroup of its class."""
+    """Hold the settings of a pod that a test may change; `parent` is the kubelet's cgroup of its class."""
 
     namespace: str
     annotations: Mapping[str, str] | None
@@ -80,7 +80,7 @@ class Pods(TypedDict, total=False):
 
 
 class Containers(Limits, total=False):
-    """What a container may have other than usual; `request` is its CPU request and its limit."""
+    """Hold the settings of a container that a test may change; `request` is its CPU request and its limit."""
 
     request: float
     command: Sequence[str]
@@ -88,11 +88,11 @@ class Containers(Limits, total=False):
 
 
 class Asked(Pods, Containers, total=False):
-    """Both, where a pod has one container."""
+    """Hold both, for a pod with one container."""
 
 
 def run(cri: Cri, name: str, qos: str = "", **asked: Unpack[Asked]) -> Workload:
-    """Make a pod with one container `app`; `qos` is asked for by annotation."""
+    """Run a pod with one container `app`; an annotation asks for `qos`."""
     wanted = {**({QOS: qos} if qos else {}), **(asked.pop("annotations", None) or {})}
     namespace, parent = asked.pop("namespace", "default"), asked.pop("parent", kubepods.BURSTABLE)
     pod = cri.run_pod(name, namespace, annotations=wanted, cgroup_parent=parent)
@@ -100,22 +100,22 @@ def run(cri: Cri, name: str, qos: str = "", **asked: Unpack[Asked]) -> Workload:
 
 
 def dedicated(cri: Cri, name: str = "web", request: float = 1, *, started: bool = True) -> Workload:
-    """Make a pod whose container wants CPUs of its own."""
+    """Run a pod whose container wants CPUs of its own."""
     return run(cri, name, "dedicated", request=request, started=started)
 
 
 def shared(cri: Cri, name: str = "neighbour", *, started: bool = True) -> Workload:
-    """Make a pod of the online pool."""
+    """Run a pod of the pool `share`."""
     return run(cri, name, request=0.1, started=started)
 
 
 def reclaimed(cri: Cri, name: str = "batch") -> Workload:
-    """Make a BestEffort pod, which is an offline one without any annotation."""
+    """Run a BestEffort pod, which is a reclaimed pod without any annotation."""
     return run(cri, name, parent=kubepods.BESTEFFORT, oom=1000)
 
 
 def add(cri: Cri, pod: Pod, name: str, **asked: Unpack[Containers]) -> Workload:
-    """Make one more container in a pod."""
+    """Add one more container to a pod."""
     request, command = asked.pop("request", 0), asked.pop("command", COMMAND)
     started = asked.pop("started", True)
     wanted: Limits = {"shares": 2}
@@ -127,7 +127,7 @@ def add(cri: Cri, pod: Pod, name: str, **asked: Unpack[Containers]) -> Workload:
 
 
 def attempt(cri: Cri, pod: Pod, number: int, *, broken: bool = False) -> Workload:
-    """Create one attempt of a container that asks for a CPU; of a `broken` one runc refuses a mount at the start."""
+    """Create one attempt of a container that asks for a CPU; if it is `broken`, runc refuses a mount at the start."""
     limits: Limits = {"shares": 1024, "quota": PERIOD, "period": PERIOD}
     mounts = {"/bin": Path("/proc/self/status")} if broken else {}
     made = cri.create_container(pod, "app", command=COMMAND, mounts=mounts, attempt=number, **limits)
@@ -135,7 +135,7 @@ def attempt(cri: Cri, pod: Pod, number: int, *, broken: bool = False) -> Workloa
 
 
 def witness_pod(cri: Cri, program: Path) -> Pod:
-    """Make a pod for a `witness`, and its program: a copy of busybox that nobody else opens."""
+    """Return a pod for a `witness`, and make its program: a copy of busybox that no other process opens."""
     shutil.copyfile(packages.unpacked("busybox").program("busybox"), program)
     program.chmod(0o755)
     return cri.run_pod("witness", annotations={QOS: "dedicated"})
@@ -144,7 +144,7 @@ def witness_pod(cri: Cri, program: Path) -> Pod:
 def witness(cri: Cri, pod: Pod, program: Path) -> Workload:
     """Run a dedicated container whose programs are the machine's own file `program`.
 
-    It is mounted over the container's; whoever watches it sees it opened right before the first instruction.
+    The file is mounted over the container's. A watch on it sees the file opened right before the first instruction.
     """
     limits: Limits = {"shares": 1024, "quota": PERIOD, "period": PERIOD}
     mounts = {"/bin/busybox": program}

@@ -1,7 +1,7 @@
-"""Who wrote what and in which order: the kernel's own record of writes to files and of opens, by inotify.
+"""The order of writes: the kernel's own record of writes to files and of opens, by inotify.
 
-One queue for all watched files, so the order of its entries is the order in which things happened. That is
-how a test knows that a cgroup was written *before* another container's first instruction, or not at all.
+There is one queue for all watched files, so its order is the order of events. It shows whether a cgroup was written
+*before* another container's first instruction, or not at all.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Writes:
-    """Begins to watch at once; `seen` is asked for as often as one likes."""
+    """Watch from now on; `seen` may be called any number of times."""
 
     def __init__(self, written: Iterable[Path] = (), opened: Iterable[Path] = ()) -> None:
         self._fd = _libc.inotify_init1(_NONBLOCK_CLOEXEC)
@@ -44,7 +44,7 @@ class Writes:
         os.close(self._fd)
 
     def watch(self, path: Path, events: int = _MODIFY) -> None:
-        """Watch one more file, for writes unless told otherwise."""
+        """Watch one more file, for writes by default."""
         number = _libc.inotify_add_watch(self._fd, os.fsencode(path), events)
         if number < 0:
             raise RigError(f"cannot watch {path}: {os.strerror(ctypes.get_errno())}")

@@ -1,7 +1,7 @@
-"""The host's part: boots a machine of a scenario's shape and shows what became of the scenario in it.
+"""The host's part: boots a machine of a scenario's shape and reports the scenario's result.
 
-The scenarios are collected here like any test, with the names they have in the guest; what is run is a wait for
-the guest's record. Only the chosen ones are sent to the machine.
+The scenarios are collected here like any test, with the names they have in the guest. On the host, a scenario only
+waits for the guest's record. Only the chosen ones are sent to the machine.
 """
 
 import json
@@ -20,12 +20,12 @@ MACHINES: Final = pytest.StashKey[Machines]()
 
 
 def is_scenario(item: pytest.Item) -> bool:
-    """Whether it is played in a guest."""
+    """Return whether a test runs in a guest."""
     return SCENARIOS in item.path.parents
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A scenario's fixtures are set up in the guest; here it needs a machine and no more."""
+    """Remove a scenario's fixtures: they are set up in the guest, and here it needs only a machine."""
     if is_scenario(item):
         assert isinstance(item, pytest.Function)
         item.add_marker(pytest.mark.vm)
@@ -33,7 +33,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Only now is it known which scenarios are played."""
+    """Pass the chosen scenarios to the machines: they are known only now."""
     found = Machines(item for item in session.items if is_scenario(item))
     session.config.stash[MACHINES] = found
     if os.geteuid() == 0 and not session.config.option.collectonly:
@@ -50,7 +50,7 @@ def machines(request: pytest.FixtureRequest) -> Machines:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Instead of playing a scenario here, take over what the guest says of it."""
+    """Report the guest's result of a scenario, instead of running it here."""
     if not is_scenario(pyfuncitem):
         return None
     machines: Any = pyfuncitem.funcargs["machines"]
@@ -63,7 +63,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """How long each scenario took inside, for those who look for time to save."""
+    """Write the seconds that each scenario took in the guest, longest first."""
     played = config.stash.get(PLAYED, [])
     for record in sorted(played, key=lambda record: -record.seconds):
         terminalreporter.write_line(f"{record.seconds:6.1f} s  {record.scenario.partition('scenarios/')[2]}")

@@ -22,9 +22,10 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class Machines:
-    """At most one is running: they share the host's few CPUs. One that cannot be switched on is not tried again.
+    """Boot one machine at a time: they share the host's few CPUs.
 
-    For the tests' thread and the one that switches on ahead of them.
+    A machine that cannot be switched on is not tried again. The tests' thread uses this class, and so does the thread
+    that switches machines on ahead of the tests.
     """
 
     def __init__(self, scenarios: Iterable[pytest.Item]) -> None:
@@ -38,12 +39,12 @@ class Machines:
         self._fetching = Thread(target=_fetch, name="vm-fetch", daemon=True)
 
     def fetch(self) -> None:
-        """Begin to have what machines need, if any is to be switched on."""
+        """Start to fetch the packages that machines need, if a scenario is chosen."""
         if self._scenarios:
             self._fetching.start()
 
     def of(self, item: pytest.Item) -> Machine:
-        """The machine for a scenario, booted by the first that needs it if it was not before."""
+        """Return the machine for a scenario; boot it if no earlier scenario has."""
         name = item.path.parent.name
         with self._lock:
             if name in self._broken:
@@ -54,14 +55,17 @@ class Machines:
             return self._machines[name]
 
     def advance(self) -> None:
-        """Boot the next one, if none is running and all is there; what it lacks is told to those who ask for it."""
+        """Boot the next machine, if none is running and all is there.
+
+        If a machine cannot be switched on, the scenarios that need it report the cause.
+        """
         if self._fetching.is_alive():
             return
         with self._lock:
             if self._current is not None and not self._current.is_off:
                 return
             waiting = self._scenarios.keys() - self._machines.keys() - self._broken.keys()
-            # half an hour of compiling is left to the test that asks for the machine
+            # a machine that needs half an hour of compiling waits for the test that asks for it
             compiled = (name for name in self._scenarios if is_compiled(SHAPES[name]))
             name = next((name for name in compiled if name in waiting), None)
             if name is not None:
@@ -75,13 +79,14 @@ class Machines:
         try:
             machine.start()
         except Exception as error:
-            # whatever it is, a mirror that hangs or a full disk: nothing of it is the test's beside which it was tried
+            # any error, such as a mirror that hangs or a full disk: the test that runs beside this boot did not cause
+            # it
             self._broken[name] = f"the machine {name} cannot be switched on: {error}"
             raise RigError(self._broken[name]) from error
         self._machines[name] = self._current = machine
 
     def close(self) -> None:
-        """Switch the running one off."""
+        """Switch the running machine off."""
         with self._lock:
             if self._current is not None:
                 self._current.close()
@@ -89,14 +94,14 @@ class Machines:
 
 
 def _fetch() -> None:
-    with suppress(RigError, OSError, subprocess.SubprocessError):  # tried again, and told, by who needs it
+    with suppress(RigError, OSError, subprocess.SubprocessError):  # a scenario tries again and reports it
         fetched()
 
 
 class Ahead:
-    """A plugin of pytest: keeps a machine running while tests bear it, and switches it off in the end.
+    """Keep a machine running while tests allow it, and switch it off at the end, as a plugin of pytest.
 
-    A machine that ends while a test of minutes lasts is followed by the next at once: a thread of its own sees to it.
+    When a machine ends during a test of minutes, a thread of its own boots the next one at once.
     """
 
     def __init__(self, machines: Machines) -> None:
@@ -107,16 +112,16 @@ class Ahead:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Before each test, also before one that is run elsewhere."""
+        """Boot the next machine before each test, also before one that runs in a lane."""
         self._is_borne = bears_a_machine(item)
         if self._is_borne and self._thread.ident is None:
             self._thread.start()
         return (yield)
 
     def pytest_sessionfinish(self) -> None:
-        """However the session ends."""
+        """End the machines, in whichever way the session ends."""
         self._ended.set()
-        self._machines.close()  # before the thread ends: what it started ends with it
+        self._machines.close()  # before the thread ends: a process that it started ends with it
         if self._thread.ident is not None:
             self._thread.join()
         self._machines.close()

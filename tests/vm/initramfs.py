@@ -16,7 +16,7 @@ _FOLDER, _PROGRAM, _FILE, _DEVICE = 0o040755, 0o100755, 0o100644, 0o020600
 
 
 def archive(kernel: Kernel, busybox: Path) -> bytes:
-    """All of it; modules carry their place in the order of loading in their names."""
+    """Return the whole archive; the names of modules carry their place in the order of loading."""
     entries = [_entry(folder, _FOLDER) for folder in _FOLDERS]
     entries.append(_entry("dev/console", _DEVICE, device=(5, 1)))
     entries.append(_entry("bin/busybox", _PROGRAM, busybox.read_bytes()))

@@ -9,14 +9,14 @@ from tests.rig import RigError, packages
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """`modules` is the folder that depmod and modprobe know as /lib/modules/RELEASE."""
+    """Hold the kernel; `modules` is the folder that depmod and modprobe know as /lib/modules/RELEASE."""
 
     image: Path
     release: str
     modules: Path
 
     def needed(self, *names: str) -> list[Path]:
-        """The files of these modules and of those they build on, in the order of loading."""
+        """Return the files of these modules and of the modules that they need, in the order of loading."""
         lines = (self.modules / "modules.dep").read_text().splitlines()
         needs = {file: rest.split() for file, _, rest in (line.partition(":") for line in lines)}
         by_name = {Path(file).name.partition(".")[0]: file for file in needs}
@@ -27,7 +27,7 @@ class Kernel:
 
 
 def prepared() -> Kernel:
-    """The kernel, from the cache or, the first time, from the mirror."""
+    """Return the kernel: from the cache, or the first time from the mirror."""
     tree = packages.unpacked("kernel").folder
     image = next((tree / "boot").glob("vmlinuz-*"))
     release = image.name.removeprefix("vmlinuz-")

@@ -48,7 +48,7 @@ def build() -> binaries.Build:
 
 
 class Kubelet:
-    """A kubelet beside the node's containerd and plugin; `settings` are names of KubeletConfiguration."""
+    """Run a kubelet beside the node's containerd and plugin; `settings` are names of KubeletConfiguration."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -57,7 +57,7 @@ class Kubelet:
             (FOLDER / name).mkdir(parents=True, exist_ok=True)
 
     def start(self, **settings: Any) -> None:
-        """Start it and wait until it is healthy."""
+        """Start the kubelet and wait until it is healthy."""
         endpoint = {"containerRuntimeEndpoint": f"unix://{self._node.containerd.cri_socket}"}
         (FOLDER / "config.json").write_text(json.dumps({**_SETTINGS, **endpoint, **settings}))
         command = [
@@ -73,13 +73,13 @@ class Kubelet:
         until(self._is_healthy, "a healthy kubelet", STARTS)
 
     def close(self) -> None:
-        """End it and forget its static pods, which run on."""
+        """End the kubelet and remove the files of its static pods; the pods run on."""
         self.stop()
         for path in (FOLDER / "manifests").iterdir():
             path.unlink()
 
     def stop(self) -> None:
-        """End it; its pods run on."""
+        """End the kubelet; its pods run on."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -88,7 +88,7 @@ class Kubelet:
     def run(self, *pods: Mapping[str, Any]) -> None:
         """Run static pods and wait until the plugin has placed a container of each."""
         for pod in pods:
-            # a file that the kubelet finds is whole
+            # the kubelet must find a whole file
             scratch = FOLDER / "manifest"
             scratch.write_text(json.dumps(pod))
             scratch.rename(FOLDER / "manifests" / f"{pod['metadata']['name']}.json")

@@ -1,4 +1,4 @@
-"""Work that a scenario puts into a container's cgroup: busy loops, and readers of a disk that count what they got."""
+"""Work in a container's cgroup: busy loops, and readers of a disk that count the blocks they read."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ _STARTED_S: Final = 180
 
 @contextmanager
 def burning(container: Container, loops: int) -> Iterator[None]:
-    """Let so many busy loops run in a container until the block ends."""
+    """Run this number of busy loops in a container until the block ends."""
     folder = str(_folder(container))
     running = [subprocess.Popen(["sh", "-c", _LOOP, folder]) for _ in range(loops)]
     try:
@@ -30,7 +30,7 @@ def burning(container: Container, loops: int) -> Iterator[None]:
 
 
 def read_side_by_side(disk: Path, seconds: float, readers: Mapping[str, Container]) -> dict[str, int]:
-    """Let containers read a disk past the page cache at the same time; returns blocks by reader."""
+    """Return the blocks that each reader got: containers read a disk past the page cache at the same time."""
     with ExitStack() as stack:
         running = {
             name: stack.enter_context(_reader(disk, seconds, container))

@@ -1,7 +1,7 @@
-"""One emulated machine from the power button on: files for the guest, the emulator, records that come back.
+"""One emulated machine from its start on: files for the guest, the emulator, and the guest's records.
 
-The guest appends one JSON line for each scenario to `results`; whoever wants one waits until it is there, the
-machine has gone, or nothing has happened for too long. A new machine means a new, empty folder.
+The guest appends one JSON line for each scenario to `results`. A scenario on the host waits until its line is there,
+the machine has ended, or no event came for too long. A new machine means a new, empty folder.
 """
 
 import json
@@ -26,14 +26,14 @@ PROJECT: Final = Path(__file__).parents[2]
 FOLDER: Final = PROJECT / "build/vm"
 BOOT_SECONDS: Final = 300
 SCENARIO_SECONDS: Final = 900  # emulated, on an idle host, each takes 1 to 60; its own waits end before
-# it ends with whoever started it, however that one ends
+# setpriv: the emulator ends with the process that started it, even if that process is killed
 EMULATOR: Final = ("setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64")
 COMMAND_LINE: Final = (
     "console=ttyS0 quiet panic=-1 psi=1 "
-    # what an emulated machine has no use for; and no tsc: where the host is busy, it was seen to run 2.5 times too fast
+    # hardware that an emulated machine lacks; and no tsc: where the host is busy, it was seen to run 2.5 times too fast
     "mitigations=off nowatchdog no_timer_check random.trust_cpu=on notsc clocksource=hpet "
-    # the kernel unmaps pages to see which node uses them, as often as a process's time says, and that runs on while its
-    # CPU waits for a turn: the busier the host, the more of it. And 2 MiB were cleared where a program wants 4 KiB
+    # the kernel unmaps pages to see which node uses them, in proportion to a process's time, which runs on while its
+    # CPU waits: the busier the host, the more of it. And 2 MiB were cleared where a program wants 4 KiB
     "numa_balancing=disable transparent_hugepage=never"
 )
 _SERVICE: Final = """\
@@ -49,7 +49,11 @@ Delegate=yes
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the guest says of one scenario; `report` is pytest's own text where it failed. `spent`: guest/spent.py."""
+    """Hold the guest's record of one scenario.
+
+    report: pytest's own text if it failed.
+    spent: see guest/spent.py.
+    """
 
     scenario: str
     passed: bool
@@ -59,12 +63,12 @@ class Record:
 
 
 def is_compiled(shape: Shape) -> bool:
-    """Whether nothing has to be compiled before a machine of this shape is switched on."""
+    """Return whether a machine of this shape can be switched on without compiling."""
     return not shape.kubelet or kubelet.build().is_cached
 
 
 def fetched() -> tuple[kernel.Kernel, Path]:
-    """Have all that machines take from the distribution, the first time from its mirror; the kernel and busybox."""
+    """Return the kernel and busybox, and fetch all packages that machines need; the first time from the mirror."""
     programs.install_missing()
     core = kernel.prepared()
     for name in ("containerd-2", "runc"):
@@ -73,7 +77,7 @@ def fetched() -> tuple[kernel.Kernel, Path]:
 
 
 class Machine:
-    """A running machine; `close` always, also after it has switched itself off."""
+    """Run a machine; always call `close`, also after it has switched itself off."""
 
     def __init__(self, shape: Shape, scenarios: Sequence[str]) -> None:
         self.shape = shape
@@ -83,7 +87,7 @@ class Machine:
         self._started = 0.0
 
     def start(self) -> None:
-        """Prepare and switch on; raises RigError for what the host lacks."""
+        """Prepare the machine and switch it on; RigError names what the host lacks."""
         core, busybox = fetched()
         if self.shape.kubelet:
             binaries.programs(kubelet.build())  # the guest has no compiler
@@ -99,7 +103,7 @@ class Machine:
             )
 
     def record(self, scenario: str) -> Record:
-        """Wait for a scenario's end; raises RigError when the machine went away or stands still."""
+        """Return a scenario's record when it ends; RigError if the machine ended or stands still."""
         poll(lambda: scenario in self._records() or self.is_off or self._is_stuck, 3600)
         found = self._records().get(scenario)
         if found is None:
@@ -108,14 +112,14 @@ class Machine:
         return found
 
     def close(self) -> None:
-        """Switch it off, at once."""
+        """Switch the machine off, at once."""
         if self._process is not None and self._process.poll() is None:
             poll(lambda: self.is_off, 20 if self._records().keys() >= set(self._scenarios) else 0)
             self._process.kill()
             self._process.wait()
 
     def tail(self, lines: int = 40) -> str:
-        """The last words of everything that can speak."""
+        """Return the last lines of the emulator, the console and the guest's programs."""
         parts = []
         for name in ("emulator", "console", "log"):
             path = self.folder / name
@@ -125,12 +129,12 @@ class Machine:
 
     @property
     def is_off(self) -> bool:
-        """Whether it runs no more, or never did."""
+        """Return whether the machine has ended, or never ran."""
         return self._process is None or self._process.poll() is not None
 
     @property
     def _is_stuck(self) -> bool:
-        """Whether too much time has passed since the start, or since the last record."""
+        """Return whether too much time has passed since the start, or since the last record."""
         results = self.folder / "results"
         if not results.exists():
             return time.monotonic() - self._started > BOOT_SECONDS + SCENARIO_SECONDS
@@ -174,12 +178,12 @@ class Machine:
         ]
         return [
             *(*EMULATOR, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-            # one thread for all CPUs: with one for each, the guest was seen to run into a breakpoint of its own
-            # (int3 of a static key just being patched), and on two busy CPUs all took three times as long
+            # one thread for all CPUs: with one for each, the guest was seen to run into a breakpoint of its own (int3
+            # of a static key just being patched), and on two busy CPUs all took three times as long
             *("-machine", "q35,usb=off", "-accel", "tcg,thread=single,tb-size=1024"),
-            # without erms nobody copies and clears byte by byte (rep movsb), as emulation does it; la57 is a fifth
-            # level of page tables, to be walked whenever an address is looked up. Behind a cmpxchg16b of the kernel's
-            # allocator the flags were seen to hold a part of RAX, and the guest was lost in a double fault
+            # without erms the kernel does not copy and clear byte by byte (rep movsb), as emulation does it; la57 is a
+            # fifth level of page tables, to be walked whenever an address is looked up. After a cmpxchg16b of the
+            # kernel's allocator the flags were seen to hold a part of RAX, and the guest ended in a double fault
             *("-cpu", "max,erms=off,fsrm=off,la57=off,cx16=off"),
             *("-smp", f"{shape.cpus},sockets={shape.sockets},cores={shape.cores},threads={shape.threads}"),
             *("-m", f"{shape.memory_mib}M", *_nodes(shape), *folders),

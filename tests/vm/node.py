@@ -1,6 +1,7 @@
-"""The vocabulary of scenarios: pods on a node with a real containerd and the plugin, and what the kernel holds.
+"""The functions that scenarios use: pods on a node with a real containerd and the plugin, and the kernel's values.
 
-Whatever a scenario asserts is read from the kernel's own files here. Where a container is, `/proc/PID/cgroup` tells.
+A scenario's assertions read the kernel's own files through this module. `/proc/PID/cgroup` gives the cgroup of a
+container.
 """
 
 from collections.abc import Callable
@@ -40,8 +41,13 @@ SLICES: Final = {
 
 
 class Asked(TypedDict, total=False):
-    """What a container asks of the kubelet: `cpus` is request and limit, `memory` the limit in bytes, `oom` the
-    kubelet's oom_score_adj."""
+    """Hold the resources of a container.
+
+    cpus: request and limit, in cores.
+    memory: the limit in bytes.
+    oom: the kubelet's oom_score_adj.
+    mounts: paths inside to folders of the machine.
+    """
 
     cpus: float
     memory: int
@@ -51,7 +57,7 @@ class Asked(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A running container of a pod."""
+    """Hold a running container of a pod."""
 
     cri: Cri
     pod: Pod
@@ -60,48 +66,48 @@ class Container:
 
     @property
     def path(self) -> str:
-        """Its cgroup below the root, by the kernel's word."""
+        """Return its cgroup below the root, from /proc/PID/cgroup."""
         return Path(f"/proc/{self.pid}/cgroup").read_text().strip().removeprefix("0::")
 
     @property
     def pod_path(self) -> str:
-        """Its pod's cgroup."""
+        """Return its pod's cgroup."""
         return str(Path(self.path).parent)
 
     def cgroup(self, file: str) -> str:
-        """What a file of its cgroup says."""
+        """Return the content of a file of its cgroup."""
         return read(self.path, file)
 
     def pod_cgroup(self, file: str) -> str:
-        """What a file of its pod's cgroup says."""
+        """Return the content of a file of its pod's cgroup."""
         return read(self.pod_path, file)
 
     @property
     def cpus(self) -> frozenset[int]:
-        """The CPUs that the scheduler runs it on, whatever any cgroup says."""
+        """Return the CPUs that the scheduler runs it on, apart from any cgroup file."""
         return cgroups.allowed_cpus(self.pid) or frozenset()
 
     @property
     def oom_score_adj(self) -> int:
-        """Of its first process."""
+        """Return the oom_score_adj of its first process."""
         return int(Path(f"/proc/{self.pid}/oom_score_adj").read_text())
 
     def update(self, **limits: Any) -> None:
-        """What the kubelet does when a pod is resized in place; see `Limits`."""
+        """Update it as the kubelet does when a pod is resized in place; see `Limits`."""
         self.cri.update(self.id, **limits)
 
     def run(self, *command: str) -> str:
-        """Run a program in it."""
+        """Return the output of a program that runs in it."""
         return self.cri.execute(self.id, *command)
 
     def stat(self, file: str, name: str) -> int:
-        """One line of a file such as memory.stat."""
+        """Return the value of one line of a file such as memory.stat."""
         lines = (line.split() for line in self.cgroup(file).splitlines())
         return next(int(line[1]) for line in lines if line[0] == name)
 
 
 class Node:
-    """The machine; one for all scenarios of a boot."""
+    """Hold the machine; one for all scenarios of a boot."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -124,7 +130,7 @@ class Node:
         self.containerd.start()
 
     def make_ready(self) -> None:
-        """Leave both running, whatever the last scenario did."""
+        """Start both if the last scenario has left one of them stopped or broken."""
         if self.containerd.pid is None:
             self.containerd.start()
         if self.plugin.is_dead:
@@ -172,52 +178,52 @@ class Node:
 
     @property
     def memory_bytes(self) -> int:
-        """All of the machine's, as the kubelet sees it."""
+        """Return all of the machine's memory in bytes, as the kubelet sees it."""
         words = Path("/proc/meminfo").read_text().split()
         return int(words[1]) * 1024
 
     def oom_score_of_request(self, request: int) -> int:
-        """What the kubelet writes for a burstable container with this memory request (pkg/kubelet/qos)."""
+        """Return the oom_score_adj of a burstable container with this memory request in bytes (pkg/kubelet/qos)."""
         return 1000 - 1000 * request // self.memory_bytes
 
     def last_words(self) -> list[tuple[str, str]]:
-        """The logs, for a failure."""
+        """Return the logs, for a failure."""
         return [
             ("the plugin's log and audit", self.plugin.last_words(25)),
             ("containerd's log", self.containerd.log_tail(15)),
         ]
 
     def keep_logs(self, folder: Path) -> None:
-        """Copy everything that was logged to the host."""
+        """Copy all logs to the host."""
         copyfile(self.containerd.log, folder / "containerd.log")
         for name in ("log", "audit"):
             copyfile(self.plugin.folder / name, folder / f"plugin.{name}")
 
 
 def read(cgroup: str, file: str) -> str:
-    """What a cgroup's file says; `cgroup` is below the root."""
+    """Return the content of a cgroup's file; `cgroup` is below the root."""
     return (ROOT / cgroup.lstrip("/") / file).read_text().strip()
 
 
 def cpus(text: str) -> frozenset[int]:
-    """A list such as "0-3,8"."""
+    """Return the numbers of a list such as "0-3,8"."""
     return cgroups.members(text)
 
 
 def lending(size: int) -> str:
-    """Return a configuration that gives the reclaim pool this many CPUs, whatever the load.
+    """Return a configuration that gives the reclaim pool this many CPUs under any load.
 
-    No scenario waits for the pool to grow by itself: the emulator's own noise looks like online use, so growth may
-    take any time.
+    No scenario waits for the pool to grow by itself: the emulator's own noise looks like online use, so growth may take
+    any time.
     """
     return f"reclaim: {{enabled: true}}\npools: {{reclaim: {{minCPUs: {size}, maxCPUs: {size}}}}}\n"
 
 
 def becomes(look: Callable[[], object], wanted: object, seconds: float = PATIENCE) -> None:
-    """Wait until `look` gives the wanted value; the failure shows what it gave last."""
+    """Wait until `look` returns the wanted value; the failure shows the last value."""
     waiting.becomes(look, wanted, seconds)
 
 
 def until(predicate: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
-    """Wait for what must become true within a bound; `what` says in the failure what never came."""
+    """Wait until the predicate is true, up to a bound; `what` names the missing condition in the failure."""
     waiting.wait_until(predicate, seconds, what)

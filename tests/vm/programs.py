@@ -1,4 +1,4 @@
-"""What the host needs to emulate a machine: installed from the distribution where it is missing, as root."""
+"""The host's programs for emulating a machine: installed from the distribution if they are missing, as root."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ PACKAGES: Final = {
 
 
 def install_missing() -> None:
-    """Install what is not there; raises RigError with apt's words, or with the packages to ask for."""
+    """Install the missing programs; RigError carries apt's words, or the packages to install."""
     names = installed.missing(PACKAGES)
     if names and os.geteuid() != 0:
         raise RigError(f"an emulated machine needs the packages {' '.join(names)}")

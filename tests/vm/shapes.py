@@ -1,4 +1,4 @@
-"""The machines that there are: what each looks like, and what runs as its first process.
+"""The machines of the tests: the hardware of each, and the program that runs as its first process.
 
 A shape's name is the name of the folder of its scenarios.
 """
@@ -9,9 +9,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Memory and CPUs are dealt out evenly to the nodes.
+    """Describe one machine; memory and CPUs are divided evenly among the nodes.
 
-    systemd: it is the first process, and makes cgroups. kubelet: a real one runs pods there.
+    systemd: it is the first process, and makes cgroups.
+    kubelet: a real one runs pods there.
     """
 
     name: str
@@ -25,11 +26,11 @@ class Shape:
 
     @property
     def cpus(self) -> int:
-        """All threads of all cores."""
+        """Return the number of all threads of all cores."""
         return self.sockets * self.cores * self.threads
 
     def node_cpus(self, node: int) -> str:
-        """The CPUs of a memory node, as a list."""
+        """Return the CPUs of a memory node, as a list."""
         size = self.cpus // self.nodes
         return f"{node * size}-{(node + 1) * size - 1}"
 

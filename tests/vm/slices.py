@@ -10,7 +10,7 @@ from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
 
 UNITS: Final = Path("/run/systemd/system")
-# what libcontainer asks for a pod (opencontainers/cgroups, systemd driver)
+# the properties that libcontainer sets on a pod's slice (opencontainers/cgroups, systemd driver)
 _SLICE: Final = """\
 [Unit]
 Description=a pod
@@ -25,7 +25,7 @@ CPUWeight=@WEIGHT@
 
 
 class SystemdCri(Cri):
-    """A CRI client whose pods' cgroups are slices."""
+    """Make pods whose cgroups are slices, over CRI."""
 
     def __init__(self, containerd: Containerd) -> None:
         super().__init__(containerd.cri_socket, containerd.ledger)
@@ -52,7 +52,7 @@ class SystemdCri(Cri):
 
 
 def systemctl(*arguments: str) -> None:
-    """Ask the first process for something; raises RigError with what it said."""
+    """Run systemctl; RigError carries its error output."""
     done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RigError(f"systemctl {' '.join(arguments)} failed: {done.stderr}")

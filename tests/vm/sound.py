@@ -1,6 +1,6 @@
-"""What DESIGN §3 demands of CPUs and memory nodes, looked at from outside: the kernel's files, never the plugin's word.
+"""The invariants of DESIGN §3 for CPUs and memory nodes, read from the kernel's files and never from the plugin.
 
-A scenario says who is what; `Crowd.breaches` says in words what does not hold, with the number of the invariant.
+A scenario lists its containers. `Crowd.breaches` returns each broken invariant in words, with its number.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,19 @@ _SIBLINGS: Final = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """`owners` have CPUs of their own, `boxed` are the reclaimed pods' containers, `others` are everybody else."""
+    """Hold the containers of a scenario.
+
+    owners: containers with CPUs of their own.
+    boxed: containers of reclaimed pods.
+    others: all other containers.
+    """
 
     owners: tuple[Container, ...] = ()
     boxed: tuple[Container, ...] = ()
     others: tuple[Container, ...] = ()
 
     def breaches(self) -> list[str]:
-        """Every sentence that is true in two looks: what moves just then shows in half of one."""
+        """Return every sentence that is true in two readings: a move that is under way shows in half of one."""
         first = self._look()
         return [words for words in self._look() if words in first] if first else []
 
@@ -36,7 +41,7 @@ class Crowd:
         return [*found, *self._overlaps(), *self._of_the_box()]
 
     def _overlaps(self) -> Iterator[str]:
-        """Yield who runs on an owner's CPUs, and whether they are all owned."""
+        """Yield the containers that run on an owner's CPUs, and whether all CPUs are owned."""
         for one, other in combinations(self.owners, 2):
             if both := _set(one) & _set(other):
                 yield f"1: CPUs {sorted(both)} are {_name(one)}'s and {_name(other)}'s"
@@ -48,8 +53,10 @@ class Crowd:
             yield "1: nothing is left to share"
 
     def _of_the_box(self) -> Iterator[str]:
-        """Yield what the offline pods have that is not the box's: one set, cores that no online pod has a part of
-        unless it is all that is left, the smallest weight."""
+        """Yield the broken rules of the reclaim cgroups.
+
+        All have one set of CPUs, with whole cores unless it is all that is left, and the smallest weight.
+        """
         sets = {container.pod_cgroup("cpuset.cpus") for container in self.boxed}
         if len(sets) > 1:
             yield f"3: the box's members have different CPUs: {sorted(sets)}"
@@ -66,23 +73,23 @@ class Crowd:
 
 
 def nodes() -> dict[int, frozenset[int]]:
-    """The CPUs of each memory node."""
+    """Return the CPUs of each memory node."""
     listed = cpus((_NODES / "online").read_text())
     return {node: cpus((_NODES / f"node{node}/cpulist").read_text()) for node in sorted(listed)}
 
 
 def nodes_of(members: frozenset[int]) -> frozenset[int]:
-    """The memory nodes that these CPUs are of."""
+    """Return the memory nodes of these CPUs."""
     return frozenset(node for node, here in nodes().items() if here & members)
 
 
 def core_of(cpu: int) -> frozenset[int]:
-    """A CPU with its siblings."""
+    """Return a CPU with its siblings."""
     return cpus(Path(_SIBLINGS.format(cpu)).read_text())
 
 
 def _of(container: Container) -> Iterator[str]:
-    """Yield what is wrong with anybody's CPUs and memory nodes, and which processes may run elsewhere."""
+    """Yield the faults in a container's CPUs and memory nodes, and its processes that may run elsewhere."""
     allowed, memory = _set(container), cpus(container.cgroup("cpuset.mems.effective"))
     if not allowed or not allowed <= cgroups.online():
         yield f"1: {_name(container)} has the CPUs {sorted(allowed)}"
@@ -95,7 +102,10 @@ def _of(container: Container) -> Iterator[str]:
 
 
 def _of_owner(owner: Container) -> Iterator[str]:
-    """Yield where an owner's set is not its own, or its memory neither everywhere nor where its CPUs are."""
+    """Yield the faults of an owner: its set is not the one it was given, or its memory is on unexpected nodes.
+
+    Its memory may be on all nodes, or on the nodes of its CPUs.
+    """
     if cpus(owner.cgroup("cpuset.cpus")) != _set(owner):
         yield f"1: {_name(owner)} was given {owner.cgroup('cpuset.cpus')} and has {sorted(_set(owner))}"
     memory = cpus(owner.cgroup("cpuset.mems.effective"))

@@ -1,1 +1,1 @@
-"""What runs inside the machine: the scripts that start it, and pytest's part there."""
+"""The programs that run inside the machine: the scripts that start it, and pytest's part there."""

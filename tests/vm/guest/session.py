@@ -32,9 +32,9 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def node(machine: Node) -> Iterator[Node]:
-    """The machine with containerd and a synchronised plugin with the defaults; without pods when a file begins.
+    """Yield the machine with containerd and a synchronised plugin with the defaults; a file begins without pods.
 
-    Pods live through their file: each costs seconds here.
+    Pods live as long as their file: each start costs seconds here.
     """
     machine.make_ready()
     yield machine

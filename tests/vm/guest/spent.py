@@ -1,4 +1,4 @@
-"""Who took the machine's CPUs and what memory it has left, from one scenario to the next."""
+"""The CPU time of the machine's processes and the memory that is left, from one scenario to the next."""
 
 import os
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ BUSY: Final = (slice(0, 3), slice(5, 8))
 
 
 class Spending:
-    """What was spent since the last look; the first look takes everything since the boot."""
+    """Measure CPU time and memory since the last call; the first call counts from the boot."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._before: dict[tuple[str, int], float] = {}
 
     def since_last(self, pids: Mapping[str, int]) -> dict[str, float]:
-        """CPU seconds of each process with the children that it waited for, and the machine's; MiB; faults.
+        """Return CPU seconds of each process with the children that it waited for, and of the machine; MiB; faults.
 
-        A process that was killed meanwhile takes its last seconds with it: another one begins at nothing.
+        The last seconds of a process that was killed are lost: its successor begins at zero.
         """
         now = {(f"{name}_s", pid): self._process(pid) for name, pid in pids.items()} | self._machine()
         found = {key[0]: round(count - self._before.get(key, 0.0), 2) for key, count in now.items()}

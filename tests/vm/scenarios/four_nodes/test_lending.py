@@ -24,17 +24,17 @@ class Pods:
 
     @property
     def box(self) -> frozenset[int]:
-        """What the reclaimed pod has, by its own file."""
+        """Return the reclaimed pod's CPUs, by its own file."""
         return cpus(self.batch.pod_cgroup("cpuset.cpus"))
 
     @property
     def by_node(self) -> list[int]:
-        """How many CPUs of each node the box has."""
+        """Return the number of the reclaim pool's CPUs on each node."""
         box = self.box
         return [len(box & members) for members in NODES]
 
     def beside(self, *owners: Container) -> Crowd:
-        """Everybody, for the invariants."""
+        """Return all containers, for the invariants."""
         return Crowd(owners, (self.batch,), (self.shop,))
 
 
@@ -50,7 +50,7 @@ def pods(node: Node) -> Iterator[Pods]:
 
 @pytest.fixture(scope="module")
 def web(node: Node, pods: Pods) -> Container:
-    """Six CPUs, of which a node has four."""
+    """Run a pod with six CPUs; a node has four."""
     node.plugin.config.write(lending(LENT))
     until(lambda: len(pods.box) == LENT, "a box of the size that was ordered")
     return node.pod("web", cpus=6, qos_class="dedicated", numa="single")

@@ -1,4 +1,4 @@
-"""Every wish about CPUs and nodes on a machine that is large enough to tell them apart; read back by its own words."""
+"""Each request for CPUs and nodes, on a machine that is large enough to tell them apart; read back from the files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def nodes_of(container: Container) -> set[int]:
 
 
 def cores_of(container: Container) -> set[str]:
-    """The cores that it runs on, each by its threads."""
+    """Return the cores that a container runs on, each as a list of its threads."""
     siblings = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
     return {Path(siblings.format(cpu)).read_text().strip() for cpu in container.cpus}
 
@@ -68,7 +68,7 @@ def test_each_placement_takes_the_cpus_that_it_is_named_after(node: Node):
 
 
 def test_memory_that_no_node_has_alone_is_bound_to_two(node: Node):
-    """Of a gibibyte each, of which the kernel has its part."""
+    """Each node has a gibibyte, of which the kernel takes a part."""
     large = dedicated(node, "large", 2, kube_qos="guaranteed", memory=1400 * MIB, numa="single")
     assert len(mems(large)) == 2
     assert nodes_of(large) <= mems(large)

@@ -13,7 +13,7 @@ from tests.vm.load import burning
 from tests.vm.node import PERIOD, SYNCHRONISED_SECONDS, Container, Node, becomes, cpus, lending, read, until
 from tests.vm.sound import Crowd
 
-SWEEPS = 180  # seconds; the plugin looks every two, and everything is slower here
+SWEEPS = 180  # seconds; the plugin checks every two, and everything is slower here
 ALL = cpus("0-7")
 FLOOR = 2  # CPUs: a core has two threads
 LENT = 4
@@ -63,7 +63,7 @@ WANTED = {
 
 
 def overwritten(container: Container) -> None:
-    """Let systemd write other values on a pod's slice, which are its own from then on."""
+    """Let systemd write other values on a pod's slice; from then on systemd keeps them as its own."""
     name = container.pod_path.rpartition("/")[2]
     slices.systemctl("set-property", "--runtime", name, "CPUWeight=200", "AllowedCPUs=0-7", "IOWeight=400")
 
@@ -84,7 +84,7 @@ def test_values_outlive_a_daemon_reload_or_are_repaired(web: Container, batch: C
 
 
 def told(node: Node, pod: str) -> dict[str, list[object]]:
-    """What the audit says that it found on a pod and put right, each knob as often as it was found."""
+    """Return each repaired knob of a pod in the audit, with the value found before each repair."""
     found: dict[str, list[object]] = {}
     for record in node.plugin.audit("drift.repair", pod=pod):
         for name, value in record["before"].items():
@@ -93,7 +93,7 @@ def told(node: Node, pod: str) -> dict[str, list[object]]:
 
 
 def test_what_systemd_writes_itself_is_put_right_and_told(node: Node, web: Container, batch: Container):
-    """As the kubelet makes it do whenever a pod starts: systemd re-applies its own properties of a slice."""
+    """systemd re-applies its own properties of a slice, as the kubelet makes it do whenever a pod starts."""
     overwritten(batch)
     becomes(lambda: values(web, batch), WANTED, SWEEPS)
     until(lambda: told(node, "batch").keys() >= {"cpus", "shares", "io.weight"}, "every repair in the audit")
@@ -104,7 +104,7 @@ def test_what_systemd_writes_itself_is_put_right_and_told(node: Node, web: Conta
 def test_a_daemon_reload_after_it_is_survived_and_told_as_it_was(
     node: Node, web: Container, batch: Container
 ):
-    """What systemd was told by somebody else is its own from then on: it writes it again at a reload."""
+    """Properties that another program gave systemd belong to systemd from then on: it writes them again at a reload."""
     before = len(node.plugin.audit("drift.repair", pod="batch"))
     slices.systemctl("daemon-reload")
     becomes(lambda: values(web, batch), WANTED, SWEEPS)

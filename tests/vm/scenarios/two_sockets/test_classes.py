@@ -1,4 +1,4 @@
-"""The four classes side by side: where each runs, what it weighs, who is killed first."""
+"""The four classes side by side: their CPUs, their weights, and the order of OOM kills."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ def pods(node: Node) -> Pods:
 
 
 def cpus_of_others(pods: Pods) -> list[frozenset[int]]:
-    """Where everyone but the dedicated container may run."""
+    """Return the CPUs of each container except the dedicated one."""
     return [container.cpus for container in (pods.shop, pods.batch, pods.agent)]
 
 

@@ -1,4 +1,4 @@
-"""CPUs that go offline and come back: nobody is told to use them meanwhile, and what went with them is had again."""
+"""CPUs that go offline and online again: no container uses them meanwhile, and each gets them back afterwards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ class Pods:
     batch: Container  # reclaimed
 
     def others(self) -> list[frozenset[int]]:
-        """Where everyone but the dedicated container may run."""
+        """Return the CPUs of each container except the dedicated one."""
         return [self.shop.cpus, self.batch.cpus]
 
 
@@ -36,7 +36,7 @@ def pods(node: Node) -> Pods:
 
 @contextmanager
 def offline(cpu: int) -> Iterator[None]:
-    """Take a CPU out of the machine for a while."""
+    """Take a CPU offline while the block lasts."""
     file = Path(f"/sys/devices/system/cpu/cpu{cpu}/online")
     file.write_text("0")
     try:

@@ -1,4 +1,4 @@
-"""I/O weights act along the whole path, so they stand on the container and on its pod, in every file there is."""
+"""I/O weights act along the whole path, so the container and its pod have them, in every file that exists."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def batch(node: Node) -> Container:
 
 
 def weights(container: Container) -> list[str]:
-    """Of the container and of its pod."""
+    """Return the weights of the container and of its pod."""
     return [read(file) for read in (container.cgroup, container.pod_cgroup) for file in FILES]
 
 

@@ -1,4 +1,4 @@
-"""What I/O weights do on a disk that one reader alone would keep busy.
+"""I/O weights divide the throughput of a disk that one reader alone would keep busy.
 
 The disk is the kernel's null_blk: one request at a time, each of the same length. The pods are siblings: weights
 compete among siblings only, and the kubelet's own classes all weigh the same.
@@ -19,9 +19,7 @@ QUEUE = Path("/sys/block", DISK, "queue")
 REQUEST_NS = 4_000_000
 SECONDS = 6.0
 CLEARLY = 2  # the weights are 100 and 10
-ROUNDS = (
-    3  # a host that is busy elsewhere takes turns from one reader alone: what holds, holds in one of so many
-)
+ROUNDS = 3  # a busy host takes CPU time from one reader alone: the effect must show in one of these rounds
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +39,17 @@ def readers(node: Node) -> dict[str, Container]:
 def select(scheduler: str) -> None:
     (QUEUE / "scheduler").write_text(scheduler)
     if scheduler == "bfq":
-        (QUEUE / "iosched/low_latency").write_text("0")  # else whoever is new goes first for seconds
+        (QUEUE / "iosched/low_latency").write_text("0")  # else a new reader goes first for seconds
 
 
 def is_seen(disk: Path, readers: dict[str, Container], holds: Callable[[int, int], bool]) -> bool:
-    """Whether something holds of what the online and the offline reader get, in one of some rounds."""
+    """Return whether `holds` is true for the blocks of the online and the offline reader, in one of ROUNDS rounds."""
     rounds = (read_side_by_side(disk, SECONDS, readers) for _ in range(ROUNDS))
     return any(holds(blocks["online"], blocks["offline"]) for blocks in rounds)
 
 
 def verdict() -> str:
-    """What `doctor` says of I/O weights on this machine."""
+    """Return the sentence of `doctor` about I/O weights on this machine."""
     patient = doctor.Patient("/nowhere", "/nowhere", "/", "/tmp", "off")
     return next(check.sentence for check in doctor.checks(patient) if check.name == "I/O weights")
 

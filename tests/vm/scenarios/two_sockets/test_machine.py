@@ -1,4 +1,4 @@
-"""The machine is what the other scenarios take it for."""
+"""The machine has the properties that the other scenarios rely on."""
 
 from pathlib import Path
 

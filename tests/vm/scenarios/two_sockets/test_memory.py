@@ -1,4 +1,4 @@
-"""Memory values, and what they do: file pages are what the kernel takes back first, and there is no swap here."""
+"""Memory values and their effect: the kernel reclaims file pages first, and there is no swap here."""
 
 import subprocess
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ BOX = 256 * MIB
 MOST, CLEARLY, MIN = 80, 16, 48
 """MiB, of the 96 that a pod has read: what is kept whole, what makes a difference, what memory.min keeps."""
 
-TURNS = 240  # seconds; the slow loop looks every five to thirty, and writes after it
+TURNS = 240  # seconds; the slow loop runs every five to thirty, and writes after it
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files with holes on a small disk: reading them fills page cache and nothing else."""
+    """Yield a folder with sparse files on a small disk: reading them fills page cache and nothing else."""
     folder = tmp_path_factory.mktemp("data")
     busybox = str(packages.unpacked("busybox").program("busybox"))
     for command in (
@@ -44,23 +44,23 @@ def read_file(container: Container, name: str, mib: int) -> None:
 
 
 def held(container: Container) -> int:
-    """MiB that are charged to it: what it has read, and less than two of a program that waits.
+    """Return the MiB charged to a container: its file pages, and less than two for a program that waits.
 
-    Not `file` of memory.stat: that is summed up by the kernel now and then, and who looks while another sums up is
-    told the sum before (mm/memcontrol.c, memcg_vmstats_needs_flush). Once in 60 looks it was 96 where 47 were left.
+    Not `file` of memory.stat: the kernel updates that sum now and then. While one process sums up, another one reads
+    the previous sum (mm/memcontrol.c, memcg_vmstats_needs_flush). Once in 60 readings it was 96 where 47 were left.
     """
     return int(container.cgroup("memory.current")) // MIB
 
 
 def events(container: Container, name: str) -> int:
-    """How often something happened at its pod's own limits."""
+    """Return how often an event happened at its pod's own limits."""
     found = dict(line.split() for line in container.pod_cgroup("memory.events").splitlines())
     return int(found[name])
 
 
 @contextmanager
 def limited(limit: int) -> Iterator[None]:
-    """Let all pods together hold no more than this."""
+    """Limit the memory of all pods together to this number of bytes."""
     file = ROOT / "kubepods/memory.max"
     file.write_text(str(limit))
     try:
@@ -93,7 +93,7 @@ def test_a_memory_high_below_what_a_container_holds_by_now_makes_it_give_that_up
 
 @pytest.fixture(scope="module")
 def kept(node: Node, data: Path) -> Container:
-    """Protected up to its request: some of it at any price."""
+    """Run a pod that is protected up to its request, and a part of it in any case."""
     return node.pod(
         "kept",
         kube_qos="guaranteed",
@@ -107,7 +107,7 @@ def kept(node: Node, data: Path) -> Container:
 
 @pytest.fixture(scope="module")
 def lost(node: Node, data: Path) -> Container:
-    """Its sibling, not protected."""
+    """Run its sibling, without protection."""
     return node.pod("lost", cpus=0.5, mounts={"/data": data})
 
 
@@ -132,7 +132,7 @@ def test_what_only_memory_low_protects_goes_where_nothing_else_is_left_and_memor
 ):
     read_file(kept, "kept", 96)
     assert held(kept) >= MOST
-    with suppress(BlockingIOError):  # it gives less than was asked for, which is more than there is
+    with suppress(BlockingIOError):  # the kernel frees less than the request, which is more than there is
         (ROOT / "kubepods/memory.reclaim").write_text(str(1024 * MIB))
     left = {"kept": held(kept), "lost": held(lost)}
     assert MIN - CLEARLY <= left["kept"] <= MOST - CLEARLY, left
@@ -143,7 +143,7 @@ def test_what_only_memory_low_protects_goes_where_nothing_else_is_left_and_memor
 def test_an_offline_hog_of_page_cache_lives_off_its_own_and_not_off_an_online_pods(node: Node, data: Path):
     node.plugin.config.write(
         "reclaim: {enabled: true, memoryWatermark: 1}\n"
-    )  # so that the box has its floor
+    )  # so that the reclaim pool has its floor
     web = node.pod("online", cpus=0.5, mounts={"/data": data})
     batch = node.pod("offline", kube_qos="besteffort", oom=1000, mounts={"/data": data})
     becomes(lambda: batch.pod_cgroup("memory.high"), str(BOX), TURNS)
@@ -164,6 +164,6 @@ def test_an_offline_hog_of_page_cache_lives_off_its_own_and_not_off_an_online_po
 
 
 def robbed(batch: Container, web: Container) -> bool:
-    """Whether another turn of the offline pod's reading leaves the online one with less than the most of its file."""
+    """Return whether the online pod keeps less than MOST of its file after the reclaimed pod has read once more."""
     read_file(batch, "offline", 500)
     return held(web) < MOST

@@ -1,4 +1,4 @@
-"""A dedicated container's CPUs and memory lie where its pod wants them."""
+"""A dedicated container's CPUs and memory are on the nodes that its pod asks for."""
 
 from tests.vm.node import Container, Node, cpus
 
@@ -17,7 +17,7 @@ def _place(container: Container) -> tuple[str, str]:
 
 
 def _bytes_elsewhere(container: Container) -> int:
-    """Anonymous memory that the kernel took from another node."""
+    """Return the bytes of anonymous memory that the kernel took from another node."""
     line = next(
         line for line in container.cgroup("memory.numa_stat").splitlines() if line.startswith("anon ")
     )

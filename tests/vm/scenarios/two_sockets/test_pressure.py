@@ -21,14 +21,14 @@ class Crowd:
     loops: list[subprocess.Popen[bytes]]
 
     def come(self) -> None:
-        """Let two busy loops fight for the one CPU."""
+        """Start two busy loops, which compete for the one CPU."""
         command = f"echo $$ > {self.folder}/cgroup.procs; while :; do :; done"
         self.loops.extend(subprocess.Popen(["sh", "-c", command]) for _ in range(2))
 
 
 @pytest.fixture
 def crowd() -> Iterator[Crowd]:
-    """A cgroup that has one CPU."""
+    """Yield a cgroup that has one CPU."""
     (ROOT / "cgroup.subtree_control").write_text("+cpuset +cpu")
     folder = ROOT / "crowd"
     folder.mkdir()

@@ -1,10 +1,10 @@
-"""A dedicated container that is resized in place, by the call that the kubelet makes."""
+"""A dedicated container is resized in place, by the call that the kubelet makes."""
 
 from tests.vm.node import PERIOD, Container, Node, becomes, cpus
 
 
 def resize(container: Container, whole_cpus: int, memory: int) -> None:
-    """The kubelet's update; it names CPUs only where its own CPU manager does."""
+    """Send the kubelet's update; it names CPUs only where its own CPU manager does."""
     limits = {"shares": whole_cpus * 1024, "quota": whole_cpus * PERIOD, "period": PERIOD, "memory": memory}
     container.update(**limits)
     assert container.cgroup("cpu.max") == f"{whole_cpus * PERIOD} {PERIOD}"

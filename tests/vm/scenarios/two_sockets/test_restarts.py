@@ -1,4 +1,4 @@
-"""What was decided outlives the plugin and containerd."""
+"""Assignments outlive the plugin and containerd."""
 
 import pytest
 

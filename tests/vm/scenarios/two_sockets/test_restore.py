@@ -1,4 +1,4 @@
-"""`restore` on cgroup v2: every setting is what the kubelet alone makes of a pod, and the runtime's spec agrees."""
+"""`restore` on cgroup v2 leaves every setting as the kubelet alone makes it, and the runtime's spec agrees."""
 
 from typing import Any, Final
 
@@ -23,14 +23,14 @@ NEIGHBOUR: Final[dict[str, Any]] = {"cpus": 0.5, "oom": 900}
 
 
 def look(container: Container) -> Settings:
-    """Every setting of a pod, its sandbox and its container, by what each is to the pod."""
+    """Return every setting of a pod, its sandbox and its container, by the role of each cgroup in the pod."""
     pod = container.pod_path
     named = {pod: "pod", f"{pod}/{container.pod.id}": "sandbox", container.path: "container"}
     return {named.get(path, path): in_force(path, files) for path, files in settings.below(pod).items()}
 
 
 def in_force(path: str, files: dict[str, str]) -> dict[str, str]:
-    """Take sets as they act: a cgroup with tasks cannot be without one of its own again."""
+    """Return sets as they act: once a cgroup with tasks has a set of its own, it cannot be without one."""
     return files | {f"/{name}": read(path, f"{name}.effective") for name in ("cpuset.cpus", "cpuset.mems")}
 
 
@@ -41,7 +41,7 @@ def spec(container: Container) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def twins(node: Node) -> dict[str, Settings]:
-    """What a kubelet alone makes of the two that come while the plugin runs."""
+    """Return the settings that a kubelet alone gives the two pods that come while the plugin runs."""
     node.plugin.kill()
     found = {}
     for name, wanted in {"web": WEB, "batch": BATCH}.items():

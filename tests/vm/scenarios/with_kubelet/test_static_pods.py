@@ -1,4 +1,4 @@
-"""A real kubelet on cgroup v2 with the driver `systemd`: its pods are placed, and none of its own writes is fought.
+"""A real kubelet on cgroup v2 with the driver `systemd`: its pods are placed, and its own writes stay.
 
 Memory QoS is on: the kubelet writes `memory.min` of pods, of their Kubernetes classes and of kubepods.
 """
