@@ -1,6 +1,6 @@
 """Every NRI version has one node and one daemon, shared by its tests; the node's runtime is the Go program.
 
-On a fresh machine the compiler needs three minutes for all versions. It begins beside the first test that bears a
+On a fresh machine the compiler needs three minutes for all versions. It begins beside the first test that allows a
 compiler. If no Go compiler can be had, the tests are skipped with the reason; under CI=true that is a failure.
 """
 
@@ -18,7 +18,7 @@ from tests.rig.order import bears_a_machine
 
 
 class Ahead:
-    """A plugin of pytest: compile beside the first test that bears it."""
+    """Compile beside the first test that allows it, as a plugin of pytest."""
 
     def __init__(self) -> None:
         self._compiling = Thread(target=go_programs.build_all, name="go-build", daemon=True)

@@ -1,4 +1,4 @@
-"""Looking at a node and at a daemon from outside: specs as the runtime stores them, pools as they are served."""
+"""Readings of a node and a daemon from outside: specs as the runtime stores them, pools as the daemon serves them."""
 
 from typing import Any
 
@@ -10,21 +10,21 @@ from tests.rig.go_plugins import GoNode
 
 
 def spec(node: GoNode, container_id: str) -> nri_pb2.LinuxResources:
-    """The resources in the runtime's stored spec, adjusted and updated."""
+    """Return the resources in the runtime's stored spec, adjusted and updated."""
     return node.runtime.containers[container_id].resources
 
 
 def cpus(node: GoNode, container_id: str) -> CPUMask:
-    """The CPUs in the stored spec."""
+    """Return the CPUs in the stored spec."""
     return cpuset.parse(spec(node, container_id).cpu.cpus)
 
 
 def pools(daemon: Daemon) -> dict[str, str]:
-    """The CPUs of each pool but `reclaim`: that one follows what is measured, and moves by itself."""
+    """Return the CPUs of each pool except `reclaim`, which follows measurements and moves by itself."""
     served: dict[str, Any] = daemon.state()["pools"]
     return {name: pool["cpus"] for name, pool in served.items() if name != "reclaim"}
 
 
 def owned(daemon: Daemon) -> str:
-    """The CPUs that belong to somebody."""
+    """Return the CPUs that dedicated containers own."""
     return pools(daemon)["dedicated"]

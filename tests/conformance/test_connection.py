@@ -1,4 +1,4 @@
-"""The connection ends: we are back within the bound, and nothing that was assigned is lost."""
+"""The connection ends: the daemon reconnects within the bound, and no assignment is lost."""
 
 from nri_coloc.core import cpuset
 from tests.conformance.looking import cpus, pools
@@ -33,7 +33,7 @@ def test_a_plugin_that_the_runtime_drops_as_too_slow_comes_back_and_places_what_
     node: GoNode, daemon: Daemon
 ):
     web, synchronised = dedicated(node), node.nri.synchronised
-    node.nri.limit(0)  # whatever the plugin does, it is too late
+    node.nri.limit(0)  # any answer of the plugin is too late
     missed = shared(node, "missed")
     node.nri.limit(node.nri.request_timeout)
     back(node, synchronised)

@@ -1,4 +1,4 @@
-"""The Go program's own order: formatted, and each version's module files name that version."""
+"""The Go program is formatted, and each version's module files name that version."""
 
 import re
 import subprocess

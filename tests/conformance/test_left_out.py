@@ -1,4 +1,4 @@
-"""Where a version's modules cannot be had, that is told in words that say which, and nothing half made is kept."""
+"""If a version's modules cannot be had, the error names them, and no half-made file is kept."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Other plugins on the same runtime: in conflict with us, judging us, pushing what is ours."""
+"""Other plugins on the same runtime set the same field, validate our answers, or push values that are ours."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ BEFORE_US, AFTER_US = "10", "90"
 
 
 def pins(value: str) -> Callable[[nri_pb2.CreateContainerRequest], nri_pb2.CreateContainerResponse]:
-    """Answer every creation with the same CPUs."""
+    """Return a handler that answers every creation with the same CPUs."""
     answer = nri_pb2.CreateContainerResponse()
     answer.adjust.linux.resources.cpu.cpus = value
     return lambda _: answer
@@ -150,7 +150,7 @@ def test_what_another_plugin_pushes_over_our_placement_is_put_back(node: GoNode,
     pushed = len(node.nri.pushed)
     with node.nri.companion("pusher", AFTER_US) as pusher:
         pusher.push(update_of(neighbour, "0-7"))
-    # the repair may be pushed the same way by now
+    # by now the repair may be pushed over the same call
     assert {update.container_id for update in node.nri.pushed[pushed:]} == {neighbour}
     wait_until(lambda: not node.cpus(neighbour) & node.cpus(web), 30, "the repair")
     assert daemon.audited("drift.repair", container_id=neighbour)

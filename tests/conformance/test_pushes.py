@@ -1,4 +1,4 @@
-"""Our own updates: over NRI's call where NRI lets them meet a hook half-way, else by the relay."""
+"""Our own updates go over NRI's call if NRI lets them meet a hook half-way, else over the relay."""
 
 from nri_coloc.core import cpuset
 from nri_coloc.nri import version

@@ -1,4 +1,4 @@
-"""What the daemon answers, as the official adaptation of each NRI version reads, merges and hands it on."""
+"""The daemon's answers reach the runtime right: the official adaptation of each NRI version reads and merges them."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_500_containers_are_synchronised_and_what_was_assigned_holds(tmp_path, e
         daemon.kill()
         daemon.start()
         served(daemon)
-        # more than one message holds: the versions that can split have split it, 0.6 has sent it whole
+        # more than one message holds: a version that can split has split it, 0.6 has sent it whole
         assert node.nri.told_bytes > MESSAGE_LIMIT
         after = {container["id"]: container for container in assert_unhurt(daemon)["containers"]}
         assert {key: _placed(value) for key, value in after.items()} == {
@@ -64,12 +64,13 @@ def _crowd(node: GoNode, containers: int, kube: KubeQoS) -> list[str]:
         pod_id = pod(node, f"{kube.value}-{at}", kube=kube)
         requests = [ContainerRequest(f"c{number}", native(100), annotations=filler) for number in range(20)]
         ids += [node.runtime.create(pod_id, request) for request in requests]
-        node.runtime.start(ids[-1])  # a runtime tells those that were created and never started, too
+        node.runtime.start(ids[-1])  # a runtime also lists containers that were created and never started
     return ids
 
 
 def _placed(container: dict[str, object]) -> tuple[object, ...]:
-    # what the box has is measured, and begins small after a restart; that it is nobody's own is in assert_unhurt
+    # the size of the reclaim pool is measured, and begins small after a restart; assert_unhurt checks that no container
+    # owns its CPUs
     cpus = "the box" if container["pool"] == "reclaim" else container["cpus"]
     return container["class"], container["pool"], cpus, container["exclusive"]
 

@@ -1,4 +1,4 @@
-"""How many inputs each fuzz test makes up: `--fuzz-inputs`."""
+"""The option for the number of inputs of each fuzz test: `--fuzz-inputs`."""
 
 import pytest
 

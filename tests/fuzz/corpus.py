@@ -1,8 +1,8 @@
-"""Inputs that are kept, and new ones near them: every parser's seeds are files in `corpus/<noun>`.
+"""Kept inputs, and new ones near them: every parser's seeds are files in `corpus/<noun>`.
 
-Each seed is replayed before anything is made up; what is made up is a seed with a few pieces cut out, doubled or put
-in from a list of words that mean something somewhere, or plain noise. The smallest input that breaks a parser is left
-in build/fuzz/<noun>: moved into the corpus it is replayed for ever.
+Each seed is replayed before any input is made up. A made-up input is plain noise, or a seed with changes. In a seed, a
+few pieces are cut out, doubled, or added from a list of words with a meaning in some parser. The smallest input that
+breaks a parser is left in build/fuzz/<noun>. If it is moved into the corpus, every later run replays it.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ Check = Callable[[bytes], None]
 
 
 def seeds(noun: str) -> list[Path]:
-    """The kept inputs of a parser."""
+    """Return the kept inputs of a parser."""
     found = sorted(path for path in (CORPUS / noun).iterdir() if path.is_file())
     assert found, f"{CORPUS / noun} holds no seed"
     return found
@@ -82,7 +82,7 @@ def replayed(*nouns: str) -> pytest.MarkDecorator:
 
 @st.composite
 def near(draw: st.DrawFn, noun: str) -> bytes:
-    """An input that is a seed but for a few pieces, or noise."""
+    """Draw an input that is a seed with a few changed pieces, or noise."""
     contents = [path.read_bytes() for path in seeds(noun)]
     data = draw(st.sampled_from(contents) | st.binary(max_size=200))
     for _ in range(draw(st.integers(0, 4))):
@@ -121,6 +121,6 @@ def made_up(noun: str, check: Check, inputs: int, strategy: st.SearchStrategy[by
 
 
 def parts(data: bytes, count: int) -> Sequence[bytes | None]:
-    """So many files out of one input, divided by form feeds; what is not there is a file that cannot be read."""
+    """Return `count` files out of one input, divided by form feeds; a missing part is a file that cannot be read."""
     found: list[bytes | None] = [*data.split(b"\f")]
     return [*found[:count], *([None] * (count - len(found)))]

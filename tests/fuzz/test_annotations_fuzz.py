@@ -1,4 +1,4 @@
-"""Whatever strangers write on a pod gives a wish; whatever is in a file gives settings or a SettingsError.
+"""Any annotation of a pod gives a wish; any file gives settings or a SettingsError.
 
 Annotations take half of the inputs; files, which pass a whole YAML parser, a tenth. The seed is fixed, so that a
 failure comes back; the input is in the failure's own text.
@@ -145,7 +145,7 @@ YAML_PIECES = (
 
 
 def check(data: bytes) -> None:
-    """Read lines of a name, a blank and a value as what a pod carries, in each of Kubernetes' classes."""
+    """Read each line as a pod's name, a blank and a value, in each of Kubernetes' classes."""
     lines = (line.partition(" ") for line in data.decode(errors="surrogateescape").split("\n"))
     annotations = {name: value for name, blank, value in lines if blank}
     for parent in PARENTS:
@@ -179,7 +179,7 @@ def inputs(request: pytest.FixtureRequest) -> int:
 
 
 def scraps(pieces: tuple[str, ...], count: int, seed: int) -> Iterator[str]:
-    """Yield texts glued together from pieces that mean something somewhere."""
+    """Yield texts of pieces that have a meaning in some parser."""
     dice = random.Random(seed)
     for _ in range(count):
         yield "".join(dice.choices(pieces, k=dice.randint(0, 6)))

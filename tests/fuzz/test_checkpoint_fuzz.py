@@ -1,4 +1,4 @@
-"""Whatever a checkpoint holds, it is a forecast that can be worked with, or a reason why it is none."""
+"""Any checkpoint gives a usable forecast, or the reason why it gives none."""
 
 import os
 import zlib
@@ -15,7 +15,7 @@ TUNING: Final = ReclaimTuning()
 
 
 def check(data: bytes) -> None:
-    """Read it as it is, and with a head that vouches for it: only then is the body looked at."""
+    """Read the bytes as they are, and again with a valid head: only then does the parser read the body."""
     text = os.fsdecode(data)
     body = text.partition("\n")[2]
     vouched = f"{zlib.crc32(body.encode(errors='replace')):08x} {len(body)}"

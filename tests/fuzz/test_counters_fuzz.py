@@ -1,4 +1,4 @@
-"""Whatever a counter file of a cgroup or of /proc holds, it is a number in bounds or no reading."""
+"""Any counter file of a cgroup or of /proc gives a number in bounds or no reading."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -69,7 +69,7 @@ CHECKS: Final[Mapping[str, corpus.Check]] = {
 
 
 def _fields(record: Any) -> list[int]:
-    """The numbers of a reading: a tuple's, a dataclass's, none of None."""
+    """Return the numbers of a reading: a tuple's or a dataclass's; for None an empty list."""
     if record is None:
         return []
     values = record if isinstance(record, tuple) else asdict(record).values()
@@ -87,7 +87,7 @@ def test_any_counter_file_is_read_or_refused(noun: str, fuzz_inputs: int):
 
 
 def test_the_kept_counter_files_are_not_all_refused():
-    """Seeds that no parser takes any more would make this whole file a rubber stamp."""
+    """If every parser refused the seeds, all other tests of this file would pass without testing anything."""
     texts = [path.read_bytes() for path in corpus.seeds("counters")]
     for parser in (*NUMBERS, *RECORDS):
         assert any(parser(text) is not None for text in texts), parser.__name__

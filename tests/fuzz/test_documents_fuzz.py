@@ -1,7 +1,7 @@
-"""Whatever a configuration says, it is settings, or a sentence that says where and what; never anything else.
+"""Any configuration gives settings, or a sentence with the place and the cause; never anything else.
 
-Besides texts near the kept ones, documents are built out of the schema's own keys with values of every other kind:
-what a template with a mistake in it makes.
+Besides texts near the kept ones, documents are built out of the schema's own keys with values of every other kind, as a
+template with a mistake in it makes them.
 """
 
 import json
@@ -56,7 +56,7 @@ def check(data: bytes) -> None:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        return  # refused when the file is read, before anything is parsed
+        return  # refused when the file is read, before it is parsed
     found = loaded(text)
     if isinstance(found, str):
         assert found.startswith("file")

@@ -1,4 +1,4 @@
-"""Whatever the kubelet's files hold, the policy is none, static or unknown, and unknown says why."""
+"""For any content of the kubelet's files, the policy is none, static or unknown, and unknown has a reason."""
 
 import os
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Whatever /sys says of the machine, and the runtime of a cgroup, it is understood, or refused with the file's name.
+"""Any text in /sys, and any cgroup path of the runtime, is understood, or refused with the file's name.
 
-A seed of `topology` is one file's text, put in the place of one after the other in the tree of a small machine; one of
-`cgroup_paths` is a path of the runtime's.
+A seed of `topology` is one file's text. It replaces the files in the tree of a small machine, one after the other. A
+seed of `cgroup_paths` is a path of the runtime's.
 """
 
 import os
@@ -20,7 +20,7 @@ EVERY_SO_MANY: Final = 7
 
 
 class Machine:
-    """A planted tree of which one file at a time says something else."""
+    """Plant a tree and replace the text of one file at a time."""
 
     def __init__(self, root: Path) -> None:
         machines.plant(machines.MACHINES["8cpu"], root)
@@ -29,7 +29,7 @@ class Machine:
         self._at = 0
 
     def check(self, data: bytes) -> None:
-        """Put the text into some files, one after the other; an error may blame that file only."""
+        """Write the text into some files, one after the other; an error may name that file only."""
         self._at = (self._at + 1) % EVERY_SO_MANY
         for path in self._files[self._at :: EVERY_SO_MANY * 8]:
             kept = path.read_bytes()
@@ -40,7 +40,7 @@ class Machine:
                 path.write_bytes(kept)
 
     def _blamed(self) -> str | None:
-        """Read the tree; return the path that an error names."""
+        """Return the path that an error names when the tree is read."""
         try:
             found = sysfs.read(str(self._root))
         except KernelInterfaceError as error:

@@ -1,7 +1,7 @@
-"""Whatever a file or a message holds, it is accepted, or refused with a documented error.
+"""Any file or message is accepted, or refused with a documented error.
 
-The parsers take every input; whole trees, which cost files, take a hundredth. The seed is fixed, so that a
-failure comes back; each input is in the failure's own text.
+The parsers take every input; whole trees, which cost files, take a hundredth. The seed is fixed, so that a failure
+comes back; each input is in the failure's own text.
 """
 
 import random
@@ -55,7 +55,7 @@ def inputs(request: pytest.FixtureRequest) -> int:
 
 
 def scraps(count: int, seed: int) -> Iterator[str]:
-    """Yield texts put together of valid pieces, broken ones and noise."""
+    """Yield texts of valid pieces, broken ones and noise."""
     source = random.Random(seed)
     for _ in range(count):
         text = "".join(source.choices(PIECES, k=source.randint(0, 6)))
@@ -108,7 +108,7 @@ def test_a_tree_with_broken_files_is_a_machine_or_a_kernel_interface_error(tmp_p
 
 
 def _blamed(root: Path, text: str) -> str | None:
-    """Read the tree; return the path that an error names."""
+    """Return the path that an error names when the tree is read."""
     try:
         machine = sysfs.read(str(root))
     except KernelInterfaceError as error:

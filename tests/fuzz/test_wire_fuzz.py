@@ -1,8 +1,7 @@
-"""Hostile bytes: accepted, or refused with a documented error; never another exception, never
-unbounded memory.
+"""Hostile bytes are accepted, or refused with a documented error; never another exception or unbounded memory.
 
-Inputs are seeded, so a failure names the number that brings it back. Most are valid conversations
-with a few bytes changed: pure noise rarely gets past the first header.
+Inputs are seeded, so a failure names the number that brings it back. Most are valid conversations with a few bytes
+changed: pure noise rarely gets past the first header.
 """
 
 import random
@@ -29,7 +28,7 @@ CONTAINER.linux.resources.cpu.shares.value = 1024
 
 
 def messages() -> list[bytes]:
-    """The ttrpc messages of one valid conversation, from Configure to every hook."""
+    """Return the ttrpc messages of one valid conversation, from Configure to every hook."""
     client = Connection(Role.CLIENT)
     requests: list[tuple[str, Message]] = [
         ("Configure", nri_pb2.ConfigureRequest(runtime_name="containerd", runtime_version="v2.1.5")),
@@ -70,7 +69,7 @@ def mutated(source: random.Random, data: bytes) -> bytes:
 
 
 def stream(source: random.Random, parts: list[bytes]) -> bytes:
-    """A few parts of a conversation, in order more often than not, one of them damaged; or noise."""
+    """Return a few parts of a conversation with one damaged part, mostly in order; or noise."""
     if source.random() < 0.1:
         return noise(source, 200)
     begun = source.random() < 0.7  # most things are only possible after the handshake
@@ -117,7 +116,7 @@ def answer(source: random.Random, session: Session, event: events.Event) -> None
 
 
 def is_asked(event: events.Event) -> TypeGuard[events.Hook | events.Synchronize | events.Configured]:
-    """Whether an event waits for an answer; an early part of Synchronize has got one."""
+    """Return whether an event waits for an answer; an early part of Synchronize has got one."""
     if isinstance(event, events.Synchronize):
         return not event.more
     return isinstance(event, events.Hook | events.Configured)
@@ -135,12 +134,12 @@ def feed_session(source: random.Random) -> None:
             assert len(session.data_to_send()) <= MAX_UNSENT_BYTES
         session.receive_end()
     except ProtocolError:
-        # Only a fault of the peer ends it here, and it is ended then.
+        # only a fault of the peer ends the session here, and it is ended then
         assert session.state is State.CLOSED
 
 
 def check(data: bytes) -> None:
-    """Give it to a session that has registered, whole and byte by byte, and to both ends of a connection."""
+    """Feed the bytes to a session that has registered, whole and byte by byte, and to both ends of a connection."""
     for size in (max(1, len(data)), 1):
         session = Session("fuzz", "00")
         session.register()

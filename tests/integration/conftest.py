@@ -19,7 +19,7 @@ def lasting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def node(lasting: Lasting) -> Node:
-    """An empty node whose daemon serves; both are used by many tests."""
+    """Return an empty node whose daemon serves; both are used by many tests."""
     return lasting.emptied()
 
 
@@ -30,6 +30,6 @@ def daemon(node: Node, lasting: Lasting) -> Daemon:
 
 @pytest.fixture
 def node_v2(tmp_path: Path) -> Iterator[Node]:
-    """A node of one's own, without a daemon."""
+    """Yield a node for one test, without a daemon."""
     with Node(tmp_path, cgroup=2) as node:
         yield node

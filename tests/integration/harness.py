@@ -1,4 +1,4 @@
-"""The daemon as its own process beside a simulated node, and what must always be true of it.
+"""The daemon as its own process beside a simulated node, and the checks that hold for it in every test.
 
 Used by every test of this folder that runs the product; nothing here is a test.
 """
@@ -37,22 +37,22 @@ def daemon_of(
     program: Sequence[str] = patient_daemon.PROGRAM,
     state_dir: Path | None = None,
 ) -> Daemon:
-    """The daemon for a simulated node, not started yet; but for its patience it is the unmodified one."""
-    # a node has both sockets, which is all that the daemon's rig wants of a runtime
+    """Return the daemon for a simulated node, not started yet; only its time limits are longer than the product's."""
+    # a node has both sockets, and the daemon's rig needs no more of a runtime
     runtime = cast("Containerd", node)
     every = ("--host-root", str(node.host_root), *flags)
     return Daemon(runtime, config=config, flags=every, program=program, state_dir=state_dir)
 
 
 def served(daemon: Daemon) -> Daemon:
-    """Wait until it knows the runtime's containers and tells of them."""
+    """Return the daemon once it knows the runtime's containers and serves its state."""
     daemon.wait_synchronised()
     wait_until(lambda: status(daemon, "/healthz"), 20, "an answer over HTTP")
     return daemon
 
 
 def settled(daemon: Daemon) -> dict[str, Any]:
-    """Return the state once the CPUs of every container have been read back and the audit has told of all of them."""
+    """Return the state once the CPUs of every container have been read back and are in the audit."""
     known = [c["id"] for c in daemon.state()["containers"]]
     for container_id in known:
         daemon.audited("container.admit", 20, container_id=container_id)
@@ -64,7 +64,7 @@ def _is_read_back(container: Mapping[str, Any]) -> bool:
     return bool(container["actual_cpus"] == container["cpus"])
 
 
-# ---- pods in a few words ----
+# ---- helpers for pods ----
 
 
 def pod(
@@ -77,7 +77,10 @@ def pod(
     *,
     milli: int | None = None,
 ) -> str:
-    """Run a pod's sandbox and return its id; `milli`: its CPU request, of a dedicated pod as much as the node has."""
+    """Run a pod's sandbox and return its id.
+
+    milli: its CPU request; default for a dedicated pod: as much as the node has.
+    """
     wanted = {**({QOS: qos} if qos else {}), **(annotations or {})}
     asked = (8000 if qos == "dedicated" else 0) if milli is None else milli
     return node.run_pod(PodRequest(name, namespace, kube, wanted, shares=native(asked).shares or 2))
@@ -90,13 +93,13 @@ def dedicated(node: Node, name: str = "web", milli: int = 2000, **annotations: s
 
 
 def shared(node: Node, name: str = "neighbour", milli: int = 100, **options: Any) -> str:
-    """Run a pod of the online pool, which requests as much as its container."""
+    """Run a pod of the pool `share`, which requests as much as its container."""
     pod_id = pod(node, name, **({"milli": milli} | options))
     return node.run_container(pod_id, ContainerRequest("app", native(milli)))
 
 
 def reclaimed(node: Node, name: str = "batch", **options: Any) -> str:
-    """Run a BestEffort pod, which is an offline one without any annotation."""
+    """Run a BestEffort pod, which is a reclaimed pod without any annotation."""
     return node.run_container(pod(node, name, kube=KubeQoS.BEST_EFFORT, **options), ContainerRequest("app"))
 
 
@@ -108,7 +111,7 @@ def file(node: Node, container_or_pod: str, name: str) -> str | None:
 
 
 def decide_when_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a slow daemon come to its decision once the runtime has an answer, whoever gave it."""
+    """Let a slow daemon decide only after the runtime has an answer, from any plugin."""
     ask = PluginLink.hook
     slow = {HookKind.CREATE_CONTAINER: SLOW, HookKind.UPDATE_CONTAINER: SLOW_UPDATE}
 
@@ -121,16 +124,16 @@ def decide_when_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PluginLink, "hook", hook)
 
 
-# ---- what must be true ----
+# ---- checks ----
 
 
 def status(daemon: Daemon, path: str) -> int:
-    """The HTTP status of a path, 0 while nobody listens."""
+    """Return the HTTP status of a path; 0 while no process listens."""
     return answer(daemon._port, path)[0]
 
 
 def assert_unhurt(daemon: Daemon) -> dict[str, Any]:
-    """Alive, without a traceback, without a hook that failed inside, and with a state that makes sense."""
+    """Return the state; assert that the daemon lives, without a traceback, a failed hook or a broken invariant."""
     assert not daemon.is_dead, daemon.last_words()
     assert status(daemon, "/healthz") == 200
     log = daemon.log()
@@ -145,7 +148,7 @@ def assert_unhurt(daemon: Daemon) -> dict[str, Any]:
 
 
 def broken_invariants(state: Mapping[str, Any]) -> list[str]:
-    """Say what of DESIGN 3 a `/v1/state` breaks."""
+    """Return the invariants of DESIGN 3 that a `/v1/state` breaks, in words."""
     broken = []
     online = cpuset.parse(state["node"]["cpus"])
     pools = {name: cpuset.parse(pool["cpus"]) for name, pool in state["pools"].items()}
@@ -175,18 +178,18 @@ def broken_invariants(state: Mapping[str, Any]) -> list[str]:
 
 
 def ends_well(daemon: Daemon) -> bool:
-    """Whether SIGTERM ends it with exit code 0 in time; AssertionError if it does not."""
+    """Return whether SIGTERM ends the daemon with exit code 0 in time; AssertionError if it does not."""
     return daemon.terminate(ENDS_WITHIN_S) == 0
 
 
 def cpu_seconds(daemon: Daemon) -> float:
-    """What it has used of the CPUs so far."""
+    """Return the CPU seconds that the daemon has used so far."""
     fields = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def tree_of(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file below a folder with its time of change and its content."""
+    """Return every file below a folder with its time of change and its content."""
     found = {}
     for folder, _, names in os.walk(root):
         for name in names:
@@ -197,14 +200,14 @@ def tree_of(root: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def journal(daemon: Daemon) -> list[dict[str, str]]:
-    """The entries of the restore journal, without its header."""
+    """Return the entries of the restore journal, without its header."""
     path = daemon.state_dir / "restore.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [entry for entry in map(json.loads, lines) if "file" in entry]
 
 
 class Done(NamedTuple):
-    """How a command ended."""
+    """Hold the result of a command."""
 
     code: int
     out: str
@@ -228,13 +231,13 @@ def restore_of(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) ->
 
 
 class Lasting(NamedTuple):
-    """A node and its daemon for many tests; `emptied` gives them back as new as can be."""
+    """Hold a node and its daemon for many tests; `emptied` cleans both for the next test."""
 
     node: Node
     daemon: Daemon
 
     def emptied(self, config: str = "") -> Node:
-        """Remove all pods, start what was killed, and lay down a configuration."""
+        """Remove all pods, start a killed daemon or runtime, and write a configuration."""
         for pod_id in list(self.node.runtime.pods):
             self.node.remove_pod(pod_id)
         self.node.runtime.failures.clear()
@@ -249,7 +252,7 @@ class Lasting(NamedTuple):
 
 
 def reload(daemon: Daemon, text: str, result: str = "valid") -> dict[str, Any]:
-    """Publish a configuration as a ConfigMap does, and wait until it is in force or refused, and said to be."""
+    """Publish a configuration as a ConfigMap does, and wait until it is in force or refused, and reported."""
     said, counted = len(daemon.audit("config.reload")), _reloads(daemon)
     daemon.config.write(text)
     wait_until(lambda: len(daemon.audit("config.reload")) > said, 20, f"a reload that is {result}")

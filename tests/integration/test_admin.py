@@ -127,7 +127,7 @@ def test_a_repair_puts_right_at_once_and_says_what(rig, capsys):
     wait_until(lambda: rig.daemon.container(name).get("actual_cpus") == "0-7", SOON_S, "it to be looked at")
 
     def repaired() -> bool:
-        """Change a cgroup and order a repair; False where a sweep of the daemon's own came before it."""
+        """Change a cgroup and order a repair; return False if a sweep of the daemon repaired it first."""
         rig.node.tree.write(rig.node.runtime.containers[name].cgroup, "cpuset.cpus", "0")
         assert rig.admin("repair") == 0
         assert file(rig.node, name, "cpuset.cpus") == "0-7"
@@ -190,7 +190,7 @@ def test_garbage_hurts_nobody(data, rig):
         client.connect(str(rig.socket))
         try:
             client.sendall(data)
-            with suppress(OSError):  # it may be hung up on at any moment
+            with suppress(OSError):  # the daemon may close the connection at any moment
                 client.shutdown(socket.SHUT_WR)
             while client.recv(65536):
                 pass

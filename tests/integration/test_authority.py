@@ -1,4 +1,4 @@
-"""Own CPUs beside a simulated runtime: they come out of what the kubelet wrote for the pod, and of nothing else."""
+"""Own CPUs beside a simulated runtime depend on the values that the kubelet wrote for the pod, and on nothing else."""
 
 from pathlib import Path
 
@@ -36,7 +36,10 @@ def spec_of(node: Node, container_id: str) -> str:
 
 
 def claiming(node: Node, name: str, claim: str, *, spec: str | None = None, milli: int = 2000) -> str:
-    """Run a pod whose container carries a claim of the DRA CPU driver; the spec names the same CPUs if not told."""
+    """Run a pod whose container carries a claim of the DRA CPU driver.
+
+    spec: the CPUs that the spec names; default: those of the claim.
+    """
     resources = Resources(shares=native(milli).shares, cpus=claim if spec is None else spec)
     return node.run_container(pod(node, name, milli=milli), _carrying(claim, resources))
 
@@ -169,7 +172,7 @@ def test_a_resized_pod_owns_its_new_request(tmp_path: Path, cgroup):
 
 
 def test_a_denial_reads_the_pods_request_again(node, daemon):
-    """Runtimes before 2.2 tell of no resized pod."""
+    """Runtimes before 2.2 report no resize of a pod."""
     sandbox = pod(node, "web", "dedicated", milli=2000)
     node.resize_pod(sandbox, 4096)
     web = node.run_container(sandbox, ContainerRequest("app", native(4000)))

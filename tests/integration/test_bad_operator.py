@@ -1,4 +1,4 @@
-"""What an operator can do wrong, each answered by a sentence and an exit code, never by a traceback."""
+"""Mistakes of an operator get a sentence and an exit code, never a traceback."""
 
 import os
 import socket
@@ -38,7 +38,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 class Done(NamedTuple):
-    """How a command that ends by itself has ended."""
+    """Hold the result of a command that ends by itself."""
 
     code: int
     out: str
@@ -50,7 +50,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process: none of these gets as far as a thread."""
+    """Return a function that runs a command in this process: none of these starts a thread."""
 
     def do(*arguments: str, **environment: str) -> Done:
         code = main.main(arguments, environment)
@@ -60,7 +60,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def refused(done: Done, *words: str, code: int = 2) -> None:
-    """It ended with this code and a sentence that holds these words."""
+    """Assert that the command ended with this code and a sentence that holds these words."""
     assert done.code == code, done.err
     assert "Traceback" not in done.err
     for word in words:
@@ -99,7 +99,7 @@ def test_what_is_no_command_ends_with_2_and_says_how_it_is_used(arguments, run):
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """Paths that cannot be a configuration."""
+    """Return paths that cannot be a configuration."""
     half = tmp_path / "half.yaml"
     half.write_text("node:\n  reservedCPUs: [0,")
     binary = tmp_path / "binary.yaml"
@@ -181,7 +181,7 @@ def test_a_state_folder_that_cannot_be_used_is_named(state_dir, node, tmp_path, 
 
 @contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[Path]:
-    """A file system of 64 KiB of its own, mounted as root."""
+    """Yield a file system of 64 KiB of its own, mounted as root."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
     try:
@@ -262,7 +262,7 @@ def test_a_runtime_whose_cri_never_answers_stops_neither_health_nor_the_end(node
         mute.listen(16)
         with daemon_of(node) as daemon:
             served(daemon)
-            connection, _ = mute.accept()  # it comes to compare, and gets no answer
+            connection, _ = mute.accept()  # the daemon connects to compare, and gets no answer
             with connection:
                 assert not daemon.readyz()["ready"]
                 dedicated(node)

@@ -50,7 +50,7 @@ writer.bandwidth(PodBandwidth(path, shares))
 
 
 class Pod:
-    """A pod's cgroup with two containers', in every hierarchy; quotas are set as the kubelet and runc do."""
+    """Make a pod's cgroup with two containers', in every hierarchy; quotas are set as the kubelet and runc do."""
 
     def __init__(self, state: Path) -> None:
         self.path = f"nri-coloc-test-bandwidths-{os.getpid()}/pod"

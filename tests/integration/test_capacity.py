@@ -1,4 +1,4 @@
-"""What is lent on a simulated node whose containers use CPU and memory: the offer, the box's memory, its end."""
+"""Lending on a simulated node whose containers use CPU and memory: the offer, memory limits, and the end."""
 
 import shutil
 import signal
@@ -46,12 +46,12 @@ class Rig:
         return dict(self.daemon._json("/v1/capacity"))
 
     def bound(self, container: str) -> str | None:
-        """The memory limit of a container's pod."""
+        """Return the memory limit of a container's pod."""
         pod = self.node.runtime.containers[container].pod.id
         return file(self.node, pod, BOUNDS[self.node.tree.version])
 
     def resize(self, container: str, limit: int) -> None:
-        """What the kubelet does: it writes the pod's cgroup, and has the runtime write the container's."""
+        """Resize as the kubelet does: write the pod's cgroup, and have the runtime write the container's."""
         runtime = self.node.runtime
         self.node.tree.write(
             runtime.containers[container].pod.cgroup, BOUNDS[self.node.tree.version], str(limit)
@@ -59,7 +59,7 @@ class Rig:
         runtime.update(container, Resources(memory_limit=limit))
 
     def await_turns(self, count: int) -> None:
-        """Let the slow loop look again so often."""
+        """Wait until the slow loop has run this many times."""
         for _ in range(count):
             before = self.capacity()["at"]
             wait_until(lambda: self.capacity()["at"] != before, SOON_S, "another turn")  # noqa: B023 - called at once
@@ -75,7 +75,7 @@ def rig(request, tmp_path) -> Iterator[Rig]:
 def test_the_offer_follows_the_load_and_says_why(rig):
     web = shared(rig.node, "web", 100)
     rig.node.set_memory(web, Held(anon=4 * GIB))
-    rig.node.set_demand(web, 1.0)  # after its memory: a picture may be taken at any moment
+    rig.node.set_demand(web, 1.0)  # after its memory: a snapshot may be taken at any moment
     wait_until(lambda: 0 < rig.capacity()["cpu_milli"] < 6700, SOON_S, "an offer without what web uses")
     calm = rig.capacity()
     assert calm["reason"] == "learning"

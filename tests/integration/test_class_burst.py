@@ -1,4 +1,4 @@
-"""The CPU burst that is ordered for a class: on the container and its pod, told in the audit, followed at a reload."""
+"""A CPU burst for a class is set on the container and its pod, recorded in the audit, and changed by a reload."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The daemon beside a runtime that behaves: what it answers, what it writes, and what it leaves alone."""
+"""The daemon beside a runtime that behaves: its answers, its writes, and the values that it does not change."""
 
 import time
 from pathlib import Path
@@ -48,7 +48,7 @@ def cgroup(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
-    """Every answer to a hook, as it came over the wire: (hook, container's id, message)."""
+    """Return every answer to a hook, as it came over the wire: (hook, container's id, message)."""
     heard: Answers = []
     ask = PluginLink.hook
 
@@ -66,7 +66,7 @@ def updates_in(answers: Answers) -> list[nri_pb2.ContainerUpdate]:
 
 
 def a_busy_day(node: Node) -> None:
-    """Pods of all classes come, are updated and go."""
+    """Run, update and remove pods of all classes."""
     ids = [shared(node, f"s{number}") for number in range(3)] + [
         reclaimed(node, f"b{number}") for number in range(3)
     ]
@@ -116,7 +116,7 @@ def test_no_update_is_empty_doubled_or_of_a_kind_that_hurts(version, cgroup, tmp
 
 
 def test_one_answer_names_a_container_once_although_two_causes_move_it(node, daemon, answers):
-    """Its pod leaves the box and its CPUs are taken, by the same creation."""
+    """The same creation takes its pod out of the reclaim cgroups and takes its CPUs."""
     pod_id = pod(node, "mixed", "reclaimed")
     batch = node.run_container(pod_id, ContainerRequest("batch"))
     node.runtime.pods[pod_id].request.annotations[f"{QOS}.main"] = "dedicated"

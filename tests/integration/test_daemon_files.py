@@ -1,4 +1,4 @@
-"""What the daemon writes: values on the container and along its path, and what it puts right or gives back."""
+"""The values that the daemon writes on containers and along their path, repairs and restores."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ ANCESTORS = ("kubepods/burstable", "kubepods")
 
 
 def protected(node: Node, name: str, amount: int) -> str:
-    """Run a Burstable pod that is surely granted some protection: its kubelet's score says a request of a half."""
+    """Run a Burstable pod that gets some protection in any case: its kubelet's score says a request of a half."""
     wanted = {"coloc.nri.io/memory-min": str(amount), "coloc.nri.io/memory-low": str(2 * amount)}
     pod_id = pod(node, name, "shared", wanted)
     return node.run_container(pod_id, ContainerRequest("app", native(100), oom_score_adj=500))
@@ -56,7 +56,7 @@ def sums(node: Node, name: str) -> list[str | None]:
 
 
 def stay(node: Node, name: str, amount: int) -> bool:
-    """Whether the files above the pods keep a value while the daemon looks at them."""
+    """Return whether the files above the pods keep a value while the daemon reads them."""
     return not poll(lambda: sums(node, name) != [str(amount)] * 2, 3)
 
 
@@ -171,7 +171,7 @@ def said_weight(node: Node, cgroup: str, name: str) -> str:
 
 
 def found(daemon: Daemon, pod: str) -> dict[str, Any]:
-    """What the audit says that it found on a pod and put right."""
+    """Return the values that the daemon found on a pod and repaired, by knob, from the audit."""
     return {k: v for record in daemon.audit("drift.repair", pod=pod) for k, v in record["before"].items()}
 
 
@@ -203,7 +203,7 @@ def test_a_rival_writer_shows_in_readiness(node, daemon):
 
 def test_the_audit_claims_no_value_that_the_machine_has_nothing_for(lasting):
     node, daemon = lasting.emptied(), lasting.daemon
-    shared(node)  # a pod shows which files there are
+    shared(node)  # a pod shows which files exist
     wanted = {"coloc.nri.io/memory-high": "64Mi", "coloc.nri.io/rdt-class": "gold"}
     app = shared(node, "web", qos="shared", namespace="kube-system", annotations=wanted)
     admitted = daemon.audited("container.admit", container_id=app)

@@ -1,4 +1,4 @@
-"""What the daemon costs, and what it leaves behind: nothing."""
+"""The daemon uses few resources and leaves nothing behind."""
 
 import os
 import signal
@@ -36,13 +36,16 @@ def resident_kb(daemon: Daemon, name: str) -> int:
 
 
 def open_things(daemon: Daemon) -> tuple[int, int]:
-    """Descriptors and threads."""
+    """Return the numbers of open descriptors and of threads."""
     process = Path(f"/proc/{daemon.pid}")
     return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir()))
 
 
 def live(plugin: RawPlugin, number: int) -> None:
-    """One pod's life, of every class in turn, told by a runtime that makes no cgroups and so takes no time."""
+    """Send the events of one pod's life; the class depends on `number`.
+
+    The runtime makes no cgroups, so a life takes no time.
+    """
     qos = ("dedicated", "shared", "reclaimed", "system")[number % 4]
     sandbox = nri_pb2.PodSandbox(
         id=f"pod{number}", name=f"p{number}", uid=f"u{number}", namespace="kube-system"
@@ -57,7 +60,7 @@ def live(plugin: RawPlugin, number: int) -> None:
     container.annotations.update(created.adjust.annotations)
     for method in ("PostCreateContainer", "StartContainer", "PostStartContainer", "UpdateContainer"):
         plugin.hook(method, pod=sandbox, container=container)
-    if number % 3:  # a runtime that restarts tells some ends never or only once
+    if number % 3:  # a restarting runtime reports some ends never or only once
         plugin.hook("StopContainer", pod=sandbox, container=container)
     plugin.hook("StopPodSandbox", pod=sandbox)
     if number % 3 > 1:
@@ -67,7 +70,7 @@ def live(plugin: RawPlugin, number: int) -> None:
 
 def test_thousands_of_lives_leave_nothing_behind(tmp_path, record_testsuite_property):
     node = Node(tmp_path, cgroup=1)
-    few = "telemetry: {auditRing: 500}\n"  # kept records are no leak, so the ring is full before we look
+    few = "telemetry: {auditRing: 500}\n"  # kept records are no leak, so the ring is full before the first measurement
     with (
         RawRuntime(node.nri_socket) as runtime,
         daemon_of(node, config=few) as daemon,
@@ -87,7 +90,7 @@ def test_thousands_of_lives_leave_nothing_behind(tmp_path, record_testsuite_prop
         record_testsuite_property("grown_kb", grown)
         wait_until(lambda: open_things(daemon) <= things, 20, f"{things}, not {open_things(daemon)}")
         assert assert_unhurt(daemon)["containers"] == []
-        # who leaves something behind does it in each stretch; the allocator's steps of up to 700 kB come in one of many
+        # a leak shows in each stretch; the allocator's steps of up to 700 kB come in one of many
         assert min(grown) < 256, f"grown by {grown} kB"
 
 
@@ -119,9 +122,9 @@ def test_a_daemon_that_is_told_to_end_before_it_is_put_together_ends_well(node_v
     config = tmp_path / "config.yaml"
     os.mkfifo(config)
     with daemon_of(node_v2, flags=("--config", str(config))) as daemon:
-        writer = os.open(config, os.O_WRONLY)  # comes back when the daemon has opened it too
+        writer = os.open(config, os.O_WRONLY)  # returns when the daemon has opened it too
         try:
-            # a signal that comes a moment before a read is lost on it, and no file but a pipe keeps a reader waiting
+            # a signal that comes a moment before a read is lost on it, and only a pipe keeps a reader waiting
             wait_until(lambda: sleeps(daemon.pid), 20, "it to wait for a text")
             assert daemon.terminate(ENDS_WITHIN_S) == 0
         finally:
@@ -130,5 +133,5 @@ def test_a_daemon_that_is_told_to_end_before_it_is_put_together_ends_well(node_v
 
 
 def sleeps(pid: int) -> bool:
-    """Whether a process's main thread waits for something."""
+    """Return whether a process's main thread waits."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"

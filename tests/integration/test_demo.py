@@ -1,4 +1,4 @@
-"""`nri-coloc demo`: the whole of it, with the real daemon as its own process."""
+"""`nri-coloc demo` as a whole, with the real daemon as its own process."""
 
 import io
 import os
@@ -42,13 +42,13 @@ def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def short():
-    """A folder with a short path: a Unix socket's path has 107 bytes."""
+    """Yield a folder with a short path: a Unix socket's path has 107 bytes."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 def daemon_of(process: subprocess.Popen[str]) -> int:
-    """The pid of the daemon that the demo has started, 0 while there is none."""
+    """Return the pid of the daemon that the demo has started; 0 while there is none."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(children[0]) if children else 0
 

@@ -1,4 +1,4 @@
-"""Beside a plugin that sets the CPUs of every container, as the DRA CPU driver does."""
+"""The daemon beside a plugin that sets the CPUs of every container, as the DRA CPU driver does."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`explain` answers why a container has its CPUs now, also after a restart of the daemon."""
+"""`explain` gives the reason for a container's present CPUs, also after a restart of the daemon."""
 
 from nri_coloc.cli import explain
 from nri_coloc.cli.explain import Whom

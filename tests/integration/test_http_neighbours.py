@@ -1,4 +1,4 @@
-"""What other processes of the machine can do to the daemon's HTTP port, and what that costs it."""
+"""Other processes of the machine misuse the daemon's HTTP port: the daemon serves on, at little cost."""
 
 import http.client
 import socket

@@ -1,6 +1,6 @@
-"""The lending loop in the daemon: what is lent follows the online pods' use, on the simulated node's own clock.
+"""The lending loop in the daemon: lent CPUs follow the online pods' use, on the simulated node's own clock.
 
-The box is read from the pods' own cpuset files, and the burst is the simulated containers' demand.
+The reclaim pool is read from the pods' own cpuset files. A burst is the simulated containers' demand.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def hungry(node: Node, name: str = "batch") -> str:
 
 
 def box(node: Node, container: str) -> int:
-    """How many CPUs the pod of an offline container has, by its own file."""
+    """Return the number of CPUs that a reclaimed container's pod has, by its own file."""
     pod = node.runtime.containers[container].pod.id
     return cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "").bit_count()
 
@@ -63,7 +63,7 @@ def lent(node: Node, container: str, least: int = CPUS - 2) -> None:
 
 
 def tells_of_the_burst(record: dict[str, Any]) -> bool:
-    """Whether a record holds the figures of the loop: others say what holds before anything was measured."""
+    """Return whether a record holds the figures of the loop; other records are written before anything was measured."""
     return record["reason"] == "headroom" and "online_high_milli" in record.get("inputs", {})
 
 
@@ -139,7 +139,7 @@ def test_a_restart_leaves_the_box_as_large_as_it_was(lending: Lasting):
     def is_found() -> bool:
         size = box(lending.node, batch)
         is_told = any(map(tells_of_the_found, lending.daemon.audit()))
-        if not is_told:  # afterwards it may be what was measured since
+        if not is_told:  # later it may be a measured size
             seen.add(size)
         return is_told
 
@@ -183,7 +183,10 @@ def test_somebody_elses_hand_on_the_box_is_put_right(lending: Lasting):
     pod = node.runtime.containers[batch].pod
 
     def is_repaired() -> bool:
-        """Lay a hand on it; what meets a new size of the box is no drift, and has to be done again."""
+        """Change its CPUs and wait for the repair.
+
+        A change that meets a new size of the reclaim pool is no drift, and has to be made again.
+        """
         node.tree.write(pod.cgroup, "cpuset.cpus", EVERYTHING)
         wait_until(lambda: box(node, batch) < 5, 20, "the box as it was")
         return poll(lambda: lending.daemon.audit("drift.repair"), TOLD_WITHIN_S)
@@ -202,7 +205,7 @@ def test_a_dedicated_container_takes_its_cpus_out_of_the_box_too(lending: Lastin
     wait_until(
         lambda: not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned, 20, "the box to leave"
     )
-    # and it stays off them when it next grows or shrinks
+    # and the pool stays off these CPUs when it next grows or shrinks
     lent(node, batch, CPUS - 3)
     assert not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned
 
@@ -234,7 +237,7 @@ def test_a_successor_never_widens_a_box_that_it_finds_at_its_floor(lending: Last
 
     harness.served(lending.daemon)
     wait_until(has_ticked, 20, "some ticks")
-    if max(seen) > FLOOR:  # ticks may be slow here: what was measured for a second is another matter
+    if max(seen) > FLOOR:  # ticks may be slow here: a pool that was measured for a second may grow
         assert lending.daemon.audited("reclaim.grow")["inputs"]["known_for_s"] >= 1.0
 
 

@@ -1,4 +1,4 @@
-"""node_sim as a whole: a scripted plugin over the real socket, and what containerd would do with its answers."""
+"""node_sim as a whole: a scripted plugin over the real socket, and containerd's treatment of its answers."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -146,7 +146,7 @@ def test_a_plugin_that_is_late_is_closed_and_the_operation_goes_on(node):
     ) as plugin:
         pod_id = node.run_pod(PodRequest("web", "shop"))
         (link,) = node.runtime.plugins._serving
-        link._timeout = 0.1  # for what is late, and not for the handshake
+        link._timeout = 0.1  # a limit for the late answer, and not for the handshake
         container_id = node.run_container(pod_id, APP)
         assert cpuset.render(node.cpus(container_id)) == "0-7"
         assert node.runtime.plugins.names == []
@@ -300,7 +300,7 @@ def test_a_late_synchronize_leaves_a_zombie_on_the_oldest_runtime(tmp_path, monk
     synchronize = PluginLink.synchronize
 
     def impatient(link, *told):
-        link._timeout = 0.1  # for what is late, and not for the handshake before it
+        link._timeout = 0.1  # a limit for the late answer, and not for the handshake before it
         return synchronize(link, *told)
 
     monkeypatch.setattr(PluginLink, "synchronize", impatient)

@@ -1,7 +1,7 @@
-"""Pools sized by load in the daemon: a tier bursts and its pool grows at the box's cost, and gives back afterwards.
+"""Pools sized by load in the daemon: in a burst a tier grows at the reclaim pool's cost, and shrinks afterwards.
 
-Everything is read from the cgroups' own files, on the simulated node's own clock. Eight CPUs in cores of two; gold asks
-for four of them.
+Everything is read from the cgroups' own files, on the simulated node's own clock. The node has eight CPUs in cores of
+two; gold asks for four of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ SOON_S = 20
 
 
 class Rig:
-    """A node with a pod in gold, one in share and a hungry one in the box."""
+    """Run a node with a pod in gold, one in `share` and a reclaimed pod that uses every CPU it gets."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -45,7 +45,7 @@ class Rig:
         node.set_demand(self.batch, 8)
 
     def cpus(self) -> dict[str, int]:
-        """Return the CPUs of gold, share and the box, as their members' own files have them."""
+        """Return the CPUs of gold, share and the reclaim pool, from their containers' own files."""
         of_batch = self.node.runtime.containers[self.batch].pod.id
         owners = {"gold": self.web, "share": self.shop, "reclaim": of_batch}
         return {
@@ -53,7 +53,7 @@ class Rig:
         }
 
     def sizes(self) -> tuple[int, int, int]:
-        """Return how many they are, or zeros while two of them still share one."""
+        """Return the numbers of their CPUs, or zeros while two of them still share one."""
         found = self.cpus()
         gold, share, box = (cpus.bit_count() for cpus in found.values())
         union = found["gold"] | found["share"] | found["reclaim"]
@@ -66,7 +66,7 @@ class Rig:
 
 
 class Place(NamedTuple):
-    """One node and its daemon for many tests, since gold takes ten seconds to rest; each may find it so or not."""
+    """Hold one node and its daemon for many tests, since gold takes ten seconds to calm down."""
 
     rig: Rig
     daemon: Daemon
@@ -99,8 +99,10 @@ def resized_gold(daemon: Daemon, words: str, after: int = 0) -> dict[str, Any]:
 
 
 def box_of_a_burst(daemon: Daemon) -> dict[str, Any]:
-    """Return the record of the box beside one of gold's growth: of two steps the second may be at the cost of share's
-    part of a core alone."""
+    """Return the reclaim pool's record beside one of gold's growth.
+
+    Of two steps, the second may be at the cost of share's part of a core alone.
+    """
 
     def those() -> list[dict[str, Any]]:
         told = {
@@ -114,7 +116,7 @@ def box_of_a_burst(daemon: Daemon) -> dict[str, Any]:
 
 
 def newest(records: Callable[[], list[dict[str, Any]]], words: str) -> dict[str, Any]:
-    """Wait until there is one; return the last."""
+    """Wait until there is a record, and return the last."""
     wait_until(records, SOON_S, words)
     return records()[-1]
 
@@ -124,7 +126,7 @@ def shows(daemon: Daemon, sample: str, wanted: Callable[[float], bool]) -> None:
 
 
 def state_of(daemon: Daemon) -> dict[str, int]:
-    """Return the CPUs of gold, share and the box, as the daemon's state has them."""
+    """Return the CPUs of gold, share and the reclaim pool, from the daemon's state."""
     pools = daemon.state()["pools"]
     return {name: cpuset.parse(pools[name]["cpus"]) for name in ("gold", "share", "reclaim")}
 

@@ -1,4 +1,4 @@
-"""Values on their way into the runtime's spec, between the daemon as a process and a simulated node."""
+"""Pushed values arrive in the runtime's spec, between the daemon as a process and a simulated node."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def lent(node: Node, name: str = "batch") -> str:
 
 
 def spec(node: Node, container_id: str) -> tuple[int, int, int]:
-    """What the runtime's spec holds: shares, quota, memory limit."""
+    """Return the runtime's spec: shares, quota, memory limit."""
     resources = node.runtime.containers[container_id].resources
     return resources.cpu.shares.value, resources.cpu.quota.value, resources.memory.limit.value
 
@@ -132,5 +132,5 @@ def test_a_runtime_that_dies_in_the_middle_gets_what_is_left_when_it_is_back(tmp
 
 
 def updates(node: Node) -> int:
-    """How often the runtime was asked for an update by CRI."""
+    """Return how often the runtime was asked for an update by CRI."""
     return sum(told.kind is HookKind.UPDATE_CONTAINER for told in node.runtime.trace)

@@ -1,4 +1,4 @@
-"""The quota burst end to end: throttled online containers get more by file while the node is idle, and it goes back."""
+"""The quota burst end to end: throttled online containers get a higher quota by file while the node is idle."""
 
 from collections.abc import Iterator
 
@@ -50,7 +50,7 @@ def raised(node: Node, web: str) -> None:
 
 
 def told(daemon: Daemon) -> list[tuple[int, int]]:
-    """The container's quotas before and after each change, as the audit has them."""
+    """Return the container's quotas before and after each change, from the audit."""
     records = daemon.audit("container.update", reason="quota_burst")
     return [(one["before"]["quota"], one["after"]["quota"]) for one in records]
 
@@ -125,7 +125,10 @@ def test_an_update_of_its_pod_finds_it_as_the_kubelet_left_it(rig):
 
 
 class TestKubeletsOwnWrites:
-    """A kubelet compares a pod's new quota with the file, and writes the pod's first only where it grows."""
+    """Test writes of a kubelet that compares a pod's new quota with the file.
+
+    It writes the pod's quota first only if that quota grows.
+    """
 
     def test_neighbour_grows_within_raised_pod(self, rig):
         web, sidecar = with_sidecar(rig.node)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cg
 
 
 class Machine:
-    """Cgroups below a folder of this test, and what runs in them."""
+    """Make cgroups below a folder of this test, and run processes in them."""
 
     def __init__(self) -> None:
         self.root = f"{OWN}-{os.getpid()}"
@@ -101,7 +101,7 @@ def test_two_that_want_one_cpu_stall(machine):
     machine.sampler.watch((Group(Role.ONLINE, stalled=pod),))
     before = machine.one()
     if before.stalled_us is None:
-        assert not Path("/proc/pressure/cpu").exists()  # a kernel without PSI has nothing to show
+        assert not Path("/proc/pressure/cpu").exists()  # a kernel without PSI has no file
         return
     for _ in range(2 * (os.cpu_count() or 1)):
         machine.burn(pod)
@@ -127,7 +127,7 @@ def test_a_sum_less_a_member_is_what_the_others_used(machine):
     kernels = FastSampler(machine.layout)
     kernels.watch((Group(Role.PODS, (other,)),))
     wait_until(lambda: used(kernels.read(time.monotonic())[0]) > 300_000, 30, "the other's CPU time")
-    machine.end()  # two counters are two readings, and between them it would run on
+    machine.end()  # two counters are two readings, and between them the process would run on
     assert used(machine.one()) - before < 50_000
     machine.burn(box)
     wait_until(lambda: used(machine.one()) - before > 300_000, 30, "the box's CPU time")
@@ -176,7 +176,7 @@ def test_hundreds_of_cgroups_that_come_and_go_leave_no_descriptor_open(machine):
 
 @pytest.fixture
 def on_disk():
-    """A folder whose files are page cache: the tests' own folders may lie in memory."""
+    """Yield a folder whose files are page cache: the tests' own folders may lie in memory."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder)
 

@@ -1,4 +1,4 @@
-"""Cgroups outside Kubernetes on this machine's own kernel: in the box, not there, or without a cpuset."""
+"""Cgroups outside Kubernetes on this machine's own kernel: among the reclaim cgroups, missing, or without a cpuset."""
 
 import os
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cg
 
 
 class Machine:
-    """A small box, and room for a NodeManager's cgroup below a folder of this test."""
+    """Make a small reclaim pool, and room for a NodeManager's cgroup below a folder of this test."""
 
     def __init__(self, folder: Path) -> None:
         self.path = f"{OWN}-{os.getpid()}/yarn"
@@ -44,7 +44,7 @@ class Machine:
         kubepods.create(f"/{self.path}")
 
     def take_cpuset(self) -> None:
-        """Have it without a cpuset, as where only the batch system's own controllers were set up."""
+        """Remove its cpuset, as on a node where the batch system made only its own controllers."""
         folder = self.file("cpuset.cpus").parent
         if self.layout.version == 1:
             folder.rmdir()

@@ -1,4 +1,4 @@
-"""What containers were lent follows what there is to lend: pushed as updates, seldom, once each, and read back."""
+"""Lent amounts of containers follow the amounts that can be lent: pushed seldom, once each, and read back."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,10 @@ def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Lasting]:
 
 
 def lent(node: Node, name: str, memory: int = 0, **annotations: str) -> str:
-    """Run an offline container that was lent three CPUs and wants more, and memory if told so."""
+    """Run a reclaimed container that was lent three CPUs and wants more.
+
+    memory: bytes that it was lent; 0: none.
+    """
     amounts = {
         "requests": {"kubernetes.io/batch-cpu": LENT_MILLI},
         "limits": {"kubernetes.io/batch-cpu": LENT_MILLI}
@@ -47,13 +50,13 @@ def lent(node: Node, name: str, memory: int = 0, **annotations: str) -> str:
 
 
 def in_spec(node: Node, container: str) -> tuple[int, int]:
-    """What the runtime's spec holds: shares and quota."""
+    """Return shares and quota of the runtime's spec."""
     cpu = node.runtime.containers[container].resources.cpu
     return int(cpu.shares.value), int(cpu.quota.value)
 
 
 def in_file(node: Node, container: str) -> int:
-    """The quota that the container's cgroup has."""
+    """Return the quota of the container's cgroup."""
     text = file(node, container, "cpu.cfs_quota_us" if node.tree.version == 1 else "cpu.max") or "0"
     return int(text.split()[0])
 
@@ -117,7 +120,7 @@ def test_a_memory_limit_that_waits_for_the_runtime_does_not_come_to_be_below_wha
         held = decided(daemon)[-1] + GIB
         node.set_memory(
             job, Held(anon=held)
-        )  # within a tenth of the loan, for less than which nothing is changed
+        )  # within a tenth of the loan: a smaller difference changes nothing
         wait_until(lambda: decided(daemon)[-1] > held, SOON_S, "a raised one")
         assert in_spec_of_memory(node, job) == 20 * GIB
     wait_until(lambda: in_spec_of_memory(node, job) < 20 * GIB, SOON_S, "the push")
@@ -127,7 +130,7 @@ def test_a_memory_limit_that_waits_for_the_runtime_does_not_come_to_be_below_wha
 
 
 def decided(daemon: Daemon) -> list[int]:
-    """The memory limits that were decided, as the audit has them."""
+    """Return the decided memory limits, from the audit."""
     records = daemon.audit("container.update", reason="rebalanced")
     return [one["after"]["memory.limit"] for one in records if "memory.limit" in one["after"]]
 

@@ -1,4 +1,4 @@
-"""A machine that was started again: entries of the former boot are no originals."""
+"""After a reboot of the machine, entries of the former boot are no original values."""
 
 import json
 import shutil
@@ -66,7 +66,7 @@ def test_restore_after_a_boot_writes_nothing_of_before(tmp_path, capfd):
 
 
 def pretend_absolute(path: Path, file: str, cpus: str) -> None:
-    """Have the journal hold a set as earlier versions noted it on cgroup v1."""
+    """Write a set into the journal in the form of earlier versions on cgroup v1."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         if str(line.get("file", "")).endswith(file):

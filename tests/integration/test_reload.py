@@ -1,4 +1,4 @@
-"""The configuration while the daemon runs: a valid one moves only what differs, any other changes nothing."""
+"""A new configuration while the daemon runs: a valid one moves only the values that differ, any other nothing."""
 
 import json
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ ONE_RESERVED = 'node: {reservedCPUs: "7"}\n'
 
 @pytest.fixture(scope="module")
 def unimpressed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """One daemon for all that it must not be impressed by."""
+    """Yield one daemon for all configurations that must change nothing."""
     folder = tmp_path_factory.mktemp("unimpressed")
     with Node(folder, cgroup=1) as node, daemon_of(node, config=ONE_RESERVED) as daemon:
         served(daemon)
@@ -156,7 +156,7 @@ TUNED = """classes:
 
 
 def _values(node: Node, container_id: str) -> dict[str, str]:
-    """What a class can set of a container: by file, by process, and in the runtime's spec."""
+    """Return the values that a class can set of a container: by file, by process, and in the runtime's spec."""
     names = (
         "cpu.shares",
         "cpu.weight",
@@ -201,7 +201,7 @@ LENT = {"kubernetes.io/batch-cpu": 500, "kubernetes.io/batch-memory": 64 << 20}
 
 
 def _bounds(node: Node, container_id: str) -> tuple[int, int, str, str]:
-    """Quota and memory limit of a container: in the runtime's spec, and in its files."""
+    """Return quota and memory limit of a container: in the runtime's spec, and in its files."""
     resources = node.runtime.containers[container_id].resources
     cpu, memory = ("cpu.cfs_quota_us", "memory.limit_in_bytes")
     if node.tree.version == 2:

@@ -1,4 +1,4 @@
-"""In-place resize beside a simulated runtime: what the kubelet's update makes of a container's CPUs, and of others'."""
+"""In-place resize beside a simulated runtime: the kubelet's update changes a container's CPUs, and its neighbours'."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -37,12 +37,12 @@ MI = 1 << 20
 
 
 def resize(node: Node, container_id: str, milli: int) -> None:
-    """What the kubelet sends for a changed CPU request and limit."""
+    """Send the kubelet's update for a changed CPU request and limit."""
     node.runtime.update(container_id, native(milli, milli))
 
 
 def on(node: Node, container_id: str) -> str:
-    """The CPUs that a container's cgroup has."""
+    """Return the CPUs of a container's cgroup."""
     return cpuset.render(node.cpus(container_id))
 
 
@@ -52,7 +52,7 @@ def in_spec(node: Node, container_id: str) -> str:
 
 
 def events_after(daemon: Daemon, record: dict[str, Any]) -> set[str]:
-    """What the audit tells after a record and what that one caused."""
+    """Return the events in the audit after a record, except those of the record's own decision."""
     own = record["decision_id"]
     return {r["event"] for r in daemon.audit() if r["seq"] > record["seq"] and r["decision_id"] != own}
 
@@ -211,17 +211,17 @@ def test_the_answer_carries_each_container_once_and_others_before_they_are_many(
     monkeypatch.setattr(PluginLink, "hook", listen)
     neighbours = [shared(node, f"s{number}") for number in range(others)]
     web = dedicated(node)
-    # a push that is under way would bring the former set once more, until its Post event
+    # a push that is under way would write the former set once more, until its Post event
     wait_until(lambda: {in_spec(node, k) for k in neighbours} == {"2-7"}, 20, "every spec to agree")
     resize(node, web, 3000)
     (answer,) = [
         found for found in heard if getattr(found, "update", ())
-    ]  # a push of ours is answered neutrally
+    ]  # the answer to a push of ours is neutral
     assert isinstance(answer, nri_pb2.UpdateContainerResponse)
     ids = [update.container_id for update in answer.update]
     assert len(ids) == len(set(ids)) == told
     assert web in ids
-    # also those that the answer did not carry were moved before it left
+    # containers that the answer did not carry were moved before it left, too
     assert {on(node, k) for k in neighbours} == {"3-7"}
 
 

@@ -1,4 +1,4 @@
-"""In-place resize of a memory limit of which an annotation wants a part, beside a simulated runtime, and restarts."""
+"""An annotation asks for a part of a memory limit, which is resized in place beside a simulated runtime."""
 
 from dataclasses import replace
 

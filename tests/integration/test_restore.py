@@ -1,4 +1,4 @@
-"""`nri-coloc restore`: every file that the daemon wrote has its former value again."""
+"""`nri-coloc restore` writes the original value into every file that the daemon wrote."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def node(tmp_path: Path, request: pytest.FixtureRequest):
 
 @pytest.fixture
 def restore(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """The command, for this node's daemon and its runtime."""
+    """Return the command, for this node's daemon and its runtime."""
     return restore_of(node, daemon, capfd)
 
 
@@ -51,14 +51,14 @@ CLASSES = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
 
 
 def values(node: Node, paths: list[str]) -> dict[str, str | None]:
-    """What the cgroups hold that we may write, without the newlines that a v1 or a simulated file keeps."""
+    """Return the values in the cgroups that we may write, without the newlines that a v1 or a simulated file keeps."""
     names = (*POD_FILES, "memory.min", "memory.low")
     found = {f"{path}/{name}": node.tree.read(path, name) for path in paths for name in names}
     return {name: text and text.strip().removeprefix("default ") for name, text in found.items()}
 
 
 def a_node_that_was_touched(node: Node, daemon: Daemon) -> tuple[list[str], dict[str, str | None]]:
-    """Pods that ran before the daemon came, and what their cgroups held then."""
+    """Return the paths of pods that ran before the daemon started, and the values in their cgroups at that time."""
     protected = {"coloc.nri.io/memory-min": str(MI), QOS: "shared"}
     first = node.run_pod(PodRequest("a", "shop", annotations=protected, shares=512))
     node.run_container(first, ContainerRequest("app", native(100), oom_score_adj=500))
@@ -80,7 +80,7 @@ def a_node_that_was_touched(node: Node, daemon: Daemon) -> tuple[list[str], dict
 
 @pytest.fixture
 def daemon(node: Node) -> Iterator[Daemon]:
-    """Not started yet, but its state folder is there."""
+    """Yield a daemon that is not started yet; its state folder exists."""
     daemon = daemon_of(node)
     daemon.state_dir.mkdir()
     with closing(daemon):
@@ -169,7 +169,7 @@ def test_without_a_state_folder_it_says_so(daemon, restore):
 
 
 def test_what_was_given_back_once_is_not_given_back_again(node, daemon, restore):
-    """A pod left the box; what the kubelet wrote since then is the kubelet's."""
+    """A pod has left the reclaim cgroups; values that the kubelet wrote since then are the kubelet's."""
     request = PodRequest("mixed", "shop", annotations={QOS: "reclaimed"}, shares=1024)
     daemon.start()
     served(daemon)
@@ -252,7 +252,7 @@ def test_bursts_of_pods_that_ran_before_and_after_are_given_back(node, daemon, r
 
 
 def spec_of(node: Node, container_id: str) -> dict[str, object]:
-    """What a runtime's spec says, as far as an update carries it."""
+    """Return the values of a runtime's spec that an update can carry."""
     resources = node.runtime.containers[container_id].resources
     cpu = resources.cpu
     return {
@@ -265,7 +265,7 @@ def spec_of(node: Node, container_id: str) -> dict[str, object]:
 
 @pytest.fixture
 def created(node: Node, daemon: Daemon) -> dict[str, str]:
-    """Containers that were created while the daemon ran, by name; then it is killed."""
+    """Return containers that were created while the daemon ran, by name; then the daemon is killed."""
     daemon.start()
     served(daemon)
     amounts = {"kubernetes.io/batch-cpu": 500, "kubernetes.io/batch-memory": 64 * MI}

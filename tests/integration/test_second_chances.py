@@ -1,5 +1,7 @@
-"""Second chances beside a simulated runtime: whatever kept CPUs from a dedicated container, it gets them when they are
-free (8 CPUs: cores 0-1, 2-3, 4-5, 6-7)."""
+"""A dedicated container without CPUs gets its CPUs when they are free, beside a simulated runtime.
+
+The node has 8 CPUs: cores 0-1, 2-3, 4-5, 6-7.
+"""
 
 from typing import Any
 

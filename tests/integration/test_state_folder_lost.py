@@ -1,4 +1,4 @@
-"""A state folder that is deleted: `restore` still ends at the kubelet's values, and the daemon makes it again."""
+"""The state folder is deleted: `restore` still ends at the kubelet's values, and the daemon makes the folder again."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
 
 @pytest.fixture
 def daemon(node: Node) -> Iterator[Daemon]:
-    """A daemon that is not started yet."""
+    """Yield a daemon that is not started yet."""
     with closing(daemon_of(node)) as daemon:
         yield daemon
 
@@ -48,7 +48,7 @@ def restore(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) -> Ca
 
 
 def settings(node: Node) -> dict[str, object]:
-    """Return what pods and containers have that a daemon changes, by cgroup and file."""
+    """Return the values of pods and containers that a daemon changes, by cgroup and file."""
     groups = [*(one.cgroup for one in node.runtime.pods.values())]
     groups += [one.cgroup for one in node.runtime.containers.values()]
     name, _ = node.tree.weight(2)
@@ -58,7 +58,7 @@ def settings(node: Node) -> dict[str, object]:
 
 @pytest.fixture
 def pinned(node: Node, daemon: Daemon) -> dict[str, object]:
-    """Run a pod of each kind before the first start, have a dedicated one take CPUs; return the former settings."""
+    """Return the settings of a pod of each kind before the first start; then a dedicated container takes CPUs."""
     neighbour, batch = shared(node), reclaimed(node)
     web = pod(node, "web", "dedicated")
     before = settings(node)
@@ -153,7 +153,7 @@ def test_a_journal_that_is_none_costs_no_placement(node, daemon, pinned, restore
 
 
 def damage(path: Path, kind: str) -> None:
-    """Put something else in a journal's place."""
+    """Replace a journal by damaged content."""
     if kind == "garbage":
         path.write_bytes(b"\x00\xffhello\n" + path.read_bytes())
     elif kind == "torn":

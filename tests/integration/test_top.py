@@ -1,4 +1,4 @@
-"""`nri-coloc top` in a terminal: it shows until a key or a signal ends it, and leaves the terminal as it was."""
+"""`nri-coloc top` in a terminal runs until a key or a signal ends it, and leaves the terminal as it was."""
 
 import os
 import pty
@@ -18,7 +18,7 @@ WAIT_S = PATIENCE_SECONDS
 
 
 class Terminal:
-    """The program in a terminal of its own; what it wrote is kept."""
+    """Run the program in a terminal of its own; its output is kept."""
 
     def __init__(self, address: str) -> None:
         self.keys, self._screen = pty.openpty()
@@ -31,7 +31,7 @@ class Terminal:
         self.written = b""
 
     def shows(self, text: bytes) -> bool:
-        """Wait until it has written a text since the last call."""
+        """Wait until the program has written a text since the last call."""
         end = time.monotonic() + WAIT_S
         while text not in self.written and time.monotonic() < end:
             if select.select([self.keys], [], [], 0.1)[0]:
@@ -40,7 +40,7 @@ class Terminal:
         return found
 
     def ends(self) -> int:
-        """Wait for its end and return its exit code; it is read all the while, or a full terminal would hold it up."""
+        """Return the exit code when it ends; its output is read meanwhile, because a full terminal would block it."""
         end = time.monotonic() + WAIT_S
         while self.process.poll() is None and time.monotonic() < end:
             if select.select([self.keys], [], [], 0.1)[0]:

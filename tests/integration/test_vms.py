@@ -1,4 +1,4 @@
-"""Kata's pods beside a simulated node: a VM lives in the pod's cgroup, which has what its containers ask for."""
+"""Kata's pods beside a simulated node: a VM lives in the pod's cgroup, which has the resources of its containers."""
 
 from pathlib import Path
 from typing import Any

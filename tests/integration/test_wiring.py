@@ -1,4 +1,4 @@
-"""A daemon in this process on a simulated node: every object has what it needs when it is made, and keeps it."""
+"""A daemon in this process on a simulated node: every object has its parts when it is made, and keeps them."""
 
 import threading
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ OF_SHORTER_LIFE = {
 
 
 class Living:
-    """A daemon's parts, started; `turn` is what the main thread does once a second."""
+    """Start a daemon's parts; `turn` does the work that the main thread does once a second."""
 
     def __init__(self, node: Node, folder: Path) -> None:
         options = Options(
@@ -81,7 +81,7 @@ def living(node: Node, tmp_path: Path) -> Iterator[Living]:
 
 
 def lives(node: Node, living: Living, name: str) -> None:
-    """Let an online, a dedicated and a reclaimed container live and end."""
+    """Run and end an online, a dedicated and a reclaimed container."""
     for container_id in (
         shared(node, f"{name}-shared"),
         dedicated(node, f"{name}-own"),
@@ -116,7 +116,7 @@ def test_the_graph_reaches_every_thread(living: Living):
 
 
 class Part:
-    """Stands for an object of the product."""
+    """Replace an object of the product."""
 
     def __init__(self, **attributes: Any) -> None:
         self.__dict__.update(attributes)

@@ -1,7 +1,7 @@
-"""What stays on the node when the daemon is killed while the box is large (decision 28), read from the files alone.
+"""The daemon is killed while the reclaim pool is large: the values that it leaves protect online pods (decision 28).
 
-Nobody of ours looks at anything in between: cgroup files are read straight from the simulated tree, use from its
-counters. Then the next life takes over.
+No part of the product reads values in between: cgroup files are read straight from the simulated tree, use from its
+counters. Then the next process takes over.
 """
 
 import os
@@ -49,7 +49,7 @@ COUNTERS = (
 
 
 class Rig:
-    """A node whose box is large, whose online container was raised beyond its quota, with one dedicated container."""
+    """Run a node with a large reclaim pool, an online container with a raised quota, and a dedicated container."""
 
     def __init__(self, lasting: Lasting) -> None:
         self.node, self.daemon = lasting
@@ -79,7 +79,7 @@ class Rig:
         return self.node.runtime.containers[container].pod.id
 
     def number(self, owner: str, v1: str, v2: str) -> int:
-        """The first number of a file; what is no number is 0."""
+        """Return the first number of a file; 0 if it holds none."""
         word = (file(self.node, owner, v1 if self.v1 else v2) or "0").split()[0]
         return int(word) if word.isdigit() else 0
 
@@ -87,7 +87,7 @@ class Rig:
         return self.number(owner, "cpu.cfs_quota_us", "cpu.max")
 
     def box(self) -> int:
-        """The CPUs of the box, by its member's own file."""
+        """Return the CPUs of the reclaim pool, by its pod's own file."""
         return cpuset.parse(file(self.node, self.pod(self.batch), "cpuset.cpus") or "")
 
     def walled(self) -> int:
@@ -95,7 +95,10 @@ class Rig:
         return found if found < 1 << 50 else 0
 
     def is_caught(self) -> bool:
-        """Kill the daemon at a moment at which all is so; it is stopped for the look, and goes on if it is not."""
+        """Kill the daemon at a moment at which `has_all` is true, and return whether it was.
+
+        The daemon is stopped for the reading, and continued if the answer is no.
+        """
         os.kill(self.daemon.pid, signal.SIGSTOP)
         caught = self.has_all()
         if caught:
@@ -105,7 +108,7 @@ class Rig:
         return caught
 
     def has_all(self) -> bool:
-        """Whether the box is large and bounded, and the quota raised, at this moment."""
+        """Return whether the reclaim pool is large and bounded, and the quota raised, at this moment."""
         raised = self.quota(self.limited) > QUOTA and self.quota(self.pod(self.limited)) > QUOTA
         return self.box().bit_count() >= CPUS - OWNED - 2 and self.walled() > 0 and raised
 
@@ -115,7 +118,7 @@ class Rig:
         return int((file(self.node, container, "cpu.stat") or "x 0").split()[1])
 
     def controls(self) -> dict[str, str]:
-        """Every control file of every cgroup, but for what counts."""
+        """Return every control file of every cgroup, except the counters."""
         root = Path(self.node.host_root) / "sys/fs/cgroup"
         return {
             str(path): path.read_text()
@@ -137,9 +140,9 @@ def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Rig]:
 
 
 def online_share(rig: Rig) -> float:
-    """How many CPUs an online container has that wants all of the node's, over a second or two."""
+    """Return the CPUs that a container gets, over a second or two; it wants all of the node's."""
     workload = rig.node.workload
-    with workload._lock:  # what is passed and what was used of it belong together
+    with workload._lock:  # the time that passed and the use in it belong together
         began, first = workload._last, rig.used_us(rig.free)
     wait_until(lambda: workload._last - began > 1.5, 20, "time to pass")
     with workload._lock:
@@ -152,17 +155,18 @@ def test_what_remains_protects_the_online_pods_and_the_next_life_takes_over(rig)
     node.tree.settle()  # the simulated kernel's part of it, which comes a moment later
     left = rig.controls()
     box = rig.box()
-    # the box: its last size, never a dedicated CPU, the least weight there is, memory between a floor and its wall
+    # reclaim pool: its last size, never a dedicated CPU, the least weight there is, memory between a floor and its hard
+    # limit
     assert box.bit_count() >= CPUS - OWNED - 2
     assert not box & node.cpus(rig.owner)
     assert rig.number(rig.pod(rig.batch), "cpu.shares", "cpu.weight") == (2 if rig.v1 else 1)
     assert LEAST <= rig.walled() < 64 << 30
-    # online: never less than its own; what was raised is bounded, and in the files only
+    # online: never less than its own; a raised quota is bounded, and in the files only
     assert QUOTA < rig.quota(rig.limited) <= 3 * QUOTA
     assert rig.quota(rig.pod(rig.limited)) >= rig.quota(rig.limited)
     assert rig.number(rig.limited, "cpu.cfs_burst_us", "cpu.max.burst") <= rig.quota(rig.limited)
     assert node.runtime.containers[rig.limited].resources.cpu.quota.value == QUOTA
-    # a full node: online has nearly all of it, and nobody touches anything
+    # a full node: online pods have nearly all of it, and no process writes anything
     node.set_demand(rig.free, CPUS)
     assert online_share(rig) >= CPUS - OWNED - 3, "all but what the other one's raised quota lets it have"
     assert not poll(lambda: rig.controls() != left, 1)

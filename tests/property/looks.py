@@ -1,5 +1,4 @@
-"""What the properties of the placement look at: messages as bytes, a machine with less, a container's facts; and what
-must hold of a state's pools and of all that it says twice."""
+"""Checks that the properties of the placement share: messages as bytes, smaller machines, and invariants of a state."""
 
 import re
 from dataclasses import replace
@@ -36,7 +35,7 @@ def rendered(outcome: Outcome) -> list[bytes]:
 
 
 def without_some(machine: Topology, gone: int) -> Topology:
-    """Return the machine with some CPUs switched off, never all of them."""
+    """Return the machine with some CPUs offline, never all of them."""
     left = machine.online & ~gone or machine.online
     nodes = {c: n.id for n in machine.nodes for c in cpuset.members(n.cpus)}
     cores = {c: str(core) for core in machine.cores for c in cpuset.members(core)}
@@ -45,13 +44,13 @@ def without_some(machine: Topology, gone: int) -> Topology:
 
 
 def as_before(now: Container, then: Container) -> Container:
-    """Return a container without the news of how far it has come; a spec's CPUs are always ours, and no fact."""
+    """Return a container's facts without its progress; the CPUs in a spec are always ours, and no fact."""
     resources = replace(now.resources, cpus=then.resources.cpus)
     return replace(now, created_at=then.created_at, phase=then.phase, resources=resources)
 
 
 def releases_name_the_owner_of_the_cpus(before: NodeState, outcome: Outcome) -> None:
-    """A release that names a pool names CPUs of that pool, all of them."""
+    """Assert that a release that names a pool names all CPUs of that pool."""
     ends = (d for d in outcome.decisions if d.event is AuditEvent.RELEASE)
     for end in ends:
         named = _OF_A_POOL.search(end.because)
@@ -62,7 +61,7 @@ def releases_name_the_owner_of_the_cpus(before: NodeState, outcome: Outcome) -> 
 
 
 def the_box_has_what_it_was_told(state: NodeState) -> None:
-    """No more than that and its least; without a word all of `share`."""
+    """Assert that the reclaim pool has at most its ordered size and its minimum; without an order, all of `share`."""
     pools, machine = state.pools, state.topology
     if "share" in pools.counts:
         assert pools.reclaim & pools.share == 0 or pools.reclaim == pools.share
@@ -77,7 +76,10 @@ def the_box_has_what_it_was_told(state: NodeState) -> None:
 
 
 def pools_with_cpus_of_their_own_are_apart(state: NodeState) -> None:
-    """From each other and from everyone else; all of them together, and what is left, is all that may be used."""
+    """Assert that these pools are disjoint from each other and from all other CPUs.
+
+    Together with the free CPUs they are all CPUs that may be used.
+    """
     pools = state.pools
     own = {k: cpus for k, cpus in pools.tiers.items() if not cpus & pools.share}
     sets = [pools.dedicated, pools.free, *own.values()]
@@ -92,7 +94,10 @@ def pools_with_cpus_of_their_own_are_apart(state: NodeState) -> None:
 
 
 def every_cpu_is_lendable_or_owned_or_nobodys(state: NodeState, tuning: ReclaimTuning) -> None:
-    """And nobody is apart who may run on one that is not owned: else use would be taken off twice, or wrongly."""
+    """Assert that each CPU is lendable, owned or neither; no pod that may run on an unowned CPU is apart.
+
+    Else use would be subtracted twice, or wrongly.
+    """
     lendable = whereabouts.lendable(state.pools, tuning)
     owned, beyond = whereabouts.owned(state.pools, lendable), whereabouts.beyond(state, lendable)
     assert lendable | owned | beyond == state.topology.online
@@ -114,7 +119,7 @@ def what_members_ask_for_is_known(state: NodeState) -> None:
 
 
 def what_is_repeated_agrees(state: NodeState) -> None:
-    """The box with the places, the indices of the crowd with its containers."""
+    """Assert that `box` agrees with the pods' places, and the indices with the containers."""
     crowd = state.containers
     assert sorted(state.box) == sorted(k for k, place in state.pods.items() if place.boxed)
     assert len(set(state.box)) == len(state.box)
@@ -125,6 +130,6 @@ def what_is_repeated_agrees(state: NodeState) -> None:
 
 
 def who_is_known_is_as_a_stranger_finds_them(state: NodeState, acquaintance: Acquaintance) -> None:
-    """What the fast loop remembers of pods is what it would find if it had never seen one of them."""
+    """Assert that the fast loop's memory of pods equals the result of reading the state for the first time."""
     owned = whereabouts.owned(state.pools, state.pools.free)
     assert acquaintance.of(state, owned) == Acquaintance().of(state, owned)

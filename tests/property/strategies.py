@@ -1,4 +1,4 @@
-"""Machines, wishes and amounts to draw from; shared by the properties of the placement."""
+"""Machines, wishes and amounts to draw from; the properties of the placement share them."""
 
 from dataclasses import replace
 

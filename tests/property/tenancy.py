@@ -1,4 +1,4 @@
-"""A node on which a tenant's pod lives beside containers of others: the kubelet, the runtime and the daemon's brain.
+"""A node on which a tenant's pod lives beside other containers: the kubelet, the runtime and the daemon's decisions.
 
 Messages go through the daemon's own translation; pods' cgroups are a table of one file each; the runtime keeps specs
 and records as containerd does, so that a restart of the daemon finds them again.
@@ -43,9 +43,12 @@ GOLD: Final = TenantPod((ContainerSpec("vip", Figures(2000)),), labels={"tier": 
 
 @dataclass
 class Kubelet:
-    """How a kubelet writes a pod's request: cgroup version, mapping to weights, whether the runtime is told too.
+    """Write pods' requests as a kubelet does.
 
-    `named`: the CPUs that its static CPU manager writes into every spec, "" without one.
+    version: version of cgroups.
+    mapping: from shares to weights.
+    tells: whether the runtime also gets the request.
+    named: the CPUs that its static CPU manager writes into every spec, "" without one.
     """
 
     version: Literal[1, 2] = 1
@@ -65,7 +68,7 @@ class Kubelet:
 
 
 class Tenancy:
-    """A node with these settings; every verb lets the daemon decide and the runtime take over the answer."""
+    """Run a node with these settings; every method lets the daemon decide, and the runtime keeps the answer."""
 
     def __init__(self, tuning: Tuning, kubelet: Kubelet, topology: str = "8cpu") -> None:
         self.kubelet, self.tuning, self._topology = kubelet, tuning, topology
@@ -77,7 +80,7 @@ class Tenancy:
     # ---- the daemon ----
 
     def start_daemon(self) -> None:
-        """Start the daemon, or start it again: it is told what the runtime has."""
+        """Start the daemon, or start it again; the runtime sends it all pods and containers."""
         state = pools.initial(machine(self._topology), self.tuning)
         self.node = Node(state, self.tuning, MEMORY)
         self._translator = a_translator(self.tuning, PodRequests(self.kubelet, self.kubelet.version))
@@ -101,7 +104,7 @@ class Tenancy:
     # ---- pods ----
 
     def run(self, pod: TenantPod) -> None:
-        """Run a pod to where all its main containers run; init containers have ended by then."""
+        """Run a pod until all its main containers run; init containers have ended by then."""
         self.start_pod(pod)
         for container in pod.containers:
             self.create(pod, container)
@@ -153,7 +156,7 @@ class Tenancy:
         message.linux.resources.cpu.cpus = self.kubelet.named
         return message
 
-    # ---- looks ----
+    # ---- readings ----
 
     def cpus(self, container_id: str) -> CPUMask:
         return self.state.cpus_of(self.state.containers[container_id])

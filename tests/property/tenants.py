@@ -25,7 +25,10 @@ GUARANTEED_SCORE = -997
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Requests and limits of a container or of a pod: CPU in thousandths, memory in bytes; None is not set."""
+    """Hold requests and limits of a container or of a pod.
+
+    CPU in thousandths, memory in bytes; None is not set.
+    """
 
     cpu: int | None = None
     cpu_limit: int | None = None
@@ -60,7 +63,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True)
 class TenantPod:
-    """A pod as written; `figures` are pod-level resources. What is derived is as of the admitted pod."""
+    """Hold a pod as written; `figures` are pod-level resources. Derived values are those of the admitted pod."""
 
     containers: tuple[ContainerSpec, ...]
     figures: Figures = Figures()
@@ -71,12 +74,12 @@ class TenantPod:
 
     @property
     def cpu_request(self) -> int:
-        """The pod's CPU request, thousandths: what the scheduler reserves."""
+        """Return the pod's CPU request in thousandths, which the scheduler reserves."""
         return self._request("cpu")
 
     @property
     def memory_request(self) -> int:
-        """The pod's memory request, bytes."""
+        """Return the pod's memory request in bytes."""
         return self._request("memory")
 
     def request_of(self, container: ContainerSpec) -> Figures:
@@ -85,7 +88,7 @@ class TenantPod:
 
     @property
     def shares(self) -> int:
-        """What the kubelet writes into the pod's cgroup."""
+        """Return the shares that the kubelet writes into the pod's cgroup."""
         return shares_of(0 if self.qos is KubeQoS.BEST_EFFORT else self.cpu_request)
 
     @property
@@ -103,7 +106,7 @@ class TenantPod:
         return f"/kubepods/{level}pod{uid}"
 
     def resources_of(self, container: ContainerSpec) -> Resources:
-        """Return what the kubelet tells the runtime of a container."""
+        """Return the resources of a container that the kubelet passes to the runtime."""
         own, pod = container.figures.defaulted(), self.figures
         cpu_limit, memory_limit = own.cpu_limit or 0, own.memory_limit or 0
         if pod.is_set:
@@ -116,7 +119,7 @@ class TenantPod:
         )
 
     def oom_score_adj(self, container: ContainerSpec, capacity: int) -> int:
-        """Return the score that the kubelet gives a container on a node of so much memory."""
+        """Return the score that the kubelet gives a container on a node with this memory (bytes)."""
         if self.qos is not KubeQoS.BURSTABLE:
             return GUARANTEED_SCORE if self.qos is KubeQoS.GUARANTEED else BEST_EFFORT_SCORE
         mains = [each.figures.defaulted().memory or 0 for each in self.containers if each.kind is Kind.MAIN]
@@ -132,7 +135,7 @@ class TenantPod:
         return self._aggregated(name) if own is None else int(own)
 
     def _admitted(self) -> Figures:
-        """Return the pod-level figures with the API server's defaults; none where the pod has none."""
+        """Return the pod-level figures with the API server's defaults; none if the pod has none."""
         pod = self.figures
         if pod.cpu_limit is None and pod.memory_limit is None:
             return pod
@@ -147,7 +150,10 @@ class TenantPod:
         return self._aggregated(name) if is_asked else limit
 
     def _aggregated(self, name: str) -> int:
-        """Return what the containers request together: those that run at one time, or a greater init container."""
+        """Return the request of all containers together.
+
+        It is the sum of the containers that run at one time, or a greater init container.
+        """
         beside = greatest = mains = 0
         for each in self.containers:
             own = getattr(each.figures.defaulted(), name) or 0

@@ -1,4 +1,4 @@
-"""What must hold for every choice of CPUs, on every machine and whatever is free."""
+"""Invariants of every choice of CPUs, on every machine and with any free CPUs."""
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ ONE_EACH = Wish(QoSClass.DEDICATED, placement=Placement.ONE_THREAD_PER_CORE)
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[Topology, CPUMask, int]:
-    """Draw a machine, what is free of it, and a number that often can be had."""
+    """Draw a machine, its free CPUs, and a number that can often be placed."""
     machine = draw(TOPOLOGIES)
     some = machine.usable & draw(st.integers(0, machine.usable))
     free = draw(st.sampled_from((machine.usable, some))) or machine.usable
@@ -39,7 +39,7 @@ def whole_cores(machine: Topology, free: CPUMask) -> CPUMask:
 
 
 def of_one_kind(machine: Topology, free: CPUMask, count: int) -> CPUMask:
-    """Return what the choice is from: one kind of core, where one has enough."""
+    """Return the CPUs that the choice is from: one kind of core, if it has enough."""
     return next((free & kind for kind in machine.kinds if (free & kind).bit_count() >= count), free)
 
 
@@ -69,7 +69,7 @@ def test_one_node_serves_where_one_holds_it(problem):
 
 @given(problems())
 def test_no_smaller_node_that_serves_as_well_was_passed_over(problem):
-    """Tightest fit: a node with fewer free CPUs was not taken only for want of whole cores, or of a narrow
+    """Tightest fit: a node with fewer free CPUs was passed over only if it lacks whole cores, or a narrow
     group that holds them all where the chosen node has one."""
     machine, free, count = problem
     free = of_one_kind(*problem)

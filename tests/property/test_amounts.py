@@ -1,4 +1,4 @@
-"""What must hold for every set of loans and every capacity."""
+"""Invariants of every set of loans and every capacity."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What must hold for every pod that anybody could write."""
+"""Invariants of every pod that a user could write."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What must hold however much is divided among whomever."""
+"""Invariants of every division of an amount among any number of parts."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a tenant writes never buys more than its requests, and takes nothing from other containers.
+"""A tenant's pod never gets more than its requests, and takes nothing from other containers.
 
 Every pod that a tenant may write (`tenants`) lives beside a database on CPUs of its own, a shared server and a pool
 with CPUs of its own, through creations, ends and restarts of the daemon (`tenancy`).
@@ -69,7 +69,7 @@ def peopled(tuning: Tuning, kubelet: Kubelet) -> Tenancy:
 
 
 class Others:
-    """What the containers of others have, to be compared with what they have beside a tenant."""
+    """Hold the other containers' CPUs, to compare them with their CPUs beside a tenant."""
 
     def __init__(self, node: Tenancy) -> None:
         self.node, self.db = node, node.cpus(DB)

@@ -1,4 +1,4 @@
-"""No pod that a tenant can write gets more protection, score or weight than its request, and none takes another's."""
+"""No pod that a tenant can write gets more protection, score or weight than its request, or takes another pod's."""
 
 from dataclasses import dataclass
 
@@ -51,8 +51,10 @@ ASKED = st.fixed_dictionaries(
 
 @dataclass(frozen=True)
 class Asking:
-    """A pod as the kubelet would translate it. request: thousandths of the node's memory, of the main container;
-    sidecars request nothing and inherit its score."""
+    """Hold a pod as the kubelet would translate it.
+
+    request: the main container's, in thousandths of the node's memory. Sidecars request nothing and inherit its score.
+    """
 
     qos: KubeQoS
     annotations: dict[str, str]
@@ -62,7 +64,7 @@ class Asking:
 
     @property
     def requested(self) -> int:
-        """Bytes that the whole pod requests."""
+        """Return the bytes that the whole pod requests."""
         return NODE_BYTES * self.request // 1000 if self.qos is not KubeQoS.BEST_EFFORT else 0
 
     def pod(self, name: str) -> Pod:

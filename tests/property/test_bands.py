@@ -1,4 +1,4 @@
-"""lending/bands.py whatever the tiers, the loads and the machine: sums, bounds, order, rest."""
+"""lending/bands.py keeps sums, bounds, order and dwell for all tiers, loads and machines."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +44,7 @@ def test_all_pools_together_are_all_cpus(which, loads, cpus, memory):
 
 @given(tiers(), LOADED, CPUS, MEMORIES)
 def test_no_online_tier_has_more_than_its_members_asked_for(which, loads, cpus, memory):
-    """But the last of them, where the lowest has all that it may have."""
+    """The exception is the last of them, when the reclaim pool has its maximum."""
     _, sizes, _ = sized(which, loads, cpus, memory)
     lowest = which[-1]
     full = lowest.maximum and sizes["reclaim"] >= lowest.maximum
@@ -71,7 +71,7 @@ def test_more_load_never_means_fewer_cpus(which, loads, cpus, memory, name, more
 
 @given(tiers(), LOADED, CPUS, MEMORIES)
 def test_what_a_higher_tier_needs_does_not_depend_on_lower_ones(which, loads, cpus, memory):
-    """Their minimums aside: a tier at its upper edge has as many CPUs as if the lower ones were idle."""
+    """Apart from minimums, a tier at its upper edge has as many CPUs as if the lower tiers were idle."""
     online = sorted(which[:-1], key=lambda tier: -tier.priority)
     if not online or online[0].band is None or online[0].name not in loads:
         return

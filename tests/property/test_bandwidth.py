@@ -1,4 +1,4 @@
-"""A kernel that refuses what the real one refuses, and plans that it must take to the end."""
+"""Plans of quotas and bursts reach their end on a kernel that refuses what the real one refuses."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,9 +15,9 @@ def height(quota: int) -> float:
 
 
 def borne(everything: dict[str, Bandwidth]) -> bool:
-    """Whether the kernel takes this: no burst above its quota, and (v1) no child's quota above its pod's.
+    """Return whether the kernel accepts these values.
 
-    A child without a quota takes its pod's.
+    No burst is above its quota, and (v1) no child's quota above its pod's. A child without a quota takes its pod's.
     """
     pod = everything.get(POD, Bandwidth())
     return all(
@@ -28,7 +28,7 @@ def borne(everything: dict[str, Bandwidth]) -> bool:
 
 @st.composite
 def pods(draw: st.DrawFn, quotas: st.SearchStrategy[int] = QUOTAS) -> dict[str, Bandwidth]:
-    """Draw a pod that the kernel bears, as a kubelet would make one."""
+    """Draw a pod that the kernel accepts, as a kubelet would make one."""
     inner = {
         name: Bandwidth(quota, burst_of(quota, draw(PERCENTS)) or 0)
         for name, quota in draw(st.dictionaries(st.sampled_from("abc"), quotas, min_size=1)).items()

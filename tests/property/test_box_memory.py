@@ -1,4 +1,4 @@
-"""What must hold for the box's memory whatever is read, in whatever order."""
+"""Invariants of the reclaim cgroups' memory for all readings, in any order."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What must hold for raised quotas on any node, however long it goes on."""
+"""Invariants of raised quotas on any node, for any length of time."""
 
 from hypothesis import given
 from hypothesis import strategies as st

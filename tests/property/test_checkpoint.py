@@ -1,4 +1,4 @@
-"""Whatever happens to the text on its way, a forecast is read whole or not at all."""
+"""A forecast is read whole or not at all, with any damage to its text."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What must hold for every history, supply and set of pods."""
+"""Invariants of the forecast for every history, supply and set of pods."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What must hold for every history of samples."""
+"""Invariants of a histogram for every history of samples."""
 
 from hypothesis import given
 from hypothesis import strategies as st

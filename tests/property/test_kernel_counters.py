@@ -1,4 +1,4 @@
-"""Whatever bytes a kernel file holds, each parser gives a reading in bounds or None, and never raises."""
+"""For any bytes in a kernel file, each parser returns a reading in bounds or None, and never raises."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,7 @@
-"""What counts against lending is what runs on lendable CPUs: all of that, and nothing else.
+"""Use on lendable CPUs counts against lending: all of it, and no other use.
 
-A node whose pods, system and box use so much on each kind of CPUs, with exact counters. The loop is given what cgroups
-and reserved CPUs tell, of which nothing says on which CPUs it was used.
+On the node, pods, system and reclaim cgroups use any amount on each kind of CPUs, with exact counters. The loop reads
+cgroups and reserved CPUs, which do not show on which CPUs a pod used them.
 """
 
 from dataclasses import replace
@@ -25,8 +25,12 @@ milli = st.integers(0, 4_000)
 
 
 class Flows(NamedTuple):
-    """Milli-CPU: of online pods, the system, the box and its host group on lendable CPUs; of the first two on reserved
-    ones; of pods that are apart."""
+    """Hold the use of each kind, in milli-CPU.
+
+    online, system, box, host: online pods, the system, the reclaim cgroups and their host group on lendable CPUs.
+    online_reserved, system_reserved: the first two on reserved CPUs.
+    apart: each pod that is apart.
+    """
 
     online: int
     system: int
@@ -41,7 +45,7 @@ class Flows(NamedTuple):
         return self.online + self.system
 
     def samples(self, seconds: float) -> tuple[Sample, ...]:
-        """What is read after they flowed for so long."""
+        """Return the samples after these flows lasted for `seconds`."""
         pods = self.online + self.online_reserved + self.box + sum(self.apart)
         rates = [
             (Role.PODS, pods),
@@ -100,7 +104,10 @@ def test_what_was_passed_over_came_to_the_same_as_what_was_decided_about(flows):
 
 @given(flows, st.booleans(), st.booleans())
 def test_pictures_overlook_no_real_claim_and_count_nothing_else(flows, same_cpus, known):
-    """Of a pod that runs on both kinds of CPUs no file tells how much it used of which; `known`: that it may."""
+    """No file shows how a pod that runs on both kinds of CPUs divides its use.
+
+    known: whether it is known that it may run on both.
+    """
     online = {"web": OnlinePod("shop/web", on_reserved=known)}
     online |= {f"apart-{n}": OnlinePod("shop/db", own_cpus=True) for n in range(len(flows.apart))}
     before, after = picture_of(flows, 0.0, 0b1 if same_cpus else 0b11), picture_of(flows, 10.0, 0b1)

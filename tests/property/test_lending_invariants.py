@@ -1,7 +1,7 @@
-"""What holds of the fast loop whatever it reads: DESIGN 3, invariant 5.
+"""Invariant 5 of DESIGN 3 for the fast loop, for all readings.
 
-The readings are hostile: counters that jump and go back, files that cannot be read, clocks that run backwards, ticks
-that come late, a node whose lendable CPUs change.
+The readings are hostile: counters that jump and fall, files that cannot be read, clocks that run backwards, late ticks,
+and a node whose lendable CPUs change.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def counter(draw: Random) -> int | None:
 
 
 def samples(draw: Random, now: float) -> tuple[Sample, ...]:
-    """Plausible rates of each role since time 0, and now and then anything at all."""
+    """Draw plausible rates of each role since time 0, and now and then any value."""
     found = []
     for key, role in enumerate(ROLES):
         if draw.random() < 0.1:
@@ -61,11 +61,11 @@ def hostile(seed: int) -> list[FastReadings]:
 
 
 def calm(seed: int) -> list[FastReadings]:
-    """Sixty ticks of a node whose pods use more or less, with exact counters: here the box really grows."""
+    """Draw sixty ticks of a node whose pods use more or less, with exact counters: so the reclaim pool really grows."""
     draw = Random(seed)
     now, used, found = 1_000.0, dict.fromkeys(ROLES, 0), []
     threads, yields = draw.choice((1, 2)), draw.random() < 0.5
-    reserved = draw.randrange(400)  # read once a second only, so that looks and ticks know the same of it
+    reserved = draw.randrange(400)  # read once a second only, so that snapshots and ticks know the same value
     for _ in range(60):
         now += 0.02
         most = {Role.PODS: 4_000, Role.SYSTEM: 300, Role.BOX: 900, Role.DEDICATED: 1_500}
@@ -99,7 +99,7 @@ tunings = st.builds(
 
 @dataclass
 class Step:
-    """One tick with what came before and what was read."""
+    """Hold one tick with the memory before it and its readings."""
 
     before: LoopMemory
     readings: FastReadings
@@ -121,7 +121,7 @@ def lendable(step: Step) -> int:
 
 
 def beyond(step: Step) -> int:
-    """Return what the box may have beyond its headroom: a core of tasks that yield."""
+    """Return the cores that the reclaim pool may have beyond its headroom: the extra core."""
     return step.readings.threads_per_core if step.readings.yields else 0
 
 

@@ -1,4 +1,4 @@
-"""placing/pools.py on any machine, for any share, count and former box."""
+"""placing/pools.py keeps its invariants on any machine, for any share, count and former reclaim pool."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Any machine that can be described is read back from its files as described, and can be drawn."""
+"""Any machine that can be described reads back from its files as described, and can be drawn."""
 
 import re
 import tempfile

@@ -1,7 +1,8 @@
-"""What holds of pools sized by load, whoever comes and goes and whatever they use: DESIGN 3 and 6.
+"""Invariants of pools sized by load (DESIGN 3 and 6), for all containers that come and go and all use.
 
-Members of two tiers, of `share` and of the box come, go and want anything at all, dedicated containers take CPUs, ticks
-come late, counters cannot be read. After each tick the sizes are told to the policy, and sizes and sets are looked at.
+Containers of two tiers, of `share` and of the reclaim pool come and go, and want any amount. Dedicated containers take
+CPUs, ticks come late, counters cannot be read. After each tick the sizes go to the policy, and sizes and sets are
+checked.
 """
 
 from dataclasses import replace
@@ -52,7 +53,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.machine = Machine(plan, name, TUNING)
         self.grown: dict[str, float] = {}
 
-    # ---- what happens ----
+    # ---- events ----
 
     @rule(name=NAMES, milli=st.sampled_from((0, 300, 1000, 4000, 9000)), pool=POOLS)
     def come(self, name, milli, pool):
@@ -93,14 +94,14 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(cpus=st.sampled_from((0.0, 0.1, 1.4)))
     def calm_down(self, cpus):
-        """Long enough for a dwell and all its steps."""
+        """Run long enough for a dwell and all its steps."""
         self.machine.silent, self.machine.late_s = set(), 0.0
         self.machine.wants = dict.fromkeys(self.machine.wants, cpus)
         end = self.machine.now + 3 * DWELL_S
         while self.machine.now < end:
             self.tick()
 
-    # ---- what must hold ----
+    # ---- invariants ----
 
     def tick(self) -> None:
         machine = self.machine
@@ -122,7 +123,7 @@ class PartitionMachine(RuleBasedStateMachine):
         assert min(tick.sizes.values()) >= 0
 
     def nobody_has_more_than_is_asked_for(self, tick: PartitionTick, tiers: dict[str, Tier]) -> None:
-        """But the last online tier, where the box has all that it may have."""
+        """The exception is the last online tier, when the reclaim pool has its maximum."""
         full = tiers["reclaim"].maximum and tick.sizes["reclaim"] >= tiers["reclaim"].maximum
         online = sorted((t for t in tiers.values() if t.name != "reclaim"), key=lambda t: -t.priority)
         for tier in online[: -1 if full else None]:
@@ -137,7 +138,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def the_box_grows_slowly_and_in_no_doubt(
         self, before, tick: PartitionTick, tiers: dict[str, Tier]
     ) -> None:
-        """Beyond what members do not ask for any more, and what nobody had."""
+        """The limit of a step holds apart from CPUs that other tiers no longer ask for, and CPUs that no tier had."""
         threads = self.machine.node.state.topology.threads_per_core
         online = [t for t in tiers.values() if t.name != "reclaim"]
         gave = sum(
@@ -153,7 +154,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def nobody_gives_back_soon_after_it_grew(
         self, before, tick: PartitionTick, tiers: dict[str, Tier]
     ) -> None:
-        """A tier that is still asked for loses CPUs within a dwell only to another that takes them."""
+        """A tier that still asks for its CPUs loses them within a dwell only to another tier that takes them."""
         now, sizes = self.machine.now, before.bands.sizes
         others_took = any(tick.sizes[n] > sizes.get(n, 0) for n in tiers if n != "reclaim")
         shrank = sum(tick.sizes.values()) < sum(sizes.values())
@@ -167,7 +168,10 @@ class PartitionMachine(RuleBasedStateMachine):
                 assert least or rest or now - self.grown.get(name, -DWELL_S) >= DWELL_S
 
     def sets_are_apart_and_as_large_as_told(self, tick: PartitionTick) -> None:
-        """Every CPU has one owner, and sets are what was told but for whole cores of the box and share's last CPU."""
+        """Every CPU has one owner, and each set has its ordered size.
+
+        Exceptions: whole cores of the reclaim pool, and the last CPU of `share`.
+        """
         pools = self.machine.node.state.pools
         own = {
             name: cpus for name, cpus in pools.tiers.items() if not cpus & pools.share and name in tick.sizes

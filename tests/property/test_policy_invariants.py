@@ -1,8 +1,8 @@
-"""DESIGN 3 at every moment: whatever happens to a node, in whatever order, on whatever machine.
+"""The invariants of DESIGN 3 hold at every moment, for all events in any order, on any machine.
 
 A state machine lets pods and containers come and go, the kubelet update them, the plugin restart and the operator
-change its mind. After each step everything that the invariants say about a state is looked at. What they say about
-files and replies in flight is the integration tests' business.
+change the configuration. After each step, every invariant that concerns a state is checked. The integration tests check
+files and replies in flight.
 """
 
 from collections.abc import Callable
@@ -51,19 +51,19 @@ COUNTS = st.sampled_from((0, 0, 1, 2, 5, 99))
 
 
 class PlacementMachine(RuleBasedStateMachine):
-    """A node, a runtime that remembers what it was told, and everybody who troubles them."""
+    """Run a node, a runtime that keeps the answers, and all events that change them."""
 
     @initialize(machine=TOPOLOGIES, reserved=COUNTS, plan=PLANS)
     def boot(self, machine: Topology, reserved: int, plan: tuple[PoolTuning, ...]) -> None:
         tuning = Tuning(reserved_count=reserved, pools=plan, reclaim=PARTITION)
         self.node = Node(tuning=tuning, state=pools.initial(machine, tuning))
         self.acquaintance = Acquaintance()
-        # whose record says something else than what holds by now: joined sidecars, and who was moved by a reload
+        # containers whose record no longer agrees with the state: joined sidecars, and containers that a reload moved
         self.lapsed: set[str] = set()
-        # who got CPUs of its own after its creation: only its spec tells
+        # containers that got own CPUs after their creation: only their spec shows it
         self.gained: set[str] = set()
 
-    # ---- what happens ----
+    # ---- events ----
 
     @rule(name=NAMES, on=PODS, milli=MILLI)
     def create_dedicated(self, name, on, milli):
@@ -82,7 +82,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.create(name, on, milli, wish)
 
     def create(self, name: str, on: str, milli: int, wish: Wish) -> None:
-        """A second try with the same id, too: it stays in its pod."""
+        """A second attempt with the same id counts, too: it stays in its pod."""
         known = self.state.containers.get(name)
         where = known.container.pod_id if known else on
         self.act(lambda: self.node.create(name, milli, wish, where), answered=name)
@@ -100,10 +100,10 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @rule(on=PODS, milli=MILLI, wish=WISHES)
     def come_and_go(self, on, milli, wish):
-        """Releasing what was admitted restores the former free set; what sidecars gave up for it is free too.
+        """Releasing an admitted container restores the former free set; CPUs that its sidecars gave up are free too.
 
-        A pool that shrinks again after its guest may keep other CPUs than it had, but as many; unless it asked for more
-        than there was, and has what the sidecars gave up.
+        A pool that shrinks again after its guest may keep other CPUs than before, but as many. The exception is a pool
+        that asked for more than there was, and has the CPUs that the sidecars gave up.
         """
         former = self.node.state
         self.act(lambda: self.node.create("guest", milli, wish, on))
@@ -131,7 +131,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, on=PODS, milli=MILLI)
     def come_too_early(self, name, on, milli):
-        """A container that comes while a guest has nearly every CPU waits, and has its own when the guest is gone."""
+        """A container that comes while a guest has nearly every CPU waits, and gets its own when the guest is gone."""
         self.act(
             lambda: self.node.create("guest", 1000 * (self.state.pools.free.bit_count() - 1), on="guest")
         )
@@ -158,7 +158,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @rule()
     def free(self):
-        """One pod gets what it waited for, and gets it whole; others lose nothing but sidecars that join it."""
+        """One pod gets all CPUs that it waited for; other containers lose nothing, except sidecars that join it."""
         before = self.state
         waited = {a.id: waiting.missing(before, a) for a in waiting.of(before)}
         outcome = self.act(self.node.free)
@@ -168,7 +168,7 @@ class PlacementMachine(RuleBasedStateMachine):
         for name in placed:
             had, has = before.containers[name].exclusive, self.node[name].exclusive
             assert has & had == had
-            # less than it waited for where another container of its pod was placed first
+            # fewer than it waited for if another container of its pod was placed first
             assert 0 < (has & ~had).bit_count() <= waited[name]
             assert waiting.missing(self.state, self.node[name]) == 0
             self.gained.add(name)
@@ -186,13 +186,13 @@ class PlacementMachine(RuleBasedStateMachine):
             return
         self.act(lambda: self.node.update(name, requested, wish, on), answered=name)
         self.listed_if_new(name, replace(facts, resources=merge(facts.resources, requested)))
-        pinned_elsewhere = self.node[name].hands_off and requested.cpus  # which no driver of claims would do
+        pinned_elsewhere = self.node[name].hands_off and requested.cpus  # no driver of claims would do this
         if pinned_elsewhere or asked != request.of_container(self.node[name].container):
             self.lapsed.add(name)  # from the next placement on a sidecar, or the main container
 
     @rule(name=NAMES, milli=MILLI)
     def resize(self, name, milli):
-        """An owner grows around what it has, shrinks within it, or keeps it; all of that survives a restart."""
+        """An owner grows around its CPUs, shrinks within them, or keeps them; all of that survives a restart."""
         if name not in self.node.listed:
             return
         before = self.node[name]
@@ -200,7 +200,7 @@ class PlacementMachine(RuleBasedStateMachine):
         outcome = self.act(lambda: self.node.update(name, asking(milli)), answered=name)
         now, has = self.node[name], self.state.cpus_of(self.node[name])
         inherits = now.hands_off or now.wish.handler != "container" or admission.inherits(self.state, now)
-        # the answer carries its CPUs, where it has others
+        # the answer carries its CPUs, if they changed
         assert had == has or inherits or outcome.orders_for(name).cpus == cpuset.render(has)
         met = Reason.RESIZE_UNMET not in {d.reason for d in outcome.decisions}
         if before.exclusive and now.exclusive and not now.hands_off:
@@ -215,10 +215,10 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, on=PODS, data=st.data())
     def create_with_a_claim(self, name, on, data):
-        """The DRA CPU driver has pinned it to free CPUs; no owner loses any."""
+        """The DRA CPU driver has pinned the container to free CPUs; no owner loses any."""
         free = list(cpuset.members(self.state.pools.free))
         cpus = cpuset.of(data.draw(st.lists(st.sampled_from(free), min_size=1, max_size=3)))
-        # the gate lets no claim pass that the pod's request does not cover
+        # no claim passes the gate if the pod's request does not cover it
         passes = self.state.containers.get(name) is None and on not in self.node.requests
         if passes and cpus != self.state.pools.free:
             former = dict(self.state.owners)
@@ -270,16 +270,19 @@ class PlacementMachine(RuleBasedStateMachine):
         self.act(lambda: self.node.grant(amounts))
 
     def listed_if_new(self, name: str, facts: Container) -> None:
-        """A container whose creation we did not answer has no record: its CPUs are chosen anew after a restart."""
+        """Add a container to the listing.
+
+        A container whose creation we did not answer has no record: after a restart its CPUs are chosen again.
+        """
         if name not in self.node.listed:
             self.node.clock += 1
             self.node.listed[name] = replace(facts, created_at=self.node.clock)
             self.lapsed.add(name)
 
-    # ---- what is looked at on the way ----
+    # ---- checks after each event ----
 
     def act(self, happen: Callable[[], Outcome], answered: str = "") -> Outcome:
-        """Let something happen; `answered` gets its CPUs with the answer to its own hook."""
+        """Return the outcome of an event; `answered` gets its CPUs with the answer to its own hook."""
         before = self.state
         outcome = happen()
         self.node.push()
@@ -293,7 +296,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @staticmethod
     def nobody_moves_in_silence(before: NodeState, outcome: Outcome, answered: str) -> None:
-        """Who lives on other CPUs than before is in the moves, by itself or with its pod, and only once."""
+        """Assert that each container with new CPUs is in the moves, by itself or with its pod, and only once."""
         after, moves = outcome.state, outcome.moves
         assert len(set(moves.containers)) == len(moves.containers)
         assert len(set(moves.pods)) == len(moves.pods)
@@ -302,7 +305,7 @@ class PlacementMachine(RuleBasedStateMachine):
             if not now.hands_off and before.cpus_of(before.containers[name]) != after.cpus_of(now):
                 assert name in moves.containers or now.container.pod_id in moves.pods, name
 
-    # ---- what must be true at every moment ----
+    # ---- invariants at every moment ----
 
     @invariant()
     def everything_holds(self):
@@ -370,7 +373,7 @@ class PlacementMachine(RuleBasedStateMachine):
             assert self.state.cpus_of(a) & ~machine.online == 0
 
     def asked_for_isolated(self, a: Assignment) -> bool:
-        """Or follows one that did."""
+        """Return whether the container, or the container that it follows, asked for isolated CPUs."""
         leader = self.state.containers.get(a.follows, a)
         return leader.qos is QoSClass.DEDICATED and leader.wish.pool == ISOLATED
 
@@ -397,14 +400,15 @@ class PlacementMachine(RuleBasedStateMachine):
     def synchronising_with_our_own_state_changes_nothing(self):
         listing = self.node.listing()
         once = step(self.state, listing, self.node.tuning)
-        # the runtime may know another request of those whose creation we did not answer, and a pool has what they ask
+        # the runtime may know another request of a container whose creation we did not answer, and a pool has its
+        # containers' requests
         asked_anew = once.state.pools.asked != self.state.pools.asked
         assert not asked_anew or self.lapsed
         assert asked_anew or (once.decisions, once.state.pools) == ((), self.state.pools)
         assert once.state.pods == self.state.pods
         for name, now in once.state.containers.items():
             then = self.state.containers[name]
-            # what a reload dropped is the kubelet's once that is pushed
+            # a value that a reload dropped is the kubelet's once it is pushed
             assert (
                 name in self.lapsed
                 or replace(now, container=as_before(now.container, then.container)) == then
@@ -412,9 +416,12 @@ class PlacementMachine(RuleBasedStateMachine):
         assert step(once.state, listing, self.node.tuning).state is once.state
 
     def exclusive_cpus_survive_a_restart_by_their_records(self):
-        """All of them, unless a neighbour in the pod is placed anew: it may be the main container by then; or unless
-        only specs tell whose they are, and nobody lives in share whose own would tell what that had (a lapsed record
-        may then be, by chance, all that share has)."""
+        """Assert that after a restart from records each container owns the same CPUs, with two exceptions.
+
+        A container of the pod that is placed again may be the main container by then. If only a spec names a
+        container's CPUs, another container must live in `share`, whose spec names the CPUs of `share`. Without it, a
+        lapsed record may have, by chance, all of `share`.
+        """
         again = self.node.anew().state
         anew = {self.state.containers[k].container.pod_id for k in self.lapsed}
         anew |= {a.container.pod_id for a in self.state.containers.values() if self.may_own_more(a)}
@@ -426,19 +433,19 @@ class PlacementMachine(RuleBasedStateMachine):
         for name, cpus in self.state.owners.items():
             keeps = again.owners.get(name) == cpus
             assert self.state.containers[name].container.pod_id in anew or keeps
-        # who was refused may have in its spec, by chance, a pool's set of the size that it asked for
+        # a refused container may have in its spec, by chance, a pool's set of the size that it asked for
         for name in again.owners.keys() - self.state.owners.keys():
             due = supply.of(again, again.containers[name].container, again.containers[name].wish)
             assert anew or again.owners[name].bit_count() == due.cpus
 
     def may_own_more(self, a: Assignment) -> bool:
-        """Whether a container of a pod with a known request may own more CPUs than it does: too few were free."""
+        """Return whether a container of a pod with a known request may own more CPUs: too few were free."""
         is_known = supply.of_pod(self.state, a.container.pod_id) is not None
         due = supply.of(self.state, a.container, a.wish)
         return is_known and a.qos is QoSClass.DEDICATED and due.cpus > a.exclusive.bit_count()
 
     def has_a_part_of_its_pods(self, name: str) -> bool:
-        """Whether its pod's request decides how many CPUs it owns, so that its spec tells too little."""
+        """Return whether its pod's request decides its number of own CPUs, so that its spec shows too little."""
         return supply.of(self.state, self.node[name].container, self.node[name].wish).capped
 
     def claimed(self, name: str) -> int:

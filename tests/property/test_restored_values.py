@@ -1,4 +1,4 @@
-"""DESIGN 3, invariant 9: whatever happened, `restore` ends at the kubelet's values, or names unknown ones.
+"""DESIGN 3, invariant 9: after any events, `restore` ends at the kubelet's values, or names unknown ones.
 
 A state machine writes everything that the daemon writes to pods, containers and the cgroups above them, on a simulated
 tree. In between the process is killed, the state folder is deleted, its journal damaged, and pods are resized.
@@ -37,7 +37,7 @@ SHARES = st.sampled_from((2, 512, 1024, 4096))
 
 
 class NoMarks(Marks):
-    """A kernel before 5.7."""
+    """Replace the marks of a kernel before 5.7, which has none."""
 
     def _set(self, _folder: str, _name: str, _text: bytes) -> None:
         self.refusal = "Operation not supported"
@@ -47,7 +47,7 @@ class NoMarks(Marks):
 
 
 class RestoreMachine(RuleBasedStateMachine):
-    """One node, and one process of ours after another."""
+    """Run one node, and one daemon process after another."""
 
     marks: type[Marks] = Marks
 
@@ -91,7 +91,7 @@ class RestoreMachine(RuleBasedStateMachine):
         return ("cpu.cfs_quota_us", str(quota)) if self.version == 1 else ("cpu.max", f"{quota} 100000")
 
     def shown(self) -> dict[str, str]:
-        """The text of every file that we ever write, by its name on the host."""
+        """Return the text of every file that we ever write, by its name on the host."""
         found = {}
         for mount in self.layout_mounts():
             for path in (*QOS, *PODS, *APPS):
@@ -103,11 +103,11 @@ class RestoreMachine(RuleBasedStateMachine):
             found[str(score)] = score.read_text().strip()
         return found
 
-    # ---- the life of the daemon ----
+    # ---- the daemon's process ----
 
     @rule()
     def start(self) -> None:
-        """Begin again, as after a kill: nothing of the process before is left but files."""
+        """Start again, as after a kill: only the files of the previous process are left."""
         earlier = hasattr(self, "journal")
         self.state.mkdir(exist_ok=True)
         self.journal = Journal(
@@ -124,14 +124,14 @@ class RestoreMachine(RuleBasedStateMachine):
 
     @rule()
     def keep_the_state_folder(self) -> None:
-        """Do the work of the housekeeping every few seconds."""
+        """Do the housekeeping that the daemon does every few seconds."""
         self.state.mkdir(exist_ok=True)
         self.journal.look()
         self.writer.tidy()
 
     @rule(by=st.integers(1, 200))
     def cut_the_journal_off(self, by: int) -> None:
-        """Cut it off within a line, as a full disk does."""
+        """Cut the journal off within a line, as a full disk does."""
         path = self.state / "restore.jsonl"
         rest = path.read_bytes()[:-by].rstrip(b"\n") if path.exists() else b""
         if rest:
@@ -143,7 +143,7 @@ class RestoreMachine(RuleBasedStateMachine):
             with (self.state / "restore.jsonl").open("ab") as file:
                 file.write(b"\nhello\n")
 
-    # ---- its writes ----
+    # ---- the daemon's writes ----
 
     @rule(path=PLACES, cpus=CPUS, shares=SHARES, weight=st.sampled_from((None, 10, 100, 500)))
     def place(self, path: str, cpus: str, shares: int, weight: int | None) -> None:
@@ -190,7 +190,7 @@ class RestoreMachine(RuleBasedStateMachine):
 
     @rule(pod=st.sampled_from(PODS), shares=SHARES)
     def resize(self, pod: str, shares: int) -> None:
-        """Resize a pod whose weight is ours, and tell the runtime, as the kubelet does."""
+        """Resize a pod whose weight is ours, and update the runtime, as the kubelet does."""
         name, text = self.tree.weight(shares)
         self.place(pod, "2-5", 4096, None)
         self.tree.write(pod, name, text)
@@ -200,7 +200,7 @@ class RestoreMachine(RuleBasedStateMachine):
         if self.tree.weight(4096)[1] != text:
             self.kubelets[file] = text
 
-    # ---- what must be true ----
+    # ---- invariants ----
 
     @rule()
     def restore(self) -> None:
@@ -228,7 +228,10 @@ class RestoreMachine(RuleBasedStateMachine):
 
 
 class OldKernelMachine(RestoreMachine):
-    """The same without marks: a value that is not the kubelet's is named, or the journal says that it lacks some."""
+    """Run the same without marks.
+
+    `restore` names each value that is not the kubelet's, or the journal says that it lacks some.
+    """
 
     marks = NoMarks
 
@@ -239,7 +242,7 @@ class OldKernelMachine(RestoreMachine):
         return self.shown().keys() - restored
 
     def after_restore(self, wrong: set[str]) -> None:
-        """Take what cannot be known for the kubelet's from here on."""
+        """Take unknown values for the kubelet's from here on."""
         shown = self.shown()
         self.kubelets |= {file: shown[file] for file in wrong}
 

@@ -1,4 +1,4 @@
-"""Whatever a kernel tells of tasks, their waiting is a counter that never falls and tells of no more than there was."""
+"""For any schedstat files, the waiting of tasks is a counter that never falls and rises no more than the files."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def test_the_sum_never_falls_and_rises_by_no_more_than_the_counters_did(tmp_path
 
 
 def _show(proc: Path, task: int, words: int | str, counters: dict[int, int]) -> int:
-    """Let a task's file say so, in place, and return how far its counter rose."""
+    """Write a task's file in place, and return how far its counter rose, in µs."""
     folder = proc / str(task)
     folder.mkdir(exist_ok=True)
     text = f"5 {words * 1000} 1" if isinstance(words, int) else words

@@ -1,7 +1,7 @@
-"""Where the box is said to weigh least, it does: beside every online pod that may run on its CPUs, wherever they meet.
+"""A reclaim pool that is reported as the lightest weighs less than every online pod on its CPUs.
 
-The weights are the kubelet's: a pod has the sum of its containers' requests, the class Burstable that of its pods', and
-nothing has less than 2, which is what the class BestEffort and each of its pods have.
+It holds wherever the two compete. The weights are the kubelet's: a pod has the sum of its containers' requests, the
+class Burstable that of its pods'. The least weight is 2, which the class BestEffort and each of its pods have.
 """
 
 from dataclasses import replace
@@ -21,7 +21,12 @@ GOLD = replace(SHARED, pool="gold")
 
 
 class Resident(NamedTuple):
-    """A pod with one container: its class of Kubernetes ("" is Guaranteed), what it asks for, and what it is to us."""
+    """Hold a pod with one container.
+
+    qos: its class of Kubernetes ("" is Guaranteed).
+    milli: its CPU request.
+    wish: its class here.
+    """
 
     qos: str
     milli: int
@@ -44,7 +49,7 @@ def weight(one: Resident) -> int:
 def meet(member: Resident, other: Resident, everybody: list[Resident]) -> tuple[int, int]:
     """Return the weights with which two pods compete: their own among siblings, else their classes'."""
     if member.qos == other.qos:
-        # the box's own weight is the least wherever it lies
+        # a reclaimed pod's own weight is the least in every class
         return MIN_SHARES, weight(other)
     burstable = max(
         MIN_SHARES, sum(weight(one) for one in everybody if one.milli and one.qos == "burstable/")

@@ -1,4 +1,4 @@
-"""What we write is what Go can read: the rule of the first 4096 bytes, at every size."""
+"""Go can read every message that the product writes: the rule of the first 4096 bytes, at every size."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ def test_a_message_is_at_most_two_frames_and_the_first_is_at_most_4096(size):
     st.sampled_from([0, 1 << 16, 1 << 23]),
 )
 def test_go_reads_every_message_that_we_frame(sent, pooled):
-    """Frames of the two connections alternate, and the pool of slices may be as unkind as it likes."""
+    """Frames of the two connections alternate, and the pool of slices returns any buffer."""
     reader = GoReader(pooled=pooled)
     data = b"".join(multiplexer.frame(connection, message(size)) for connection, size in sent)
     found = [(read.connection, len(read.body) + frames.HEADER_SIZE) for read in reader.receive_data(data)]

@@ -1,6 +1,6 @@
-"""Prediction and memory through hours and days: a node of its own making answers to what is decided.
+"""Prediction and memory through hours and days: a model node reacts to each decision.
 
-No clock and no chance: days are curves, noise is a fixed sequence.
+There is no clock and no chance: days are curves, noise is a fixed sequence.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ DICE = noise()
 
 
 def milli_at(minute: int) -> int:
-    """Two CPUs at night, six by day, one more from minute to minute."""
+    """Return the CPU use in a minute: two CPUs at night, six by day, one more from minute to minute."""
     return round(4000 - 2000 * sin(2 * pi * minute / 1440 + pi / 2) + 1000 * next(DICE))
 
 
@@ -60,7 +60,7 @@ def offered(of: Forecast, minute: int, previous: Capacity = Capacity(1 << 30, 1 
 
 @pytest.fixture(scope="module")
 def three_days() -> tuple[Forecast, list[tuple[int, Capacity]]]:
-    """What was used and offered in each minute of three days."""
+    """Return the forecast after three days, and the use and offer in each of their minutes."""
     of, told = Forecast(), []
     for minute in range(3 * 1440):
         milli = milli_at(minute)
@@ -115,9 +115,10 @@ def test_when_readings_fail_at_night_the_morning_is_still_foreseen(three_days):
 
 @dataclass
 class MemoryNode:
-    """32 GiB; an online pod takes what it wants, the box what memory.high allows; a tick is a second.
+    """Model a node of 32 GiB; a tick is a second.
 
-    `anon`: the part of the box's use that is no page cache and stays.
+    An online pod takes the memory that it wants, the reclaim cgroups as much as memory.high allows.
+    anon: the part of the reclaim cgroups' use that is no page cache and stays.
     """
 
     online: int

@@ -1,4 +1,4 @@
-"""Demand, counters, samples and the fast loop together: what a burst on the simulated node does to the box."""
+"""Demand, counters, samples and the fast loop together: a burst on the simulated node shrinks the reclaim pool."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ PERIOD_S = 0.02
 
 
 class Bed:
-    """A node on a clock of its own, with one online pod and offline ones in the box, whose cpuset follows the loop."""
+    """Run a node on a clock of its own, with one online pod and reclaimed pods, whose cpuset follows the loop."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -103,7 +103,7 @@ def test_a_counter_that_begins_anew_gives_the_box_nothing_of_what_the_system_use
 
 
 class TestWithoutPSI:
-    """Online tasks that wait beside the box take it back, with nothing but their schedstat to tell of it."""
+    """Test online tasks that wait beside the reclaim pool: it shrinks, and only their schedstat shows the waiting."""
 
     @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
     def bed(self, request, tmp_path) -> Iterator[Bed]:

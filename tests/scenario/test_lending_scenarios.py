@@ -1,7 +1,8 @@
-"""How the fast loop behaves over time, on a little node with coarse counters and late ticks.
+"""The fast loop over time, on a small node with coarse counters and late ticks.
 
-The table below is meant to be read: a demand of the online pods, and how many CPUs the box has at which second. After
-it come the promises: how soon a burst is answered, how seldom the box changes its mind, how busy the node is.
+The table below is meant to be read: the demand of the online pods, and the number of CPUs of the reclaim pool at each
+second. After it come the promises: how soon a burst is answered, how seldom the reclaim pool changes, how busy the node
+is.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from tests.unit.lending.node_model import Demand, Node, jump, steady
 
 
 def bursts(low: float, high: float, every: float, lasts: float) -> Demand:
-    """Milli-CPU: `high` for a while, again and again."""
+    """Return a demand in milli-CPU that rises to `high` for a while, again and again."""
     return lambda t: high if t % every < lasts else low
 
 
@@ -28,7 +29,7 @@ def ramp(before: float, after: float, start: float, end: float) -> Demand:
 
 @dataclass(frozen=True)
 class Case:
-    """`box`: CPUs of the box by second."""
+    """Hold one row of the table; `box`: number of CPUs of the reclaim pool by second."""
 
     story: str
     online: Demand
@@ -139,12 +140,15 @@ def test_the_box_over_time(case):
 
 @cache
 def settled(cpus: int, online: int) -> Node:
-    """A node on which everything that can be lent is lent."""
+    """Return a node on which all lendable CPUs are lent."""
     return Node(cpus, steady(online), noise=0.3, seed=3).run(10)
 
 
 def answers(cpus: int, before: int, after: int, left: int) -> list[float]:
-    """How long forty bursts, each at another moment between two ticks, went on before the box was small; ms."""
+    """Return the ms from the start of each of forty bursts until the reclaim pool was small.
+
+    Each burst starts at another moment between two ticks.
+    """
     found = []
     for number in range(40):
         node = settled(cpus, before).copy(number)
@@ -157,7 +161,7 @@ def answers(cpus: int, before: int, after: int, left: int) -> list[float]:
 @pytest.mark.parametrize(("cpus", "before"), [(2, 200), (8, 2_000), (64, 20_000)])
 def test_from_burst_to_suppressed_box_it_takes_two_ticks(cpus, before):
     took = answers(cpus, before, cpus * 1_000, left=1)
-    # DESIGN 7 allows 50 and 100 ms; a part of that is left for the writes
+    # DESIGN 7 allows 50 and 100 ms; the writes need a part of it
     assert median(took) <= 42
     assert max(took) <= 70
 
@@ -249,7 +253,7 @@ def test_the_audit_of_a_burst_is_three_records():
 
 
 def yielding(cpus: int, online: Demand) -> Node:
-    """A node on which all that is reclaimed has the least weight, after ten seconds."""
+    """Return a node on which all reclaimed tasks have the least weight, after ten seconds."""
     return Node(cpus, online, noise=0.3, seed=3, yields=True).run(10)
 
 

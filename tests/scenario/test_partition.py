@@ -1,9 +1,9 @@
-"""A day on which tiers share sixteen CPUs by load: what the members ask for, the loads, the sizes and the sets.
+"""Tiers share sixteen CPUs by load through a day: requests, loads, sizes and sets.
 
-The table is meant to be read: what gold and share use from which second on, and how many CPUs gold, share and the
-box have at which. Gold asks for 12 CPUs and keeps 30 to 50 % of its own busy, share asks for 6 and keeps 40 to 60 %;
-the box has one core at least, and gets one core a quarter of a second at most. All of the way that is pure: counters,
-loads, bands, event, placement.
+The table is meant to be read: the use of gold and share from a second on, and the CPUs of gold, share and the reclaim
+pool at a second. Gold asks for 12 CPUs and keeps 30 to 50 % of its own busy, share asks for 6 and keeps 40 to 60 %. The
+reclaim pool has one core at least, and gets one core a quarter of a second at most. The test runs every pure step:
+counters, loads, bands, event, placement.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +27,11 @@ Sizes = dict[float, tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Case:
-    """`uses`: CPUs wanted by gold and share from a second on; `has`: CPUs of gold, share and the box at a second."""
+    """Hold one row of the table.
+
+    uses: CPUs wanted by gold and share from a second on.
+    has: CPUs of gold, share and the reclaim pool at a second.
+    """
 
     story: str
     uses: Loads
@@ -96,7 +100,7 @@ CASES = [
 
 
 def peopled(plan: tuple[PoolTuning, ...] = PLAN) -> Machine:
-    """Sixteen CPUs on four nodes: gold asks for 12 of them, share for 6, and somebody takes whatever is lent."""
+    """Return sixteen CPUs on four nodes: gold asks for 12, share for 6, and a reclaimed pod takes all lent CPUs."""
     machine = Machine(plan)
     for n in range(3):
         machine.member(f"gold-{n}", 4000, "gold")
@@ -121,7 +125,7 @@ def test_the_sizes_over_time(case):
 
 @cache
 def burst(phase: float) -> float:
-    """Return how long after its begin a burst of gold, which had rested, is met."""
+    """Return the seconds from the start of a burst of gold, which was idle before, until its demand is met."""
     machine = peopled()
     machine.run(20.0 + phase, gold=1.5, share=1.0)
     began, had = machine.now, machine.cpus("reclaim")

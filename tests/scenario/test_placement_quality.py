@@ -1,8 +1,9 @@
-"""How good the placement is after a busy day, in figures with thresholds; what is better may raise them.
+"""The quality of the placement after a busy day, as figures with thresholds; a better placement may raise them.
 
-A machine is filled to three quarters with containers of many sizes, then they come and go in a drawn order, always
-the same. Counted are, over all that were placed: who lies on one memory node and in one L3 group though that was
-possible by size, and cores touched beyond the fewest; and of what is free in the end, how much of it is whole.
+A machine is filled to three quarters with containers of many sizes, then they come and go in a drawn order, always the
+same. Two figures are counted over all placed containers. The first is the share that lies on one memory node and in one
+L3 group, of those whose size allows it. The second is the number of cores touched beyond the fewest. The last figure is
+the part of the free CPUs at the end that is whole.
 """
 
 import random
@@ -31,13 +32,13 @@ def ours(topology: Topology, free: CPUMask, count: int) -> CPUMask:
 
 
 def lowest(_topology: Topology, free: CPUMask, count: int) -> CPUMask:
-    """Choose as somebody without a topology would; what the figures are worth is seen beside it."""
+    """Return the lowest free CPUs, as a choice without a topology: a comparison for the figures."""
     return cpuset.lowest(free, count)
 
 
 @dataclass
 class Figures:
-    """Percentages of 100; `cores` is 100 where nobody touches a core too many."""
+    """Hold percentages of 100; `cores` is 100 if no container touches a core too many."""
 
     node_local: float
     l3_local: float
@@ -83,7 +84,7 @@ class Day:
         )
 
     def share_in_one(self, level: tuple[CPUMask, ...]) -> float:
-        """Return how many of those that would fit one group of a level lie in one."""
+        """Return the percentage that lies in one group of a level, of the containers that fit into one."""
         size = max(group.bit_count() for group in level)
         fitting = [cpus for count, cpus in self.placed if count <= size]
         inside = sum(any(cpus & ~group == 0 for group in level) for cpus in fitting)
@@ -92,7 +93,7 @@ class Day:
 
 @dataclass(frozen=True)
 class Least:
-    """What a machine's figures may not fall below; of cores touched, not rise above."""
+    """Hold the least allowed figures of a machine; for `cores` it is the greatest."""
 
     node_local: float
     l3_local: float
@@ -129,7 +130,7 @@ def test_the_figures_tell_a_placement_from_none(name):
 
 
 def test_what_is_bound_fills_a_socket_before_it_begins_another():
-    """Twelve containers over two nodes each: never one whose nodes are of two sockets while one socket has them."""
+    """Twelve containers have two nodes each: never of two sockets while one socket has two free nodes."""
     topology = machine("epyc-256")
     free, draw = topology.usable, random.Random(3)
     wish = Wish(QoSClass.DEDICATED, numa=Numa.SINGLE, numa_count=2)

@@ -1,8 +1,8 @@
-"""What happens on a node, case by case: situation, event, and then who is where and why.
+"""Events on a node, case by case: the situation, the event, and then the CPUs and reasons of each container.
 
-The table below is meant to be read. Each case begins on an idle machine, lets a few things happen (`so far`), then
-one event, and says what everybody has afterwards. Machines: "8cpu" has cores 0-1, 2-3, 4-5, 6-7 on two sockets and
-memory nodes; "4node" four nodes of four CPUs; "2cpu" two cores without threads.
+The table below is meant to be read. Each case begins on an idle machine, has a few events (`so far`), then one more
+event, and lists the CPUs afterwards. Machines: "8cpu" has cores 0-1, 2-3, 4-5, 6-7 on two sockets and memory nodes;
+"4node" four nodes of four CPUs; "2cpu" two cores without threads.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,11 @@ Happening = Callable[[Node], Outcome]
 
 @dataclass(frozen=True)
 class Case:
-    """`where`: CPUs of containers and pools by name afterwards; `why`: reasons of the decisions, in order."""
+    """Hold one case of the table.
+
+    where: CPUs of containers and pools by name afterwards.
+    why: reasons of the decisions, in order.
+    """
 
     story: str
     event: Happening
@@ -36,7 +40,7 @@ class Case:
 
 
 def web(milli: int = 2000, **wish: Any) -> Happening:
-    """A dedicated container `web` comes; its pod has the same name."""
+    """Return the creation of a dedicated container `web`; its pod has the same name."""
     return lambda node: node.create("web", milli, replace(DEDICATED, **wish), on="web")
 
 
@@ -65,7 +69,7 @@ def ends(name: str) -> Happening:
 
 
 def restart(node: Node) -> Outcome:
-    """The plugin comes back without a memory, and is told everything by the runtime."""
+    """Return the outcome of a restart: the plugin has no memory, and the runtime lists everything."""
     fresh = Node(tuning=node.tuning, state=Node("8cpu", node.tuning).state)
     outcome = fresh.happen(node.listing())
     node.state = fresh.state
@@ -363,7 +367,7 @@ def where(node: Node, name: str) -> str:
 
 
 class TestTheDesignsExample:
-    """DESIGN 4.8 to the letter: pod shop/web, container app, 1.5 CPUs, on an idle node of eight.
+    """Test DESIGN 4.8 to the letter: pod shop/web, container app, 1.5 CPUs, on an idle node of eight.
 
     Its `mems` is "0" although the container is not bound: only node 0 of this machine has memory.
     """
@@ -396,7 +400,7 @@ class TestTheDesignsExample:
         assert (record.container, record.class_, record.pool) == ("app", "dedicated", "dedicated")
         assert (record.before, record.after) == ({}, {"cpus": "0-1"})
         assert record.reason.value == "whole_core"
-        # the free CPUs are said too: without them the decision could not be derived again
+        # the record also names the free CPUs: without them the decision could not be derived again
         assert record.because == f"{self.SENTENCE}; free were 0-7"
 
     def test_the_state(self):

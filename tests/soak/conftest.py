@@ -9,7 +9,7 @@ from tests.rig import cleanup
 from tests.rig.containerd import Containerd, bring_up
 from tests.rig.daemon import Daemon
 
-# a full ring is what a daemon has after a day; one that still fills up would look like a leak
+# a daemon has a full ring after a day; a ring that still fills up would look like a leak
 CONFIG = "reclaim:\n  enabled: true\ntelemetry:\n  auditRing: 100\n"
 
 

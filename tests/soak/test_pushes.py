@@ -1,7 +1,7 @@
-"""Thousands of pushes beside containers that come and go: the runtime answers, and nobody is disconnected.
+"""Thousands of pushes beside containers that come and go: the runtime answers, and no plugin is disconnected.
 
-NRI's own UpdateContainers wedged containerd 1.7.24 after 101 updates and 2.1.9 after 600 under such a load; what is
-pushed here goes the way that the product takes on each. `--pushes=N` says how many; the figures are in
+NRI's own UpdateContainers wedged containerd 1.7.24 after 101 updates and 2.1.9 after 600 under such a load. Here each
+version gets its pushes over the way that the product uses on it. `--pushes=N` sets their number; the figures are in
 build/pushes.json afterwards.
 """
 
@@ -73,14 +73,19 @@ KINDS: Final[dict[str, Callable[[Cri, str], Workload]]] = {
 
 @dataclass
 class Course:
-    """What was seen of the runtime meanwhile, seconds; `crossed`: starts that met the box's narrowing (`_started`)."""
+    """Hold the observations of the runtime during the pushes.
+
+    calls: seconds of each call.
+    lives: number of pods by kind.
+    crossed: starts that met a shrinking reclaim pool (`_started`).
+    """
 
     calls: list[float] = field(default_factory=list)
     lives: Counter[str] = field(default_factory=Counter)
     crossed: int = 0
 
     def at(self, share: float) -> float:
-        """The time that this share of the calls took at most."""
+        """Return the seconds that this share of the calls took at most."""
         return sorted(self.calls)[min(len(self.calls) - 1, int(share * len(self.calls)))]
 
 
@@ -137,7 +142,7 @@ def built() -> Unpacked:
 
 
 def _pushed(count: Path, wanted: int) -> None:
-    """Wait for so many pushes, as long as there are any at all; `count` has a byte for each."""
+    """Wait for this number of pushes, as long as pushes go on; `count` has a byte for each."""
     while (before := count.stat().st_size) < wanted:
         grown = poll(lambda: count.stat().st_size > before, STALL_S)
         assert grown, f"no push for {STALL_S:g} s after {before}"
@@ -149,7 +154,7 @@ def _agrees(sharer: Workload) -> bool:
 
 @contextmanager
 def under_way(cri: Cri) -> Iterator[Course]:
-    """Let pods of each kind come and go, and ask the runtime again and again."""
+    """Start and remove pods of each kind, and call the runtime again and again."""
     over, course = Event(), Course()
     with ThreadPoolExecutor(len(KINDS) + 1) as pool:
         work = [pool.submit(_come_and_go, cri, kind, over, course) for kind in KINDS]
@@ -173,10 +178,10 @@ def _come_and_go(cri: Cri, kind: str, over: Event, course: Course) -> None:
 
 
 def _started(cri: Cri, kind: str, course: Course) -> Workload | None:
-    """Run one; None where it met the known limit of cgroup v1 (docs/limits.md), after which a kubelet tries again.
+    """Run a pod; None if it met the known limit of cgroup v1 (docs/limits.md), after which a kubelet tries again.
 
-    runc gives a new cgroup the CPUs that it has just read of its parent; where these became fewer in between, the
-    kernel refuses the write.
+    runc gives a new cgroup the CPUs that it has just read from its parent. If these became fewer in between, the kernel
+    refuses the write.
     """
     try:
         return KINDS[kind](cri, f"{kind}{course.lives[kind]}")
@@ -195,7 +200,7 @@ def _ask(cri: Cri, over: Event, course: Course) -> None:
 
 
 def _note(containerd: Containerd, course: Course, figures: dict[str, float]) -> None:
-    """Keep the figures of each version."""
+    """Write the figures of each version."""
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     known[containerd.package.version] = {
         **figures,

@@ -1,8 +1,8 @@
-"""Pods of every class come and go for minutes (`make soak`: an hour): whatever the daemon takes stays flat.
+"""Pods of every class come and go for minutes (`make soak`: an hour): the daemon's use of resources stays flat.
 
-What is lent comes and goes as well: an online pod bursts every ten seconds beside an offline one that never rests
-for long. How often the box was cut is in the record (`cuts`); on a machine of two CPUs that has other work it may stay
-at its floor, so what must hold is that the loop goes on measuring.
+Lending goes on meanwhile: an online pod bursts every ten seconds beside a reclaimed one that never pauses for long. The
+record has the number of times that the reclaim pool shrank (`cuts`). On a busy machine of two CPUs the pool may stay at
+its floor, so the test requires only that the loop goes on measuring.
 
 Samples are taken from outside (`vitals`) and from /metrics; they are in build/soak.json afterwards. The first quarter
 is warm-up: code is imported, buffers find their size. Each bound is a rise from the end of the warm-up to the end,
@@ -46,7 +46,7 @@ TICK, HOOK = "nri_coloc_tick_late_seconds", 'nri_coloc_hook_seconds_{}{{hook="Cr
 
 BOUNDS: Final = {
     "pss_kib": 8192.0,
-    "anon_kib": 8192.0,  # the collector lets young objects pile up for a minute: a saw of 8 MiB
+    "anon_kib": 8192.0,  # young objects collect for a minute before the collector frees them: a saw of 8 MiB
     "descriptors": 2.0,
     "threads": 1.0,
     "tick_late_ms": 40.0,
@@ -59,7 +59,7 @@ Samples = list[dict[str, float]]
 
 @pytest.fixture(scope="module")
 def samples(containerd: Containerd, daemon: Daemon, request: pytest.FixtureRequest) -> Iterator[Samples]:
-    """Churn for as long as was asked, sample meanwhile; everything must hold at the end."""
+    """Return samples from a churn of the ordered length; everything must hold at the end."""
     seconds = float(request.config.getoption("--soak-seconds"))
     with containerd.cri() as cri, Inspector(cri) as inspector:
         for number in range(6):
@@ -94,7 +94,7 @@ def test_the_loop_that_lends_measures_all_the_while(samples: Samples):
 
 
 def rises(samples: Samples) -> dict[str, float]:
-    """How much each figure rose after the warm-up."""
+    """Return the rise of each figure after the warm-up."""
     warm = samples[int(len(samples) * WARM_UP) :]
     times = [sample["at_s"] for sample in warm]
     return {name: vitals.growth(times, [sample[name] for sample in warm]) for name in BOUNDS}
@@ -126,13 +126,13 @@ def _samples(daemon: Daemon, seconds: float, workers: list[Future[None]], lives:
             "ticks": (daemon.metric(f"{TICK}_sum"), daemon.metric(f"{TICK}_count")),
             "hooks": (daemon.metric(HOOK.format("sum")), daemon.metric(HOOK.format("count"))),
         }
-        # a worker that ends early has failed, and says so where its result is taken
+        # a worker that ends early has failed, and its result raises the cause
         if poll(lambda: any(worker.done() for worker in workers), seconds / SAMPLES):
             return
 
 
 def _between(former: dict[str, Any], later: dict[str, Any]) -> dict[str, float]:
-    """What was there at a sample's time, and the means since the one before it, in milliseconds."""
+    """Return the values at a sample's time, and the means since the sample before it, in milliseconds."""
     plain = {name: value for name, value in later.items() if isinstance(value, float)}
     return {
         **plain,
@@ -146,7 +146,7 @@ def _mean_ms(former: tuple[float, float], later: tuple[float, float]) -> float:
 
 
 def _churn(cri: Cri, worker: int, over: Event, lives: list[str]) -> None:
-    """Let pods of every class come and go, one after the other, until it is over."""
+    """Run and remove pods of every class, one after the other, until `over` is set."""
     dice = random.Random(worker)
     for number in count():
         if over.is_set():
@@ -161,5 +161,5 @@ def _churn(cri: Cri, worker: int, over: Event, lives: list[str]) -> None:
         if dice.random() < 0.3:
             cri.update(guest.id, shares=dice.choice((256, 512)))
         cri.remove_pod(guest.pod.id)
-        kubepods.remove(guest.pod.cgroup)  # as the kubelet does; the journal keeps the values of what stays
+        kubepods.remove(guest.pod.cgroup)  # as the kubelet does; else the journal keeps its values
         lives.append(guest.id)

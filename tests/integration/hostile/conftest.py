@@ -1,4 +1,4 @@
-"""A machine whose runtime is a socket that a test speaks through."""
+"""A machine on which a test plays the runtime through its socket."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.rig.raw_runtime import RawPlugin, RawRuntime
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    """The machine's files; its runtime is never started."""
+    """Return the machine's files; its runtime is never started."""
     return Node(tmp_path, cgroup=1)
 
 
@@ -49,7 +49,7 @@ def the_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lasting]:
 
 @pytest.fixture
 def lasting(the_one: Lasting) -> Lasting:
-    """The one daemon, with an empty node."""
+    """Return the one daemon, with an empty node."""
     the_one.plugin.synchronize()
     assert the_one.daemon.state()["containers"] == []
     return the_one

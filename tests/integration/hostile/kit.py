@@ -1,4 +1,4 @@
-"""Messages of a runtime in a few words, and how to see that a connection still works."""
+"""Short functions for a runtime's messages, and a check that a connection still works."""
 
 import re
 from typing import NamedTuple
@@ -18,19 +18,19 @@ The daemon says in the audit how long it waits: a clock here would tell how long
 
 
 def pauses(daemon: Daemon) -> list[float]:
-    """How long it said, each time that it lost the runtime, that it waits for the next try."""
+    """Return the logged pauses in seconds, one for each lost connection."""
     said = [re.search(r"reconnecting in ([0-9.]+) s$", r["because"]) for r in daemon.audit("runtime.lost")]
     return [float(words[1]) for words in said if words]
 
 
 def tries_at_once(daemon: Daemon) -> bool:
-    """Whether it said that it tries again at once after it lost the runtime last."""
+    """Return whether the daemon logged an immediate retry after it lost the runtime last."""
     daemon.audited("runtime.lost")
     return pauses(daemon)[-1] <= FIRST_PAUSE_S
 
 
 class Lasting(NamedTuple):
-    """One daemon with one connection for all attacks that must not cost it."""
+    """Hold one daemon with one connection for all attacks that must not close it."""
 
     node: Node
     daemon: Daemon
@@ -54,7 +54,7 @@ def a_container(name: str = "app", on: str = "web", milli: int = 2000) -> nri_pb
 
 
 def is_served(daemon: Daemon, plugin: RawPlugin) -> None:
-    """The connection works: a dedicated container is created and released, with right answers."""
+    """Assert that the connection works: a dedicated container is created and released, with right answers."""
     pod = a_pod("probe", annotations={QOS: "dedicated"})
     container = a_container(on="probe")
     answer = plugin.hook("CreateContainer", pod=pod, container=container)

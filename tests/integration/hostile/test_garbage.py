@@ -58,7 +58,7 @@ def test_garbage_between_hooks_ends_the_connection_and_the_state_is_kept(garbage
 
 
 def oversized(plugin: RawPlugin) -> tuple[int, int]:
-    """Send a message of 17 MiB, in frames as Go's; the stream and the code that is due."""
+    """Send a message of 17 MiB, in frames as Go's; return the stream and the expected code."""
     stream, _ = plugin.request("Synchronize")
     size = 17 << 20
     plugin.send(mux(multiplexer.PLUGIN_SERVICE, frames.HEADER.pack(size, stream, frames.REQUEST, 0)))
@@ -94,7 +94,7 @@ def data_frame(plugin: RawPlugin) -> tuple[int, int]:
 
 
 def bad_text(plugin: RawPlugin) -> tuple[int, int]:
-    """A pod whose id is not UTF-8, which protobuf refuses."""
+    """Send a pod whose id is not UTF-8, which protobuf refuses."""
     stream, data = plugin.request("RunPodSandbox", b"\x0a\x04\x0a\x02\xff\xfe")
     plugin.send(data)
     return stream, Code.INTERNAL

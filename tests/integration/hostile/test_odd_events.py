@@ -1,4 +1,4 @@
-"""Well-formed messages that no orderly runtime sends: answered, and never believed."""
+"""Well-formed messages that no correct runtime sends get an answer, and are never believed."""
 
 import json
 import random
@@ -14,7 +14,7 @@ from tests.rig import tenants
 
 pytestmark = pytest.mark.tier("fast")
 
-# ---- events that no orderly runtime sends ----
+# ---- events that no correct runtime sends ----
 
 EVENTS = [
     "RunPodSandbox",

@@ -1,4 +1,4 @@
-"""A runtime that stalls, refuses or vanishes: it is joined again, and SIGTERM is obeyed all the while."""
+"""A runtime stalls, refuses or vanishes: the daemon reconnects, and obeys SIGTERM all the while."""
 
 import socket
 import time
@@ -13,7 +13,7 @@ from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 RETRY_CAP_S = 10.0
 
-# ---- a runtime that is there and is of no use ----
+# ---- a runtime that does not serve ----
 
 
 def test_a_runtime_that_closes_in_the_middle_of_a_frame_is_joined_again(runtime, daemon, plugin):
@@ -61,7 +61,7 @@ def test_after_a_long_wait_for_the_runtime_a_lost_connection_is_tried_again_at_o
             assert tries_at_once(daemon)
 
 
-# ---- SIGTERM, whatever the runtime does ----
+# ---- SIGTERM in each state of the runtime ----
 
 
 def no_runtime(_runtime: RawRuntime) -> list[RawPlugin]:
@@ -98,7 +98,7 @@ def in_the_middle(runtime: RawRuntime) -> list[RawPlugin]:
 
 
 def fill(plugin: RawPlugin, seconds: float = 1.0) -> int:
-    """Send calls and read no answer, until nothing is taken for so long or ever again; return how many were sent."""
+    """Send calls and read no answer, until no call is taken for `seconds` or ever again; return the number sent."""
     sent = 0
     plugin.socket.settimeout(seconds)
     request = calls.REQUESTS["CreateContainer"](
@@ -136,12 +136,12 @@ def test_a_runtime_that_configures_and_then_waits_is_waited_for(runtime, daemon)
 def test_a_runtime_that_stops_reading_is_left_and_never_gets_half_a_message_and_then_more(runtime, daemon):
     with runtime.accept() as plugin:
         plugin.welcome()
-        # until it leaves: one that only had to wait for a CPU would take the rest, and stay
+        # until the daemon closes the connection: a daemon that only waited for a CPU would take the rest, and stay
         sent = fill(plugin, PATIENCE_SECONDS)
         assert sent > 10
         with runtime.accept() as again:
             is_served(daemon, again.welcome())
-        # what was written before is whole messages up to the last one, which may be cut, and then the end
+        # the daemon wrote whole messages, except the last one, which may be cut, and then the end of the stream
         assert plugin.ends()
         assert_unhurt(daemon)
 
