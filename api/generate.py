@@ -46,7 +46,7 @@ def present() -> list[Contract]:
 
 
 def generate(contract: Contract, into: Path) -> None:
-    """Writes the products of one contract under `into`, which stands for the project's root."""
+    """Write the products of one contract under `into`, a folder in the place of the project's root."""
     arguments = [
         f"--proto_path={contract.package}={contract.source.parent}",
         f"--python_out={into}",

@@ -1,7 +1,7 @@
 """`make bench`: every benchmark, or those named on the command line; prints a table, writes build/bench.json.
 
 A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`) needs Go and runs only when
-it is named; so does `colocation` (`make bench-colocation`), which takes options of its own.
+it is named; the same holds for `colocation` (`make bench-colocation`), which takes options of its own.
 """
 
 import os
@@ -40,7 +40,7 @@ NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {**ALL, "side-by-s
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the benchmarks of the command line."""
     print(figures.machine())
     if sys.argv[1:2] == ["colocation"]:
         _colocation()
@@ -73,7 +73,7 @@ def _asked(words: list[str]) -> list[tuple[str, list[int]]]:
 
 
 def _colocation() -> None:
-    """Run the one that has options, and figures of its own kind."""
+    """Run `colocation`, which has options and figures of its own."""
     if os.geteuid() != 0:
         sys.exit("colocation: a real containerd needs root")
     try:

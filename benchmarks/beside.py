@@ -1,9 +1,9 @@
 """`hook.create.shared.250.lending-{off,on}`: does a hook wait for the loops that measure?
 
-Two daemons, one that lends and one that does not, have the same 250 containers; 110 of them have cgroups whose
-counters move, half online (half of these with a quota, the dearest kind) and half in the box. They take turns, so
-that whatever else the machine does meets both. Creations come back to back, and for so long that sweeps and pictures
-fall among them.
+Two daemons, one that lends and one that does not, have the same 250 containers. 110 of them have cgroups whose counters
+move. Half of these are online (half of them with a quota, the most expensive kind) and half are reclaimed. The daemons
+take turns, so that other work on the machine meets both. Creations come back to back, and for so long that sweeps and
+snapshots fall among them.
 """
 
 import subprocess
@@ -30,7 +30,7 @@ MACHINE: Final = "epyc-256"
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure both, in turns."""
+    """Return the figures of both, measured alternately."""
     samples: dict[str, list[int]] = {"off": [], "on": []}
     with ExitStack() as stack:
         sides = {name: stack.enter_context(_side(name)) for name in samples}
@@ -66,7 +66,7 @@ def _side(name: str) -> Iterator[tuple[MeasuredRuntime, Numbers]]:
 
 @contextmanager
 def _used(host: Path) -> Iterator[None]:
-    """Let counters of the pods rise for as long as this holds."""
+    """Let counters of the pods rise while the block lasts."""
     process = subprocess.Popen([sys.executable, "-m", "benchmarks.usage", str(host)])
     try:
         yield
@@ -76,7 +76,7 @@ def _used(host: Path) -> Iterator[None]:
 
 
 def _run_pod(runtime: MeasuredRuntime, numbers: Numbers, tree: CgroupTree | None) -> None:
-    """Run one pod, in turn reclaimed, online, online with a quota; make its cgroups where it is to be measured."""
+    """Run one pod, round-robin: reclaimed, online, or online with a quota; make its cgroups if it is to be measured."""
     kind = (numbers.next() - 1) % 4
     qos = "besteffort" if kind % 2 else "burstable"
     pod, container = new_container(numbers, 2 if kind % 2 else 512, qos)

@@ -1,9 +1,9 @@
-"""`lending.burst_to_suppressed`: from an online pod's burst to the smaller box, seen from outside (root; DESIGN §7).
+"""`lending.burst_to_suppressed`: from an online pod's burst to a smaller reclaim pool (root; DESIGN §7).
 
-On the real containerd an offline pod computes on all CPUs that it was lent while the online pod sleeps. Then as many
-processes in the online container as there are CPUs go on at once, and the time runs until the offline pod's cgroup has
-fewer CPUs in its own file. It is read every millisecond at real-time priority, since every CPU is taken. The daemon has
-the CPU weight of its DaemonSet's request.
+It is measured from outside. On the real containerd a reclaimed pod computes on all CPUs that it was lent while the
+online pod sleeps. Then as many processes in the online container as there are CPUs continue at once. The time runs
+until the reclaimed pod's cgroup has fewer CPUs in its own file. The file is read every millisecond at real-time
+priority, since every CPU is taken. The daemon has the CPU weight of its DaemonSet's request.
 """
 
 import os
@@ -39,7 +39,7 @@ BURNER: Final = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile 
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure on the newest containerd of the rig."""
+    """Return the figures on the newest containerd of the rig."""
     containerd = bring_up("2")
     try:
         with containerd.cri() as cri, arrangements.seated_daemon(containerd, ""):
@@ -59,7 +59,7 @@ def run() -> dict[str, figures.Figures]:
 
 @contextmanager
 def _burners(online: Workload) -> Iterator[list[int]]:
-    """Have as many processes in the online container as there are CPUs; they stand still."""
+    """Yield the pids of stopped processes in the online container, as many as there are CPUs."""
     made = [subprocess.Popen([sys.executable, "-c", BURNER]) for _ in NODE_CPUS]
     try:
         pids = [process.pid for process in made]
@@ -79,7 +79,7 @@ def _stands(pid: int) -> bool:
 
 
 def _rests_whole(file: Path) -> bool:
-    """Whether the box has the whole node now, and for the while that makes it a steady one."""
+    """Return whether the reclaim pool has the whole node now, for the time that makes it a steady one."""
     end = time.monotonic() + random.uniform(*RESTS_S)
     while cgroups.members(file.read_text()) == NODE_CPUS:
         if time.monotonic() >= end:

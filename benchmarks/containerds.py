@@ -1,4 +1,4 @@
-"""What every measurement on real runtimes begins with: each version in turn, and a crowd that lives there."""
+"""The common start of measurements on real runtimes: each version of containerd, and many containers on it."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ from tests.rig.workloads import Workload
 
 
 def each(measure: Callable[[Version], dict[str, figures.Figures]]) -> dict[str, figures.Figures]:
-    """Measure every version of containerd that the rig knows."""
+    """Return the figures of every version of containerd that the rig knows."""
     results: dict[str, figures.Figures] = {}
     for version in VERSIONS:
         results.update(measure(version))
@@ -19,7 +19,7 @@ def each(measure: Callable[[Version], dict[str, figures.Figures]]) -> dict[str, 
 
 
 def crowd(cri: Cri, containers: int, pods: int) -> list[Workload]:
-    """Run so many containers, spread over so many pods."""
+    """Run this number of containers, spread over this number of pods."""
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda i: cri.run_pod(f"crowd-{i}"), range(pods)))
         return list(pool.map(lambda i: workloads.add(cri, made[i % pods], f"c{i}"), range(containers)))

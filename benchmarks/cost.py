@@ -25,7 +25,7 @@ SETTLES_S = 12.0
 
 
 def run(pods: int = PODS) -> dict[str, figures.Figures]:
-    """Measure quiet, then busy."""
+    """Return the figures of a quiet node, then of a busy one."""
     results = {}
     with (
         folders.planted() as root,
@@ -48,7 +48,7 @@ def run(pods: int = PODS) -> dict[str, figures.Figures]:
 
 @contextmanager
 def _used(node: Node) -> Iterator[None]:
-    """Let the counters of all pods together rise for as long as this holds, and the box's and the online ones' part."""
+    """Let the counters of all pods, of the reclaim cgroups and of the online pods rise while the block lasts."""
     half = str(USED_CPUS / 2)
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.usage", str(node.host_root), half, half, half]
@@ -80,7 +80,7 @@ def _tree(pid: int) -> Iterator[int]:
 
 
 def _cpu_ns(daemon: Daemon) -> int:
-    """Scheduler's own nanoseconds, of all threads that live."""
+    """Return the CPU time of all living threads, by the scheduler's own nanoseconds."""
     return sum(
         int((task / "schedstat").read_text().split()[0])
         for pid in _tree(daemon.pid)

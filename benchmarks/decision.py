@@ -65,7 +65,7 @@ def machine(size: int) -> Topology:
 
 
 def idle(size: int) -> NodeState:
-    """Return a machine with sharers only."""
+    """Return a machine with shared containers only."""
     state = pools.initial(machine(size), TUNING)
     for i in range(SHARERS):
         state = step(state, _creation(f"s{i}", 0, SHARED), TUNING).state
@@ -142,7 +142,7 @@ def _samples(state: NodeState, amounts: tuple[int, ...]) -> tuple[list[int], lis
 
 
 def _timed(state: NodeState, event: Event, tuning: Tuning, samples: list[int]) -> NodeState:
-    """Let an event happen and note how many nanoseconds that took."""
+    """Return the state after an event, and note how many nanoseconds it took."""
     began = time.perf_counter_ns()
     outcome = step(state, event, tuning)
     samples.append(time.perf_counter_ns() - began)
@@ -186,7 +186,7 @@ def _with_pools(size: int) -> dict[str, figures.Figures]:
 
 
 def _repinned(crowd: int) -> figures.Figures:
-    """Take a CPU from `share`, which has ten members, and give it back; all others live in a pool of their own."""
+    """Take a CPU from `share`, which has ten containers, and return it; all others live in a pool of their own."""
     tuning = Tuning(pools=(PoolTuning("gold", minimum=128, maximum=128),))
     state = pools.initial(machine(256), tuning)
     for i in range(crowd):

@@ -1,6 +1,6 @@
 """Draw the demo's day as `docs/demo.svg`: `python -m benchmarks.demo_picture [FILE]` (half a minute, no root).
 
-The real daemon decides on the simulated node. Every cell of the picture is what its `/v1/state` reported in that
+The real daemon decides on the simulated node. Every cell of the picture is the report of its `/v1/state` in that
 quarter of an hour, so two runs differ by a quarter of an hour at most.
 """
 
@@ -30,7 +30,7 @@ ONLINE, LENT, OWNED = "#7aa6da", "#4caf72", ("#d9822b", "#8a63c9")
 
 
 class Cell(NamedTuple):
-    """One CPU in one quarter of an hour."""
+    """Describe one CPU in one quarter of an hour."""
 
     owner: str = ""
     """The pod that owns the CPU; empty on a CPU of the pool `share`."""
@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Neighbouring quarters of one CPU that look the same: the first, and the one after the last."""
+    """Describe neighbouring quarters of one CPU that look the same: the first, and the one after the last."""
 
     cpu: int
     first: int
@@ -54,7 +54,7 @@ class Days:
         self.quarters: dict[int, list[Cell]] = {}
 
     def news(self, scene: Scene, records: Sequence[Record]) -> None:  # noqa: ARG002 - the demo's protocol
-        """Take the state of this moment."""
+        """Keep the state of this moment."""
         self.quarters[min(int(scene.hour * 4), QUARTERS - 1)] = cells(scene.state)
 
 

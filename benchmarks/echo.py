@@ -1,8 +1,8 @@
-"""The floor of a machine: a round trip of the same bytes with a Python process that decides nothing.
+"""The least time of a round trip on this machine: the same bytes with a Python process that decides nothing.
 
-It reads one message of a known length and answers fixed bytes, over a socket of the same kind, so that `hook.*.whole`
-can be read relative to what waking a process and copying bytes cost here. All of these are from before the sending: so
-quick an answer is often there before the sending has returned.
+The process reads one message of a known length and answers fixed bytes, over a socket of the same kind. So
+`hook.*.whole` can be read relative to the cost of waking a process and copying bytes here. All of these times begin
+before the sending: so quick an answer is often there before the sending has returned.
 
 Run as `python -m benchmarks.echo SOCKET REQUEST ANSWER`, lengths in bytes, it is the answering side.
 """
@@ -16,7 +16,7 @@ from typing import Self
 
 
 class Echo:
-    """The asking side; starts the other one."""
+    """Ask the other side, which it starts."""
 
     def __init__(self, request: bytes, answer_bytes: int) -> None:
         self._request = request

@@ -1,4 +1,4 @@
-"""Samples into figures, in the form of `build/bench.json`."""
+"""Figures from samples, in the form of `build/bench.json`."""
 
 import json
 import platform
@@ -11,7 +11,7 @@ BUILD = Path("build/bench.json")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Microseconds."""
+    """Hold figures in microseconds."""
 
     p50_us: float
     p99_us: float
@@ -20,7 +20,7 @@ class Figures:
 
 
 def of(samples_ns: Sequence[int]) -> Figures:
-    """Summarise nanoseconds."""
+    """Return the figures of samples in nanoseconds."""
     ordered = sorted(samples_ns)
     n = len(ordered)
     return Figures(
@@ -46,6 +46,6 @@ def show(results: dict[str, Figures]) -> None:
 
 
 def machine() -> str:
-    """Name the machine that the figures hold for."""
+    """Return the name of the machine that the figures hold for."""
     cpus = sum(line.startswith("processor") for line in Path("/proc/cpuinfo").read_text().splitlines())
     return f"{platform.platform()}, {cpus} CPUs, Python {platform.python_version()}"

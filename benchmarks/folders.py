@@ -1,4 +1,4 @@
-"""Where simulated kernel files lie while something is measured."""
+"""The folder of simulated kernel files during a measurement."""
 
 import tempfile
 from pathlib import Path
@@ -7,7 +7,7 @@ _MEMORY = Path("/dev/shm")
 
 
 def planted() -> "tempfile.TemporaryDirectory[str]":
-    """Make a folder in memory, where there is such a file system.
+    """Return a folder in memory, if there is such a file system.
 
     A kernel's own file costs microseconds to write; one on a disk with a journal was seen to take a millisecond.
     """

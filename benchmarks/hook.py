@@ -15,7 +15,7 @@ PODS = 20
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure every row against one simulated machine of 64 CPUs or the nearest there is."""
+    """Return the figures of every row, against one simulated machine of 64 CPUs or the nearest there is."""
     results: dict[str, figures.Figures] = {}
     with folders.planted() as root:
         machines.plant(machines.MACHINES["epyc-256"], Path(root))
@@ -39,24 +39,24 @@ def run() -> dict[str, figures.Figures]:
 
 
 class Trips:
-    """Round trips in nanoseconds, from the last byte sent, and `whole`: with the sending."""
+    """Hold round trips in nanoseconds, from the last byte sent; `whole`: with the sending."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
         self.whole: list[int] = []
 
     def add(self, took_ns: int, whole_ns: int) -> None:
-        """Note one."""
+        """Add one round trip."""
         self.taken.append(took_ns)
         self.whole.append(whole_ns)
 
     def rows(self, name: str) -> dict[str, figures.Figures]:
-        """Summarise both."""
+        """Return the figures of both."""
         return {name: figures.of(self.taken), f"{name}.whole": figures.of(self.whole)}
 
 
 class Numbers:
-    """Gives every pod and container a number of its own."""
+    """Give every pod and container a number of its own."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -89,7 +89,7 @@ def _creations(
     rounds: int = ROUNDS,
     **annotations: str,
 ) -> Trips:
-    """Create containers in pods that run already, and remove each before the next, so that the crowd stays."""
+    """Return the round trips of creations in running pods; each container is removed before the next is created."""
     pods = pods_of(runtime, numbers, qos, **annotations)
     trips = Trips()
     for turn in range(rounds + WARM_UP):
@@ -128,7 +128,7 @@ def pods_of(
 
 
 def _nothings(runtime: MeasuredRuntime, numbers: Numbers) -> dict[str, figures.Figures]:
-    """Measure an event that needs no decision: what the wire alone costs, in the same run."""
+    """Return the figures of an event that needs no decision: the cost of the wire alone, in the same run."""
     trips = Trips()
     pod, container = new_container(numbers, 512, "burstable")
     for turn in range(ROUNDS + WARM_UP):
@@ -139,7 +139,7 @@ def _nothings(runtime: MeasuredRuntime, numbers: Numbers) -> dict[str, figures.F
 
 
 def _echoes(runtime: MeasuredRuntime, numbers: Numbers) -> figures.Figures:
-    """Measure a creation's bytes with a process that only answers: the floor of this machine, in the same run."""
+    """Return the figures of a creation's bytes with a process that only answers: this machine's least time."""
     pod, container = new_container(numbers, 512, "burstable")
     runtime.hook(HookKind.RUN_POD_SANDBOX, pod)
     request = runtime.request(HookKind.CREATE_CONTAINER, pod, container)

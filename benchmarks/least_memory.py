@@ -38,7 +38,7 @@ def bundle(folder: Path, runc: str) -> Path:
 
 
 def starts(runc: str, folder: Path, limit: int, name: str) -> str:
-    """Run the container once with a limit, bytes; return why it failed, empty if it did not."""
+    """Run the container once with a limit in bytes; return the cause of a failure, or an empty text."""
     config: dict[str, Any] = json.loads((folder / "config.json").read_text())
     config["process"] |= {"args": ["/bin/true"], "terminal": False}
     memory = {"limit": limit, "swap": limit} if limit else {}
@@ -58,7 +58,7 @@ def starts(runc: str, folder: Path, limit: int, name: str) -> str:
 
 
 def least(runc: str) -> tuple[int, str]:
-    """Return the least good limit in steps of `STEP`, and what the step below it said."""
+    """Return the least good limit in bytes, in steps of `STEP`, and the error of the step below it."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = bundle(Path(scratch), runc)
         if why := starts(runc, folder, 0, "unlimited"):

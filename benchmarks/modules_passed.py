@@ -1,4 +1,4 @@
-"""Count the modules that one annotation passes from the wire to the reply, and those that a resizing tick passes.
+"""The modules that one annotation passes from the wire to the reply, and the modules that a resizing tick passes.
 
     python -m benchmarks.modules_passed
 
@@ -24,7 +24,7 @@ SIMULATED = "nri_coloc.sim"
 
 
 class Passed:
-    """The modules of which a thread called a function, since `begin` and until `end` or a call that ends it."""
+    """Hold the modules of which a thread called a function, since `begin` and until `end` or a call that ends it."""
 
     def __init__(self, thread: str, until: str = "") -> None:
         self._thread = thread
@@ -77,7 +77,7 @@ def of_a_resize(node: Node, living: Living, tick: Passed) -> list[str]:
 
 
 def ticks(living: Living, most: int) -> Iterator[int]:
-    """Wait for a tick after the other."""
+    """Yield after each tick."""
     for number in range(most):
         last = living.parts.lending.ticked_at
         wait_until(lambda known=last: living.parts.lending.ticked_at != known, 30, "a tick")  # type: ignore[misc]  # known is a float

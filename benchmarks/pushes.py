@@ -1,9 +1,9 @@
-"""`pushes.*`: 50 changed containers pushed into the specs of a real containerd (root): how much others' calls wait.
+"""`pushes.*`: 50 changed containers pushed into the specs of a real containerd (root): how long other calls wait.
 
-The other calls, in turn: an update of a container that changes nothing of ours (`update`: one runc run under the
-runtime's lock, as a push is), the creation of a container (`create`) and a list of all (`list`). `.alone` without
-pushes, `.beside` while they run, `.delay` how much longer each took than the median alone; `.all` until the last of
-the 50 specs agreed. The hook's own reply carries none of them here.
+The other calls are made round-robin: an update of a container that changes nothing of ours (`update`: one runc run
+under the runtime's lock, as a push is), the creation of a container (`create`) and a list of all (`list`). `.alone` is
+without pushes, `.beside` while they run, `.delay` how much longer each took than the median alone. `.all` is the time
+until the last of the 50 specs agreed. The hook's own reply carries none of them here.
 """
 
 import time
@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure every version of containerd that the rig knows."""
+    """Return the figures of every version of containerd that the rig knows."""
     return containerds.each(_of)
 
 
@@ -70,14 +70,14 @@ def _rows(name: str, alone: list[int], beside: list[int]) -> dict[str, figures.F
 
 
 class Calls:
-    """Calls of each kind beside one container, and the nanoseconds that each took."""
+    """Make calls of each kind beside one container, and keep the nanoseconds that each took."""
 
     def __init__(self, other: Workload) -> None:
         self.took: dict[str, list[int]] = {"update": [], "create": [], "list": []}
         self.other = other
 
     def make(self, number: int) -> None:
-        """Call so many times, each kind in turn."""
+        """Make this number of calls, round-robin over the kinds."""
         for _ in range(number // len(self.took)):
             self._call()
 
@@ -96,7 +96,10 @@ class Calls:
 
 
 def _round(cri: Cri, crowd: list[Workload], beside: Calls) -> int:
-    """Let a dedicated container come, and call until all specs follow; then let it go, and wait for them."""
+    """Return the nanoseconds until all specs follow a new dedicated container.
+
+    Calls are made meanwhile. Then the container is removed, and the specs follow again.
+    """
     web = workloads.dedicated(cri)
     took = _until_all_have(crowd, NODE_CPUS - web.first_cpus(), beside)
     cri.remove_pod(web.pod.id)

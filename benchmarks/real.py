@@ -1,9 +1,9 @@
-"""`real.*`: on a real containerd of the distribution's packages (root): exclusivity among 250 sharers, cold start.
+"""`real.*`: on a real containerd of the distribution's packages (root): exclusivity beside 250 containers, cold start.
 
-`real.dedicated.250.without` is CreateContainer and StartContainer of a pod's container while no plugin is connected,
-`.with` the same up to the moment in which all 250 sharers are read back off its CPU. Both in one run. `.cold_start`
-ends with the answer to Synchronize, `.cold_start.ready` with readiness: 3 s later a comparison with CRI's own list
-has found nothing missing.
+`real.dedicated.250.without` is CreateContainer and StartContainer of a pod's container while no plugin is connected.
+`.with` is the same up to the moment at which all 250 shared containers are read back off its CPU. Both are measured in
+one run. `.cold_start` ends with the answer to Synchronize, `.cold_start.ready` with readiness: 3 s later a comparison
+with CRI's own list has found no missing container.
 """
 
 import time
@@ -23,7 +23,7 @@ ROUNDS = 7
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure every version of containerd that the rig knows."""
+    """Return the figures of every version of containerd that the rig knows."""
     return containerds.each(_of)
 
 

@@ -23,7 +23,7 @@ HEADERS = frames.HEADER.size + 8
 
 
 class MeasuredRuntime:
-    """Starts the daemon as its own process, registers it and sends it hooks one at a time."""
+    """Start the daemon as its own process, register it and send it hooks one at a time."""
 
     def __init__(self, host_root: str, *flags: str, version: tuple[int, int, int] = (0, 8, 0)) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="coloc-bench-")
@@ -118,7 +118,7 @@ class MeasuredRuntime:
 
 
 def _whole(data: bytes) -> bool:
-    """Whether one whole ttrpc message has come: its mux frames are the first 4096 bytes and the rest."""
+    """Return whether one whole ttrpc message has come: its mux frames are the first 4096 bytes and the rest."""
     if len(data) < HEADERS:
         return False
     length = int.from_bytes(data[8:12], "big") + frames.HEADER.size
@@ -166,7 +166,7 @@ def pod_of(number: int, qos: str, **annotations: str) -> nri_pb2.PodSandbox:
 
 
 def pinned() -> None:
-    """Keep the measuring process off the scheduler's whims as far as it may: niceness only."""
+    """Give the measuring process a higher priority, if it may: niceness only."""
     try:
         os.nice(-5)
     except OSError:

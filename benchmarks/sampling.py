@@ -1,9 +1,10 @@
-"""`sampling.*`: one fast tick, the whole of a picture and its slices (CPU time), on simulated and on real cgroups.
+"""`sampling.*`: one fast tick, a whole snapshot and its slices (CPU time), on simulated and on real cgroups.
 
-`.sim` rows read node_sim's files in a folder, the others cgroups that are made below `nri-coloc-bench` in every
-hierarchy of this machine (root) and removed again. Each pod has one container with a quota, which is the dearest
-kind for the fast tick; `.plain` rows have none. Rows `….8cpu`, `….64cpu` and `….256cpu` are for
-machines of so many CPUs, with 110 pods; `sampling.amounts` is a picture of what is decided by: eleven of twelve are.
+`.sim` rows read node_sim's files in a folder. The other rows read cgroups that are made below `nri-coloc-bench` in
+every hierarchy of this machine (root) and removed again. Each pod has one container with a quota, which is the most
+expensive kind for the fast tick; `.plain` rows have none. Rows `….8cpu`, `….64cpu` and `….256cpu` are for machines of
+so many CPUs, with 110 pods. `sampling.amounts` is a snapshot of the amounts that decisions need: eleven of twelve
+snapshots are.
 """
 
 import os
@@ -37,7 +38,7 @@ KUBEPODS: Final = f"{OWN}/kubepods"
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure every row that this machine can."""
+    """Return the figures of every row that this machine can measure."""
     results: dict[str, figures.Figures] = {}
     with folders.planted() as folder, simulated(Path(folder)) as root:
         results |= _rows(root, ".sim")
@@ -64,7 +65,7 @@ def _rows(root: str, suffix: str) -> dict[str, figures.Figures]:
 
 
 def _by_cpus(root: str, cpus: int) -> dict[str, figures.Figures]:
-    """Measure the largest node on a machine with so many CPUs, two of them reserved."""
+    """Return the figures of the largest node on a machine with this number of CPUs, two of them reserved."""
     nodes = machines.topology(next(machines.MACHINES[n] for n, c in MACHINES.items() if c == cpus)).nodes
     known = replace(subjects(SIZES[-1]), reserved=RESERVED, nodes=tuple(node.id for node in nodes))
     pictures, _ = _pictures(root, known)
@@ -78,7 +79,7 @@ def _by_cpus(root: str, cpus: int) -> dict[str, figures.Figures]:
 
 
 def facts(size: int, *, limited: bool) -> Facts:
-    """Return a node with half its pods online and half in the box, but for one agent among these."""
+    """Return a node with half its pods online and half reclaimed, except one agent among these."""
     pods = []
     for number in range(size):
         path = pod(number)
@@ -110,13 +111,13 @@ def _ticks(root: str, known: Facts) -> figures.Figures:
 
 
 def subjects(size: int) -> Subjects:
-    """Return the same pods for a picture."""
+    """Return the same pods for a snapshot."""
     pods = {str(number): pod(number) for number in range(size)}
     return Subjects(KUBEPODS, pods, {name: f"{path}/c" for name, path in pods.items()})
 
 
 def _pictures(root: str, known: Subjects) -> tuple[figures.Figures, figures.Figures]:
-    """Measure CPU time here: a picture is long enough for others to run in between."""
+    """Return the figures in CPU time: a snapshot is so long that other processes run in between."""
     taker = PictureTaker(cgroup_layout.detect(root), root)
     pictures, slices = [], []
     for _ in range(PICTURES):
@@ -149,7 +150,7 @@ def simulated(folder: Path, machine: str = "8cpu") -> Iterator[str]:
 
 @contextmanager
 def real() -> Iterator[None]:
-    """Make all pods' cgroups in every hierarchy, and remove them in the end."""
+    """Make all pods' cgroups in every hierarchy, and remove them at the end."""
     try:
         for number in range(SIZES[-1]):
             kubepods.create(f"/{pod(number)}/c")

@@ -1,7 +1,7 @@
 """`hook.side_by_side.*`: our daemon beside the official Go stub, asked by the official Go adaptation, in one run.
 
 Two runtimes of the same build, one with our daemon, one with a Go plugin whose handler is empty, get the same
-pods and the same 250 containers. Then they take turns, round by round, so that whatever else the machine does
+pods and the same 250 containers. Then they take turns, round by round, so that other work on the machine
 meets both. The time is the runtime's own: from its call of CreateContainer to the merged answer, everything
 that the adaptation does included.
 """
@@ -37,7 +37,7 @@ KINDS: Final = {"shared": (512, "burstable"), "reclaimed": (2, "besteffort")}
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure both plugins with every kind of container."""
+    """Return the figures of both plugins with every kind of container."""
     programs = go_programs.built(go_programs.NEWEST)
     print(f"NRI {go_programs.NEWEST.nri}; {ROUNDS} rounds of {CALLS} creations each, in turn")
     with ExitStack() as stack:
@@ -109,13 +109,13 @@ class Side:
         self._peer.close()
 
     def _answer(self, op: str, body: Any) -> Any:
-        """Answer the runtime's questions: when a plugin comes there is nothing yet."""
+        """Answer the runtime's questions: the node is empty when a plugin connects."""
         if op == "settled" and "error" not in body:
             self._settled.set()
         return {}
 
     def populate(self) -> None:
-        """Create the crowd."""
+        """Create the containers that share the node."""
         for request in self._new(LIVE, *KINDS["shared"]):
             self._peer.ask("CreateContainer", request)
 

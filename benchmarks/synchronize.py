@@ -1,4 +1,4 @@
-"""`sync.*`: the runtime's list of 110 pods with the dearest metadata that is read of a pod (DESIGN §7, issue 26).
+"""`sync.*`: the runtime's list of 110 pods with metadata that costs most to read (DESIGN §7, issue 26).
 
 `sync.answered`: from the first byte of the list to the last answer, over all of its parts; the runtime grants two
 seconds for that, and holds its lock. `sync.placed`: until the next hook is answered, when every container is placed.
@@ -26,7 +26,10 @@ Lists = tuple[list[nri_pb2.PodSandbox], list[nri_pb2.Container]]
 
 
 def run() -> dict[str, figures.Figures]:
-    """Measure answers and placement beside a socket of our own, readiness beside a simulated node."""
+    """Return the figures.
+
+    Answers and placement are measured beside a socket of our own, readiness beside a simulated node.
+    """
     return {**_listed(), f"sync.ready.{PODS}": figures.of([_ready_ns() for _ in range(READY_ROUNDS)])}
 
 
@@ -48,7 +51,7 @@ def _listed() -> dict[str, figures.Figures]:
 
 
 def _told(runtime: MeasuredRuntime, lists: Lists, probe: nri_pb2.PodSandbox) -> tuple[int, int]:
-    """Tell a list; return nanoseconds until it was answered, and until it was placed."""
+    """Send a list; return nanoseconds until it was answered, and until it was placed."""
     parts = list(runtime.adaptation.synchronize(*lists))
     began = time.perf_counter_ns()
     for _, data in parts:

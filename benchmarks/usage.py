@@ -1,8 +1,8 @@
 """Counters of a planted tree that rise with the time, as if its pods ran: `python -m benchmarks.usage HOST_ROOT`.
 
-In a process of its own, so that nobody who measures pays for it. The box uses four CPUs; what online pods use goes
-up and down every second, so that the box is cut and grows. Three more arguments are CPUs of one's own choice: the
-box's, and the online pods' in one second and in the next.
+It is a process of its own, so that its cost is not measured. The reclaim cgroups use four CPUs. The use of online pods
+rises and falls every second, so that the reclaim pool shrinks and grows. Three more arguments set other numbers of
+CPUs: of the reclaim cgroups, and of the online pods in one second and in the next.
 """
 
 import os
@@ -19,7 +19,7 @@ REST_CPUS: Final = 0.5
 
 
 def main(host: Path, box: float, *online_cpus: float) -> None:
-    """Move the counters until somebody ends it."""
+    """Move the counters until the process is killed."""
     mount = host / "sys/fs/cgroup/cpuacct"
     names = {"box": "kubepods/besteffort", "online": "kubepods/burstable", "pods": "kubepods", "all": "."}
     files = {name: os.open(mount / path / "cpuacct.usage", os.O_WRONLY) for name, path in names.items()}

@@ -1,4 +1,4 @@
-"""The arrangements that are compared: who the offline pod is to the kubelet, and whether our daemon runs."""
+"""The arrangements that are compared: the class of the offline pod for the kubelet, and whether our daemon runs."""
 
 import io
 from collections.abc import Iterator
@@ -23,9 +23,10 @@ _MAY_THROTTLE: Final = "classes: {reclaimed: {allowNamespaces: [default]}}\n"
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """`burstable`: the offline pod has a CPU request, of half the node, as users give it when nothing forbids it.
+    """Describe one arrangement.
 
-    `throttled`: it asks for a class of the runtime's that bounds what it writes.
+    burstable: the offline pod has a CPU request of half the node, as users set it if nothing forbids it.
+    throttled: it asks for a class of the runtime's that bounds its writes.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Arrangement:
     throttled: bool = False
 
     def suits(self, kind: str) -> bool:
-        """Whether it makes a difference to this kind of work."""
+        """Return whether the arrangement changes anything for this kind of work."""
         return kind == "disk" or not self.throttled
 
 
@@ -52,9 +53,9 @@ ALL: Final = (
 
 @contextmanager
 def seated_daemon(containerd: Containerd, reclaim: str) -> Iterator[Daemon]:
-    """Run our daemon with the weight of its DaemonSet; at its end every file and task has its former value.
+    """Run our daemon with the weight of its DaemonSet; at its end every file and task has its original value.
 
-    `reclaim`: what is to stand in that section beside the defaults, such as `cpuWatermark: 120`.
+    reclaim: more settings of that section beside the defaults, such as `cpuWatermark: 120`.
     """
     keys = ", ".join(filter(None, ["enabled: true", reclaim]))
     with Daemon(containerd, config=f"{_MAY_THROTTLE}reclaim: {{{keys}}}\n") as daemon:
@@ -79,7 +80,7 @@ def _restore(containerd: Containerd, state_dir: Path) -> None:
 
 
 def seat(daemon: Daemon, containerd: Containerd) -> None:
-    """Put the daemon into a pod's cgroup of its own."""
+    """Move the daemon into a pod's cgroup of its own."""
     cgroup = f"{kubelet.BURSTABLE}/podnri-coloc"
     containerd.ledger.add(cgroup)
     kubepods.create(cgroup)

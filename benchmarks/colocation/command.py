@@ -1,4 +1,4 @@
-"""The command: sets the stage, plays all turns, tells what came of it, and takes everything away again."""
+"""The command: sets up the node, plays all turns, reports the results, and removes everything again."""
 
 import argparse
 import shutil
@@ -40,8 +40,8 @@ CALIBRATION: Final = Pace(300, 300, 2.0)
 
 
 def run(arguments: Sequence[str]) -> None:
-    """Play; RigError if the stage cannot be set."""
-    from benchmarks.colocation import picture  # drawing is for this measurement alone
+    """Play all turns; RigError if the node cannot be set up."""
+    from benchmarks.colocation import picture  # only this measurement needs the drawing module
 
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _play(stage: Stage, kind: str, options: argparse.Namespace, pace: Pace) -> dict[str, list[Day]]:
-    """Play all arrangements in turns; each round begins with another one."""
+    """Return the days of each arrangement; every round begins with another arrangement."""
     chosen = [one for one in arrangements.ALL if one.name in options.arrangements and one.suits(kind)]
     days: dict[str, list[Day]] = {one.name: [] for one in chosen}
     for turn in range(options.rounds):
@@ -77,7 +77,7 @@ def _play(stage: Stage, kind: str, options: argparse.Namespace, pace: Pace) -> d
 
 
 def _undisturbed(stage: Stage, one: Arrangement, kind: str, pace: Pace, seed: int, tries: int) -> Day:
-    """Play a day; again, where strangers used the machine meanwhile, but not for ever."""
+    """Return a day; play it again if other programs used the machine meanwhile, at most `tries` times."""
     for _ in range(tries):
         began = time.monotonic()
         day = stage.play(one, kind, pace, seed)
@@ -89,7 +89,7 @@ def _undisturbed(stage: Stage, one: Arrangement, kind: str, pace: Pace, seed: in
             flush=True,
         )
         if day.strangers <= TOLERATED or (kind in ("disk", "spill") and one.offline):
-            break  # the kernel's own threads write for such a hog, and count as strangers
+            break  # the kernel's own threads write for such a hog, and count as other programs
     return day
 
 
@@ -123,7 +123,7 @@ def _stage(version: str, reclaim: str) -> Iterator[Stage]:
 
 
 def _clean_in_peace() -> None:
-    """A second Ctrl-C would leave behind what the first one has us take away."""
+    """Ignore Ctrl-C from now on: a second one would stop the clean-up that the first one started."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 

@@ -10,7 +10,11 @@ STEPS = 40
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """One value a step. `p99_ms` is 0 where no request came; `at_s`: a step's middle, seconds of the day."""
+    """Hold one value for each step.
+
+    p99_ms: 0 if no request came.
+    at_s: a step's middle, in seconds of the day.
+    """
 
     at_s: list[float]
     requests_a_second: list[float]
@@ -37,7 +41,10 @@ def curves(played: list[Day], seconds: float) -> Curves:
 
 
 def _use(looks: tuple[Look, ...], begin: float, end: float) -> float:
-    """Between the looks nearest to a step's ends, and at least two apart: the kernel counts in steps of 10 ms."""
+    """Return the use between the readings nearest to a step's ends.
+
+    They are at least two readings apart, because the kernel counts in steps of 10 ms.
+    """
     first, last = _near(looks, begin), _near(looks, end)
     if last.whole - first.whole == 0:
         first = looks[max(0, looks.index(last) - 1)]

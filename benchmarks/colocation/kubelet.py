@@ -1,6 +1,6 @@
 """The kubelet's part that the rig leaves out: weights of pods and QoS classes, and the limit of all pods' memory.
 
-Kubernetes' pkg/kubelet/cm: a pod's cgroup has the shares of its requests, `burstable` the sum of its pods',
+Source, Kubernetes' pkg/kubelet/cm: a pod's cgroup has the shares of its requests, `burstable` the sum of its pods',
 `besteffort` 2, kubepods those of the allocatable CPUs and a memory limit of the allocatable memory.
 """
 
@@ -26,7 +26,7 @@ def weigh(cgroup: str, shares: int) -> None:
 
 
 def used_us(cgroup: str) -> int:
-    """CPU time that a cgroup has used, in microseconds."""
+    """Return the CPU time that a cgroup has used, in microseconds."""
     if not cgroups.is_v2():
         return int(cgroups.file(cgroup, "cpuacct", "cpuacct.usage").read_text()) // 1000
     line = next(
@@ -37,7 +37,7 @@ def used_us(cgroup: str) -> int:
 
 @contextmanager
 def node(allocatable: int) -> Iterator[None]:
-    """Be a node with so many bytes for pods; whatever was set before is set again."""
+    """Set up a node with this many bytes for pods; restore its original values at the end."""
     if kubepods.processes(KUBEPODS):
         raise RigError(f"there are pods in {KUBEPODS} already: this is for a machine without any")
     was_there = bool(kubepods.folders(KUBEPODS))

@@ -1,4 +1,4 @@
-"""Offline work that hurts, of four kinds, one after another; each counts what it gets done."""
+"""Offline work that disturbs online pods, of four kinds, one after another; each counts the work that it does."""
 
 import struct
 import uuid
@@ -21,7 +21,7 @@ REQUEST_SHARES: Final = 1024 * len(cgroups.online()) // 2
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`unit` and `scale`: of the count as it is told."""
+    """Describe a kind of offline work; `unit` and `scale` belong to its reported count."""
 
     command: tuple[str, ...]
     unit: str
@@ -39,7 +39,7 @@ KINDS: Final = {
 
 
 class Hog:
-    """One pod of offline work; `folder` is on a real disk."""
+    """Run one pod of offline work; `folder` is on a real disk."""
 
     def __init__(
         self, cri: Cri, kind: str, program: Path, folder: Path, *, burstable: bool, throttled: bool
@@ -51,7 +51,7 @@ class Hog:
         if kind == "memory" and not (folder / "haystack").exists():
             with (folder / "haystack").open(
                 "wb"
-            ) as file:  # holes fill the page cache as data do, without the wait
+            ) as file:  # holes fill the page cache as data does, without the wait
                 file.truncate(HAYSTACK_BYTES)
         qos = kubelet.BURSTABLE if burstable else kubelet.BESTEFFORT
         shares = REQUEST_SHARES if burstable else kubelet.LEAST_SHARES
@@ -74,12 +74,12 @@ class Hog:
         self.workload = Workload(cri, self.pod, container).start()
 
     def count(self) -> int:
-        """What it has done."""
+        """Return the work that it has done, in its unit before scaling."""
         with self._counter.open("rb") as file:
             number: int = struct.unpack("=q", file.read(8))[0]
             return number
 
     def remove(self) -> None:
-        """End it."""
+        """End it and remove it."""
         self._cri.remove_pod(self.pod.id)
         kubepods.remove(self.pod.cgroup)

@@ -1,6 +1,6 @@
 """`build/colocation.png`: for each kind of offline work the day's requests, their p99 and the node's use, over time.
 
-Drawn from `build/colocation.json`, so that kinds of work that were measured one by one stand beside each other.
+It is drawn from `build/colocation.json`, so kinds of work that were measured one by one are side by side.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Points = list[tuple[float, float]]
 
 
 class Scale(NamedTuple):
-    """A row of panels. `ticks`: where the grid's lines are, the first and the last of them its ends."""
+    """Hold a row of panels; `ticks`: the lines of the grid; the first and the last are the row's ends."""
 
     curve: str
     title: str
@@ -35,7 +35,7 @@ class Scale(NamedTuple):
 
 
 def draw(found: Mapping[str, Any]) -> None:
-    """Draw all kinds of work that are in the results."""
+    """Draw all kinds of work in the results."""
     rows = _scales(found)
     size = (LEFT + len(found) * (WIDTH + GAP), TOP + len(rows) * (HEIGHT + GAP))
     image = Image.new("RGB", size, PAPER)

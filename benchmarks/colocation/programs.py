@@ -1,4 +1,4 @@
-"""The two programs of `go/`, compiled in place and kept in the cache folder; they need the standard library alone."""
+"""The two programs of `go/`, compiled in place and kept in the cache folder; they need the standard library only."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What the days give together: a row for each kind of offline work and arrangement, as a table and as JSON."""
+"""The summary of all days: a row for each kind of offline work and arrangement, as a table and as JSON."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -19,9 +19,10 @@ HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Milliseconds; `p99_ratio` and `p999_ratio`: medians over the rounds of what is that round's times alone.
+    """Hold one row; times in milliseconds.
 
-    `request_us`: the server's CPU time for a request, the median of the rounds.
+    p99_ratio, p999_ratio: medians over the rounds; each round is divided by the same round alone.
+    request_us: the server's CPU time for a request, the median of the rounds.
     """
 
     p50_ms: float
@@ -40,7 +41,10 @@ class Row:
 
 
 def rows(kind: str, days: dict[str, list[Day]]) -> dict[str, Row]:
-    """Summarise all rounds of one kind of work, by arrangement; the times are of all rounds together."""
+    """Return one row for each arrangement, over all rounds of one kind of work.
+
+    Its times are of all rounds together.
+    """
     return {name: _row(kind, played, days.get("alone", played)) for name, played in days.items()}
 
 
@@ -83,7 +87,7 @@ def show(kind: str, found: dict[str, Row]) -> None:
 def write(
     about: dict[str, Any], kind: str, found: dict[str, Row], over_time: dict[str, Curves]
 ) -> dict[str, Any]:
-    """Put one kind of work into the file, where the others stay; return all that is there."""
+    """Write one kind of work into the file, keep the others, and return the whole content."""
     JSON.parent.mkdir(exist_ok=True)
     known: dict[str, Any] = json.loads(JSON.read_text()) if JSON.exists() else {}
     told = {name: {**asdict(row), "over_time": asdict(over_time[name])} for name, row in found.items()}

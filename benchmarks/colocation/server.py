@@ -1,7 +1,7 @@
-"""The online pod: nginx from the distribution's packages, which compresses each file that it is asked for.
+"""The online pod: nginx from the distribution's packages, which compresses each requested file.
 
-The libraries are the machine's own, mounted into the container. The files are as many as it takes for a
-working set in the page cache, and each request is written to a log, as servers do.
+The libraries are the machine's own, mounted into the container. There are enough files for a working set in the page
+cache, and each request is written to a log, as servers do.
 """
 
 import os
@@ -55,7 +55,7 @@ http {{
 
 
 class Server:
-    """A running nginx; `folder` is empty and stays as long as it runs."""
+    """Run an nginx; `folder` is empty at first and must stay while it runs."""
 
     def __init__(self, cri: Cri, folder: Path) -> None:
         self.port = free_port()
@@ -82,12 +82,15 @@ class Server:
             raise RigError(f"nginx did not come up: {log.read_text() if log.exists() else 'no word of it'}")
 
     def processes(self) -> frozenset[int]:
-        """Its processes."""
+        """Return the server's processes."""
         return cgroups.pids(self.workload.cgroup)
 
 
 def _write_files(folder: Path) -> None:
-    """Write texts that compress as texts do, and leave none of them in the page cache: whoever reads them pays."""
+    """Write texts that compress as usual texts do, and drop them from the page cache.
+
+    So a process that reads them pays.
+    """
     folder.mkdir()
     draw = random.Random(0)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(_WORDS)]

@@ -29,10 +29,14 @@ P999: Final = 0.999
 
 
 class Look(NamedTuple):
-    """What was counted at one moment: seconds of the day, the node's CPU time in ticks, work done, CPUs lent.
+    """Hold the counters at one moment.
 
-    `known_us`: CPU time of all pods and of the load; what the node used beyond that was strangers'. `online_us`: that
-    of the server.
+    at: seconds of the day.
+    busy, whole, stolen: the node's CPU time in ticks.
+    known_us: CPU time of all pods and of the load; other programs used the rest.
+    online_us: CPU time of the server.
+    done: offline work done.
+    lent: number of CPUs lent.
     """
 
     at: float
@@ -47,7 +51,12 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What a turn gave: each request's arrival in the day and how long it took, ns; looks over time."""
+    """Hold the result of a turn.
+
+    arrivals: each request's arrival in the day, ns.
+    took: how long each request took, ns.
+    looks: readings of the counters over time.
+    """
 
     arrivals: Sequence[int]
     took: Sequence[int]
@@ -55,40 +64,40 @@ class Day:
 
     @property
     def node_use(self) -> float:
-        """Part of the node's CPU time that was used, 0 to 1."""
+        """Return the part of the node's CPU time that was used, 0 to 1."""
         first, last = self.looks[0], self.looks[-1]
         return (last.busy - first.busy) / (last.whole - first.whole)
 
     @property
     def stolen(self) -> float:
-        """Part of the time in which a hypervisor gave the CPUs to others, 0 to 1."""
+        """Return the part of the time in which a hypervisor gave the CPUs to other machines, 0 to 1."""
         first, last = self.looks[0], self.looks[-1]
         return (last.stolen - first.stolen) / (last.whole + last.stolen - first.whole - first.stolen)
 
     @property
     def strangers(self) -> float:
-        """Part of the node's CPU time that went to programs that are none of ours, 0 to 1."""
+        """Return the part of the node's CPU time that went to programs other than ours, 0 to 1."""
         first, last = self.looks[0], self.looks[-1]
         known = (last.known_us - first.known_us) * TICKS_A_SECOND / 1e6
         return max(0.0, last.busy - first.busy - known) / (last.whole - first.whole)
 
     @property
     def request_us(self) -> float:
-        """What a request cost the server, CPU time: what it waited for a CPU is not in it."""
+        """Return the server's CPU time for a request, in µs, without the time that it waited for a CPU."""
         first, last = self.looks[0], self.looks[-1]
         arrived = sum(first.at <= arrival / 1e9 < last.at for arrival in self.arrivals)
         return (last.online_us - first.online_us) / max(1, arrived)
 
     @property
     def done_a_second(self) -> float:
-        """The hog's count a second."""
+        """Return the offline work done a second."""
         first, last = self.looks[0], self.looks[-1]
         return (last.done - first.done) / (last.at - first.at)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Requests a second in the night and at noon, and the length of a day in seconds."""
+    """Hold the requests a second in the night and at noon, and the length of a day in seconds."""
 
     low: float
     high: float
@@ -97,7 +106,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """All that the turns have in common."""
+    """Hold the parts that all turns have in common."""
 
     containerd: Containerd
     cri: Cri
@@ -107,7 +116,7 @@ class Stage:
     reclaim: str = ""
 
     def play(self, arrangement: Arrangement, kind: str, pace: Pace, seed: int) -> Day:
-        """Play one day."""
+        """Return the result of one day."""
         burstable = arrangement.offline and arrangement.burstable
         kubelet.weigh(kubelet.BURSTABLE, REQUEST_SHARES * (2 if burstable else 1))
         with ExitStack() as stack:
@@ -170,20 +179,20 @@ class Stage:
 
 
 def _looks(load: "subprocess.Popen[bytes]", look: Callable[[], Look], seconds: float) -> list[Look]:
-    """Look again and again, from the day's beginning to its end."""
+    """Return the readings from the day's beginning to its end."""
     assert load.stderr is not None
     if load.stderr.readline() != b"ready\n":
         raise RigError(f"the load did not begin: {load.stderr.read().decode(errors='replace')}")
     begin = time.monotonic() + WARM_UP_S
     found: list[Look] = []
-    for step in range(int(seconds / LOOK_EVERY_S)):  # the last one before the load may end
+    for step in range(int(seconds / LOOK_EVERY_S)):  # the last reading before the load may end
         time.sleep(max(0.0, begin + step * LOOK_EVERY_S - time.monotonic()))
         found.append(look()._replace(at=time.monotonic() - begin))
     return found
 
 
 def _used_us(pid: int) -> int:
-    """CPU time of a process, by the scheduler's own nanoseconds; 0 for one that has ended."""
+    """Return the CPU time of a process in µs, by the scheduler's own nanoseconds; 0 for one that has ended."""
     try:
         tasks = [Path(task, "schedstat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
@@ -198,7 +207,10 @@ def percentile(took: Sequence[int], part: float) -> float:
 
 
 def node_ticks() -> tuple[int, int, int]:
-    """Return the node's busy and whole CPU time, and what a hypervisor took, in ticks; waiting for a disk is idle."""
+    """Return the node's busy and whole CPU time, and the time that a hypervisor took, in ticks.
+
+    Waiting for a disk is idle time.
+    """
     with Path("/proc/stat").open() as file:
         user, nice, system, idle, iowait, irq, softirq, stolen = map(int, file.readline().split()[1:9])
     busy = user + nice + system + irq + softirq
