@@ -259,7 +259,6 @@ class Actuator:
             self._drifts.pushed(container_id)
 
     def forget(self, container_id: str) -> None:
-        """Drop the state of a container that ended."""
         self._looks.forget(container_id)
         self._barriers.pop(container_id, None)
         self._drifts.forget(container_id)
@@ -280,17 +279,13 @@ class Actuator:
         return drift
 
     def bring(self, container_id: str) -> None:
-        """Apply one container's values on the caller's thread, and record its drift."""
         drift = self._apply_container(container_id)
         assignment = self._node.state.containers.get(container_id)
         if drift is not None and assignment is not None:
             self._report.drifted(assignment, self._node.state, drift)
 
     def finish(self, container_id: str) -> None:
-        """Set the values of a starting container that its spec does not carry: bursts and scheduling hints.
-
-        If files carry all its other values too, bursts wait until it runs: so many writes would delay its start.
-        """
+        """Set bursts and scheduling hints of a starting container; bursts later if files carry its other values too."""
         assignment = self._node.state.containers.get(container_id)
         if assignment is not None and not assignment.by_file:
             self.bandwidths.place(container_id)

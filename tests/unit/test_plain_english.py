@@ -45,12 +45,12 @@ INSTEAD = dict(enumerate(FORBIDDEN.values()))
 
 LIMITS = {
     "documents": 0.5,
-    "messages": 1.1,
-    "comments": 1.3,
-    "docstrings": 5.5,
-    "tests: comments": 14.8,
-    "tests: docstrings": 15.0,
-    "tests: messages": 10.2,
+    "messages": 1.0,
+    "comments": 0.2,
+    "docstrings": 0.3,
+    "tests: comments": 0.3,
+    "tests: docstrings": 0.9,
+    "tests: messages": 10.0,
 }
 
 

@@ -252,8 +252,10 @@ def test_whose_cpus_were_pushed_is_looked_at_at_once(rig):
 
 
 def test_a_push_is_announced_before_its_call(rig):
-    rig.runtime.during = lambda: found.extend(rig.announced)
     found: list[str] = []
+    rig.runtime.during = lambda: found.extend(rig.announced)
+    create(rig.node, "job", LENT)
+    rig.pusher.learned("job", Knobs(shares=2))
     rig.pusher._push("job")
     assert found == ["job"]
 
