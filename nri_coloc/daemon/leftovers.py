@@ -20,7 +20,7 @@ _OF_OTHERS: Final = {"memory.low", "memory.min"}
 
 
 class Leftovers:
-    """Used under the actuator's lock."""
+    """Restores files of a pod's cgroup that the plugin no longer sets; call it under the actuator's lock."""
 
     def __init__(self, writer: CgroupWriter) -> None:
         self._writer = writer

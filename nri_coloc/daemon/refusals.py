@@ -21,9 +21,9 @@ class _Pause(NamedTuple):
 
 
 class Refusals:
-    """Refused writes by id; the caller chooses the kind of id.
+    """Pauses before a write that the kernel refused is tried again, by the caller's id (path, pod or container).
 
-    One instance is used under one lock, or by one thread.
+    The pause doubles with each refusal, and a success ends it. One instance is used under one lock, or by one thread.
     """
 
     def __init__(self) -> None:

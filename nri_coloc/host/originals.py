@@ -67,8 +67,8 @@ _DEFAULTS: Final = Knobs(shares=KERNELS_SHARES, quota=NO_LIMIT, period=KERNELS_P
 def of_files(texts: Mapping[str, str]) -> Original:
     """Return the journalled values of one container's files, by file name; a text that is no number counts as none.
 
-    A journalled quota is the kubelet's and was raised by file alone: no container with a quota is lent another. The
-    container's spec holds the kubelet's quota, or a newer one.
+    A quota above 0 and its period are left out: the plugin raised that quota by file alone, and the container's spec
+    still holds the kubelet's quota, or a newer one.
     """
     found: dict[str, str | int | None] = {}
     for name, text in texts.items():

@@ -29,9 +29,9 @@ class Course(NamedTuple):
     """One amount over time.
 
     high: last amount, bytes; None before the first.
-    since_s: start of the time in which it could have been more; None for not now.
-    borne: the least of the amounts that were possible since then, bytes.
-    held_by: the term that kept it from being more, if not the headroom.
+    since_s: since when a larger amount has been possible without a break; None if none is possible now.
+    borne: the smallest of the amounts that have been possible since then, bytes.
+    held_by: the term that kept the amount from being larger, if it was not the headroom.
     """
 
     high: int | None = None

@@ -32,7 +32,7 @@ def choose(
 ) -> CPUMask:
     """Return at most `count` CPUs of `share` for the reclaim pool, but at least the free threads of one core.
 
-    A rest that is smaller than a core is not lent.
+    `count` is rounded down to whole cores; lending has rounded parts of a core up before.
     former: CPUs that the reclaim pool had, 0 if none were chosen yet.
     """
     threads = topology.threads_per_core

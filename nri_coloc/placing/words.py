@@ -27,7 +27,10 @@ _ENDS = {
 def of_admission(
     state: NodeState, admitted: Admission, assignment: Assignment, by_file: Reason | None
 ) -> Decision:
-    """Return the decision on the place of a container; `by_file` is the reason why only files carry its values."""
+    """Return the decision on the place of a container.
+
+    by_file: why the answer to its creation did not carry its values, such as `adopted`; None if it did.
+    """
     because, event = f"{admitted.because}{_burst(assignment)}{_in_a_vm(state, assignment)}", AuditEvent.ADMIT
     if by_file in _AGAIN:
         because, event = f"{admitted.reason.value}: {because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
