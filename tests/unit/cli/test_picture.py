@@ -17,7 +17,7 @@ BIG = state(WEB, JOB, share="2-255", reclaim="4-7") | {
 
 def screen(shown: dict[str, Any], width: int = 100, **options: object) -> str:
     out = io.StringIO()
-    Console(file=out, width=width, **options).print(NodePicture().drawn(shown, []))  # type: ignore[arg-type]
+    Console(file=out, width=width, **options).print(NodePicture().drawn(shown, []))  # type: ignore[arg-type]  # options of rich, by name
     return out.getvalue()
 
 
