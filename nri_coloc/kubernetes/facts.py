@@ -1,0 +1,173 @@
+"""Read the facts about one pod that the node cannot know by itself, from a pod object of the API.
+
+A pod's author decides most of the object. So each text has the length that Kubernetes allows at most, the number of
+containers is bounded, and only the named fields are read: no annotation, label, environment or condition. A pod that
+breaks a bound has no facts, and the node treats it as without a companion.
+
+Lent amounts are read from the pod's spec and never from an annotation: the scheduler counted them there, ResourceQuota
+bounds them, and they cannot change after creation.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from nri_coloc.kubernetes import objects, requests
+from nri_coloc.kubernetes.presets import Preset
+from nri_coloc.kubernetes.requests import CPU, MEMORY
+from nri_coloc.pods import quantity
+
+MOST_CONTAINERS: Final = 128
+"""Containers and init containers of one pod. Ephemeral containers cannot request resources."""
+
+_LONGEST_UID: Final = 64
+_LONGEST_NAME: Final = 253
+_LONGEST_LABEL: Final = 63
+_LONGEST_TIME: Final = 64
+_PRIORITY: Final = 2**31 - 1
+_GRACE_S: Final = 2**31 - 1
+
+
+class Kind(StrEnum):
+    """The kind of a container."""
+
+    MAIN = "main"
+    SIDECAR = "sidecar"
+    INIT = "init"
+
+
+class Lent(NamedTuple):
+    """Lent amounts of one container, as its spec has them. 0: none.
+
+    cpu_milli, memory_bytes: requests.
+    cpu_limit_milli, memory_limit_bytes: limits.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    cpu_limit_milli: int = 0
+    memory_limit_bytes: int = 0
+
+
+class ContainerFacts(NamedTuple):
+    """One container.
+
+    cpu_milli, memory_bytes: its own native requests; 0 for none.
+    """
+
+    name: str
+    kind: Kind
+    cpu_milli: int
+    memory_bytes: int
+    lent: Lent
+
+
+class Owner(NamedTuple):
+    """The controller of a pod, such as a ReplicaSet; empty texts for none."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PodFacts(NamedTuple):
+    """One pod of this node.
+
+    cpu_milli, memory_bytes: effective native requests, overhead included.
+    priority: the number that the API server resolved from the priority class.
+    deleting_at: when its containers are killed at the latest, RFC 3339; empty while nothing deletes it.
+    grace_s: seconds from the request of its deletion until then.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    owner: Owner
+    priority: int
+    cpu_milli: int
+    memory_bytes: int
+    deleting_at: str
+    grace_s: int
+    containers: tuple[ContainerFacts, ...]
+
+
+def read(pod: Mapping[str, Any], preset: Preset) -> PodFacts:
+    """Return the facts about a pod; raise ValueError, with the field, if the object breaks a bound."""
+    metadata, spec = objects.child(pod, "metadata"), objects.child(pod, "spec")
+    return PodFacts(
+        uid=_required(metadata, "uid", _LONGEST_UID),
+        namespace=_required(metadata, "namespace", _LONGEST_LABEL),
+        name=_required(metadata, "name", _LONGEST_NAME),
+        owner=_owner(metadata),
+        priority=objects.integer(spec, "priority", -_PRIORITY - 1, _PRIORITY),
+        cpu_milli=requests.effective(pod, CPU),
+        memory_bytes=requests.effective(pod, MEMORY),
+        deleting_at=objects.text(metadata, "deletionTimestamp", _LONGEST_TIME),
+        grace_s=objects.integer(metadata, "deletionGracePeriodSeconds", 0, _GRACE_S),
+        containers=_containers(spec, preset),
+    )
+
+
+def _required(parent: Mapping[str, Any], key: str, longest: int) -> str:
+    found = objects.text(parent, key, longest)
+    if not found:
+        raise ValueError(f"metadata.{key} is missing")
+    return found
+
+
+def _owner(metadata: Mapping[str, Any]) -> Owner:
+    """Return the controller; a pod has at most one (apimachinery, ValidateOwnerReferences)."""
+    for each in objects.children(metadata, "ownerReferences"):
+        if each.get("controller") is True:
+            kind = objects.text(each, "kind", _LONGEST_LABEL)
+            return Owner(
+                kind, objects.text(each, "name", _LONGEST_NAME), objects.text(each, "uid", _LONGEST_UID)
+            )
+    return Owner()
+
+
+def _containers(spec: Mapping[str, Any], preset: Preset) -> tuple[ContainerFacts, ...]:
+    main, init = objects.children(spec, "containers"), objects.children(spec, "initContainers")
+    if len(main) + len(init) > MOST_CONTAINERS:
+        raise ValueError(f"spec has {len(main) + len(init)} containers, more than {MOST_CONTAINERS}")
+    found = [_container(each, Kind.MAIN, preset) for each in main]
+    found += [_container(each, _kind(each), preset) for each in init]
+    if len({each.name for each in found}) < len(found):
+        raise ValueError("spec has two containers of one name")
+    return tuple(found)
+
+
+def _kind(init_container: Mapping[str, Any]) -> Kind:
+    return Kind.SIDECAR if requests.is_sidecar(init_container) else Kind.INIT
+
+
+def _container(container: Mapping[str, Any], kind: Kind, preset: Preset) -> ContainerFacts:
+    return ContainerFacts(
+        name=_named(container),
+        kind=kind,
+        cpu_milli=requests.of_container(container, CPU),
+        memory_bytes=requests.of_container(container, MEMORY),
+        lent=_lent(container, preset),
+    )
+
+
+def _named(container: Mapping[str, Any]) -> str:
+    name = objects.text(container, "name", _LONGEST_LABEL)
+    if not name:
+        raise ValueError("a container has no name")
+    return name
+
+
+def _lent(container: Mapping[str, Any], preset: Preset) -> Lent:
+    asked = objects.child(container, "resources", "requests")
+    limits = objects.child(container, "resources", "limits")
+    return Lent(
+        cpu_milli=_amount(asked, preset.cpu),
+        memory_bytes=_amount(asked, preset.memory),
+        cpu_limit_milli=_amount(limits, preset.cpu),
+        memory_limit_bytes=_amount(limits, preset.memory),
+    )
+
+
+def _amount(quantities: Mapping[str, Any], name: str) -> int:
+    return 0 if quantities.get(name) is None else objects.amount(quantities[name], quantity.whole_bytes)
