@@ -1,0 +1,71 @@
+"""Decide what the controller does with a node whose reports stopped: closed after 3 minutes, floor after 15.
+
+The age of a report is the time since its text last changed, on the controller's own clock. The text itself is a time
+of the node's clock, which may be wrong, so it is compared and never read. (The node lifecycle controller treats leases
+in the same way: pkg/controller/nodelifecycle/node_lifecycle_controller.go, nodeHealthData.) Time in which the
+controller could not watch nodes does not count: otherwise an outage of the API server would close all nodes.
+
+A node without a report and without our resources takes no part in colocation, and nothing is done with it.
+"""
+
+from typing import Final, NamedTuple
+
+from nri_coloc.kubernetes.presets import Amounts, Shown
+from nri_coloc.kubernetes.requests import Floor
+
+CLOSE_AFTER_S: Final = 180.0
+FLOOR_AFTER_S: Final = 900.0
+
+
+class Heard(NamedTuple):
+    """The last report of one node.
+
+    reported_at: the text of its annotation; empty for none.
+    since_s: when the controller first saw this text, seconds of its monotonic clock.
+    """
+
+    reported_at: str
+    since_s: float
+
+
+class Correction(NamedTuple):
+    """The values that the controller writes to a silent node.
+
+    amounts: None to leave them.
+    gate: always None, which removes the gate resource.
+    silent_s: seconds without a report, for the event.
+    """
+
+    amounts: Amounts | None
+    silent_s: float
+    gate: None = None
+
+
+def hear(before: Heard | None, reported_at: str, now_s: float) -> Heard:
+    """Return the last report after a node object was seen."""
+    return before if before is not None and before.reported_at == reported_at else Heard(reported_at, now_s)
+
+
+def silent_for(heard: Heard, watching_since_s: float, now_s: float) -> float:
+    """Return the seconds without a report, of the time since `watching_since_s`, when the watch last began."""
+    return max(0.0, now_s - max(heard.since_s, watching_since_s))
+
+
+def correction(silent_s: float, shown: Shown, floor: Floor) -> Correction | None:
+    """Return the values to write to a node that was silent for some time; None for nothing to do.
+
+    An amount is only lowered. A floor with unreadable pods is not known, so amounts then stay.
+    """
+    if silent_s < CLOSE_AFTER_S:
+        return None
+    amounts = _lowered(shown.amounts, floor) if silent_s >= FLOOR_AFTER_S else None
+    if shown.gate is None and amounts is None:
+        return None
+    return Correction(amounts, silent_s)
+
+
+def _lowered(shown: Amounts | None, floor: Floor) -> Amounts | None:
+    if shown is None or floor.unreadable:
+        return None
+    lowered = Amounts(*(min(pair) for pair in zip(shown, floor.bound, strict=True)))
+    return None if lowered == shown else lowered
