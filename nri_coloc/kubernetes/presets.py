@@ -3,7 +3,7 @@
 A preset is a pair of names that some schedulers and webhooks know already. Amounts are milli-CPU and bytes, as
 integers, in every preset: Kubernetes has no fractions of an extended resource. Only fully qualified names outside of
 kubernetes.io are extended resources (pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName). Koordinator's names
-are not, with four effects that decision 36 lists.
+are not, with four effects that decision 38 lists.
 """
 
 import re
