@@ -4,6 +4,7 @@ Commands import what they need when they run: `check-config` needs no gRPC, the 
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import signal
@@ -15,13 +16,20 @@ from nri_coloc.cli.exit_codes import DONE, WRONG_USAGE
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.settings import Settings
-from nri_coloc.errors import SettingsError
+from nri_coloc.errors import ColocError, SettingsError
 
 if TYPE_CHECKING:
     from nri_coloc.daemon.restoration import RuntimeAt
 
 DAEMON = "127.0.0.1:9744"
 """The default address of the daemon's HTTP interface."""
+
+SIMULATED_NODE = "nri_coloc.sim"
+"""The package that the demo needs; an image has none (deploy/Dockerfile)."""
+
+
+class DemoMissing(ColocError):
+    """The simulated node is not installed."""
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -188,6 +196,8 @@ def _served(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    if importlib.util.find_spec(SIMULATED_NODE) is None:
+        raise DemoMissing("the demo is not part of this image: run `make run` in the project's folder")
     from nri_coloc.cli import demo
 
     return int(demo.run(options.seconds, options.topology))

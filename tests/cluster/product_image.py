@@ -25,6 +25,9 @@ INPUTS: Final = (
     "README.md",
     "LICENSE",
 )
+NOT_IN_THE_IMAGE: Final = PROJECT / "nri_coloc" / "sim"
+"""The simulated node: the Dockerfile removes it before it builds the package."""
+
 TOOLS: Final = {"buildah": "buildah", "debootstrap": "debootstrap"}
 CERTIFICATES: Final = "/etc/ssl/certs"
 """Mounted into the build, so pip trusts what this machine trusts."""
@@ -50,10 +53,14 @@ def _folder() -> Path:
 
 def _hash() -> str:
     digest = hashlib.sha256(BASE.encode())
-    sources = sorted((PROJECT / "nri_coloc").rglob("*.py*"))
-    for path in [*(PROJECT / name for name in INPUTS), *(p for p in sources if "__pycache__" not in p.parts)]:
+    for path in [*(PROJECT / name for name in INPUTS), *_sources()]:
         digest.update(str(path.relative_to(PROJECT)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _sources() -> list[Path]:
+    found = sorted((PROJECT / "nri_coloc").rglob("*.py*"))
+    return [p for p in found if "__pycache__" not in p.parts and NOT_IN_THE_IMAGE not in p.parents]
 
 
 def _build(target: Path) -> None:
