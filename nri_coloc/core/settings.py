@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.workload import QoSClass
@@ -337,6 +338,39 @@ class Tuning:
     updates_per_reply: int = 4
     observe: bool = False
     strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTuning:
+    """One window of the schedule, by the local clock.
+
+    days: weekdays on which it opens; 0 is Monday.
+    opens: minute of the day, 0 to 1439.
+    closes: minute of the day, 1 to 1440. If it is not after `opens`, the window closes on the next day.
+    lend: percent of the headroom that is lent while it is open, 0 to 100.
+    """
+
+    days: frozenset[int]
+    opens: int
+    closes: int
+    lend: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleTuning:
+    """Lending by the clock. If windows overlap, the least percentage wins.
+
+    zone: the time zone of the windows. UTC by default: a node's own zone is seldom known to its operators.
+    windows: none by default; lending is then always at `outside`.
+    outside: percent of the headroom that is lent while no window is open, 0 to 100.
+    grace_s: seconds before lending falls in which no new reclaimed pods come, 0 to 86400. Ten minutes by default: short
+        jobs end by themselves.
+    """
+
+    zone: tzinfo = UTC
+    windows: tuple[WindowTuning, ...] = ()
+    outside: int = 100
+    grace_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "nri_coloc"
 ROOMS = sorted(file.parent.name for file in PACKAGE.glob("*/__init__.py") if file.parent.name != "_pb")
-PURE = ("core", "pods", "placing", "lending", "memory", "forecast", "tuning", "kubernetes", "nri", "ttrpc")
+PURE = (
+    "core",
+    "pods",
+    "placing",
+    "lending",
+    "memory",
+    "forecast",
+    "tuning",
+    "schedule",
+    "kubernetes",
+    "nri",
+    "ttrpc",
+)
 
 
 def contracts() -> list[dict[str, Any]]:

@@ -1,0 +1,11 @@
+"""Lending by the clock: windows of the week, the grace before lending falls, and the operator's switch. Pure.
+
+`at(schedule, now, switch)` returns the part of the headroom that is lent, as a function of time alone. `remarks` names
+windows that overlap or have no effect.
+"""
+
+from nri_coloc.schedule.lending import Cause, Lending, State, at, epoch_s
+from nri_coloc.schedule.remarks import remarks
+from nri_coloc.schedule.switch import ON, Switch
+
+__all__ = ["ON", "Cause", "Lending", "State", "Switch", "at", "epoch_s", "remarks"]

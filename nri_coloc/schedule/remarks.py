@@ -1,0 +1,74 @@
+"""Find windows that overlap or have no effect, so that an operator reads of them when the file is checked.
+
+Windows are compared on a week of 10,080 minutes of the local clock, one bit a minute. Daylight saving is not
+considered: it may keep a window of less than an hour from opening on one day of the year.
+"""
+
+from itertools import combinations
+from typing import Final
+
+from nri_coloc.core.settings import ScheduleTuning, WindowTuning
+from nri_coloc.schedule.windows import DAY_MINUTES
+
+WEEK_MINUTES: Final = 7 * DAY_MINUTES
+_WEEK: Final = (1 << WEEK_MINUTES) - 1
+
+
+def remarks(schedule: ScheduleTuning) -> tuple[str, ...]:
+    """Return one sentence for each window that overlaps another, never decides, changes nothing, or admits no pod."""
+    minutes = [_minutes(window) for window in schedule.windows]
+    return (
+        *_overlaps(schedule, minutes),
+        *(text for index in range(len(minutes)) if (text := _without_effect(schedule, minutes, index))),
+    )
+
+
+def _minutes(window: WindowTuning) -> int:
+    """Return the minutes of the week in which a window is open, one bit each; Monday 00:00 is bit 0."""
+    length = (window.closes - window.opens) % DAY_MINUTES or DAY_MINUTES
+    found = 0
+    for day in window.days:
+        found |= ((1 << length) - 1) << (day * DAY_MINUTES + window.opens)
+    return found & _WEEK | found >> WEEK_MINUTES
+
+
+def _overlaps(schedule: ScheduleTuning, minutes: list[int]) -> list[str]:
+    return [
+        f"{_name(one)} and {_name(other)} overlap; the least wins, lend: "
+        f"{min(schedule.windows[one].lend, schedule.windows[other].lend)}"
+        for one, other in combinations(range(len(minutes)), 2)
+        if minutes[one] & minutes[other] and schedule.windows[one].lend != schedule.windows[other].lend
+    ]
+
+
+def _without_effect(schedule: ScheduleTuning, minutes: list[int], index: int) -> str:
+    window = schedule.windows[index]
+    left = minutes[index]
+    for other, lent in enumerate(schedule.windows):
+        if lent.lend < window.lend or (lent.lend == window.lend and other < index):
+            left &= ~minutes[other]
+    if not left:
+        return f"{_name(index)} never decides: windows that lend less or as much cover all of it; remove it"
+    if window.lend == schedule.outside:
+        return f"{_name(index)} changes nothing where no other window is open: lend equals outside ({window.lend})"
+    if schedule.outside < window.lend and _longest_run_s(left) <= schedule.grace_s:
+        return (
+            f"{_name(index)} admits no pod: it is open for {_longest_run_s(left) // 60} min and grace is "
+            f"{schedule.grace_s:g} s; make it longer or grace shorter"
+        )
+    return ""
+
+
+def _longest_run_s(minutes: int) -> int:
+    """Return the longest time without a gap, seconds; the week repeats."""
+    if minutes == _WEEK:
+        return WEEK_MINUTES * 60
+    run, twice = 0, minutes | minutes << WEEK_MINUTES
+    while twice:
+        twice &= twice << 1
+        run += 1
+    return run * 60
+
+
+def _name(index: int) -> str:
+    return f"schedule.windows[{index}]"

@@ -1,0 +1,105 @@
+"""schedule: the result is a function of time alone, `until_s` is exact, and the least of the open windows wins."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_coloc.core.settings import ScheduleTuning, WindowTuning
+from nri_coloc.schedule import ON, Lending, State, Switch, at
+
+ZONES = [
+    UTC,
+    *map(
+        ZoneInfo,
+        ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Beirut", "Asia/Kathmandu"),
+    ),
+]
+LENDS = st.sampled_from((0, 30, 50, 100))
+WINDOWS = st.builds(
+    WindowTuning,
+    days=st.frozensets(st.integers(0, 6), min_size=1),
+    opens=st.one_of(st.integers(0, 1439), st.sampled_from((0, 90, 120, 150, 1320))),
+    closes=st.one_of(st.integers(1, 1440), st.sampled_from((90, 120, 150, 360, 1440))),
+    lend=LENDS,
+)
+SCHEDULES = st.builds(
+    ScheduleTuning,
+    zone=st.sampled_from(ZONES),
+    windows=st.lists(WINDOWS, max_size=4).map(tuple),
+    outside=LENDS,
+    grace_s=st.sampled_from((0.0, 600.0, 3600.0, 86400.0)),
+)
+CHANGES = (
+    datetime(2026, 3, 8, 7, tzinfo=UTC).timestamp(),
+    datetime(2026, 3, 29, 1, tzinfo=UTC).timestamp(),
+    datetime(2026, 10, 25, 1, tzinfo=UTC).timestamp(),
+    datetime(2026, 11, 1, 6, tzinfo=UTC).timestamp(),
+)
+TIMES = st.one_of(
+    st.integers(1_770_000_000, 1_805_000_000).map(float),
+    st.builds(lambda change, shift: change + shift, st.sampled_from(CHANGES), st.integers(-7200, 7200)),
+)
+SWITCHES = st.one_of(
+    st.just(ON),
+    st.builds(Switch, st.just(True), TIMES, st.sampled_from((0.0, 600.0, 86400.0)), st.booleans()),
+)
+
+
+def effect(found: Lending) -> tuple[object, ...]:
+    return found.state, found.factor, found.offer, found.drains
+
+
+@settings(max_examples=60)
+@given(SCHEDULES, TIMES, SWITCHES, st.floats(0, 1, exclude_max=True))
+def test_until_is_exact(schedule, now_s, switch, part):
+    found = at(schedule, now_s, switch)
+    if found.until_s is None:
+        assert effect(at(schedule, now_s + 40 * 86400 * part, switch)) == effect(found)
+        return
+    assert found.until_s > now_s
+    between = now_s + (found.until_s - now_s) * part
+    assert effect(at(schedule, between, switch)) == effect(found)
+    assert effect(at(schedule, found.until_s, switch)) != effect(found)
+
+
+@settings(max_examples=60)
+@given(SCHEDULES, TIMES, SWITCHES)
+def test_the_parts_agree_with_the_state(schedule, now_s, switch):
+    found = at(schedule, now_s, switch)
+    assert 0 <= found.offer <= found.factor <= 1
+    assert (found.state is State.ONLINE) == (found.factor == 0)
+    assert (found.state is State.OFFLINE_TO_ONLINE) == (found.offer < found.factor)
+    assert not (found.drains and found.factor)
+    assert len(found.because) <= 160
+
+
+def week_minute(now_s: float) -> int:
+    now = datetime.fromtimestamp(now_s, UTC)
+    return now.weekday() * 1440 + now.hour * 60 + now.minute
+
+
+def minutes_of(window: WindowTuning) -> set[int]:
+    length = (window.closes - window.opens) % 1440 or 1440
+    return {(day * 1440 + window.opens + more) % 10080 for day in window.days for more in range(length)}
+
+
+@settings(max_examples=60)
+@given(SCHEDULES, TIMES)
+def test_the_least_open_window_wins(schedule, now_s):
+    in_utc = ScheduleTuning(UTC, schedule.windows, schedule.outside, schedule.grace_s)
+    are_open = [each.lend for each in schedule.windows if week_minute(now_s) in minutes_of(each)]
+    assert at(in_utc, now_s).factor == min(are_open, default=schedule.outside) / 100
+
+
+@settings(max_examples=30)
+@given(SCHEDULES, TIMES)
+def test_no_fall_comes_without_its_grace(schedule, now_s):
+    steps = [at(schedule, now_s)]
+    while len(steps) < 6 and steps[-1].until_s is not None:
+        steps.append(at(schedule, steps[-1].until_s))
+    for before, after in pairwise(steps):
+        if after.factor < before.factor and schedule.grace_s:
+            assert before.state is State.OFFLINE_TO_ONLINE
