@@ -36,6 +36,7 @@ class Binding(StrEnum):
     LENDABLE = "lendable_cpus"
     BOX = "box_cpus"
     POOL_MAXIMUM = "pool_maximum"
+    SCHEDULE = "schedule"
 
 
 class Headroom(NamedTuple):

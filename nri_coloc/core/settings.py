@@ -190,6 +190,9 @@ class ReclaimTuning:
     enabled: False lends nothing, and `reclaim` has the CPUs of `share`.
     paused: why lending is paused, a sentence; "" while it is not. The reclaim pool then has its floor, and the offer is
         0.
+    lend: part of the headroom that is lent now, by the schedule or an operator's switch, 0–1. Default 1.
+    offer: part of the capacity that is offered to new pods, 0 to `lend`; less while lending is about to fall. Default
+        1.
     watermark: part of the lendable CPUs that online and reclaimed pods together may use, 0.01–2. Katalyst's and
         Koordinator's defaults are near 0.65–0.9. Ours is higher, because CPUs are taken back in milliseconds. Default
         0.95.
@@ -254,6 +257,8 @@ class ReclaimTuning:
 
     enabled: bool = True
     paused: str = ""
+    lend: float = 1.0
+    offer: float = 1.0
     partition: bool = False
     partition_dwell_s: float = 10.0
     watermark: float = 0.95

@@ -8,6 +8,9 @@ If there are host groups, which lie outside of kubepods, kubepods' limit bounds 
 offer. If pools are sized by load, a pool has more CPUs than its members use: the offer is then at most the reclaim
 pool's own CPUs. It is never more than the operator's maximum (`pools.reclaim.maxCPUs`).
 
+Both amounts are multiplied by `tuning.offer`, the part that the schedule offers to new pods; for pods that run
+already (`Capacity.borne`), by `tuning.lend`.
+
 Memory that an online pod requested counts as used (`memory_request_claim`), so that the offer is never more than
 `reclaim.memory` would lend. The form is Koordinator's batch resource (capacity − margin − system − Σ used of high
 priority), with the expected peak instead of the present use, so that the number lasts. It is never negative and has
@@ -98,16 +101,18 @@ def capacity(
         return Capacity(binding=Binding.STALE, because=f"nothing could be read for {min(blind):.0f} s")
     expected = expect(forecast, online, now_s, tuning)
     before = _pasts(blind, (previous.cpu_milli, previous.memory_bytes))
-    cpu, memory = _parts(expected, supply, online, before, tuning)
+    cpu, memory = _parts(expected, supply, online, before, tuning, part=tuning.offer)
     binding = min(cpu.known_by, memory.known_by, key=_GRAVEST.index)
     if binding is Binding.FORECAST and expected.learning:
         binding = Binding.LEARNING
+    if not tuning.offer:
+        binding = Binding.SCHEDULE
     because = f"{cpu.because}; {memory.because}{_caveat(expected)}"
     offer = Capacity(cpu.amount, memory.amount, binding, because)
-    if not expected.learning:
+    if not expected.learning and tuning.offer == tuning.lend:
         return offer
     measured = shown(forecast, online, expected, now_s, tuning)
-    cpu, memory = _parts(measured, supply, online, _pasts(blind, previous.borne), tuning)
+    cpu, memory = _parts(measured, supply, online, _pasts(blind, previous.borne), tuning, part=tuning.lend)
     return offer._replace(borne_milli=cpu.amount, borne_bytes=memory.amount)
 
 
@@ -122,12 +127,14 @@ def _parts(
     online: Mapping[str, OnlinePod],
     pasts: tuple[_Past, _Past],
     tuning: ReclaimTuning,
+    *,
+    part: float,
 ) -> tuple[_Part, _Part]:
-    """Return both resources, each as far as it can be read."""
+    """Return a part (0 to 1) of both resources, each as far as it can be read."""
     of_cpu, of_memory = pasts
     return (
-        _as_read(_cpu(expected, supply, online, tuning), of_cpu, tuning),
-        _as_read(_memory(expected, supply, online, tuning), of_memory, tuning),
+        _as_read(_cpu(expected, supply, online, tuning, part), of_cpu, tuning),
+        _as_read(_memory(expected, supply, online, tuning, part), of_memory, tuning),
     )
 
 
@@ -156,20 +163,25 @@ def untold() -> Capacity:
 
 
 def _cpu(
-    expected: Expectation, supply: Supply, online: Mapping[str, OnlinePod], tuning: ReclaimTuning
+    expected: Expectation,
+    supply: Supply,
+    online: Mapping[str, OnlinePod],
+    tuning: ReclaimTuning,
+    part: float,
 ) -> _Part:
     system = expected.cpu_milli[SYSTEM]
     pods = sum(expected.cpu_milli.values()) - system
     usable = int(supply.cpu_milli * tuning.watermark)
     amount = max(0, usable - tuning.reserve_milli - pods - system)
-    amount, binding, bound = _bounded(amount, _bound_of_use(amount, pods, system), supply)
-    return _Part(
-        amount,
-        f"{binding}: CPU {amount}m = {supply.cpu_milli}m lendable * {tuning.watermark:g}"
-        f" - {tuning.reserve_milli}m reserve"
+    # as for use: if without the schedule more than twice as much could be offered, it is the binding term
+    binding = Binding.SCHEDULE if part < 0.5 else _bound_of_use(amount, pods, system)
+    amount, binding, bound = _bounded(int(amount * part), binding, supply)
+    terms = (
+        f"{supply.cpu_milli}m lendable * {tuning.watermark:g} - {tuning.reserve_milli}m reserve"
         f" - {pods}m of {len(expected.cpu_milli) - 1} online pods{_largest(expected.cpu_milli, online, 'm')}"
-        f" - {system}m of the system{bound}",
+        f" - {system}m of the system"
     )
+    return _Part(amount, f"{binding}: CPU {amount}m = {_times(part, terms)}{bound}")
 
 
 def _bound_of_use(amount: int, pods: int, system: int) -> Binding:
@@ -192,8 +204,16 @@ def _bounded(milli: int, binding: Binding, supply: Supply) -> tuple[int, Binding
     return least, binding, f", and no more than the {least}m {words}"
 
 
+def _times(part: float, terms: str) -> str:
+    return terms if part == 1.0 else f"{part:.0%} of ({terms})"
+
+
 def _memory(
-    expected: Expectation, supply: Supply, online: Mapping[str, OnlinePod], tuning: ReclaimTuning
+    expected: Expectation,
+    supply: Supply,
+    online: Mapping[str, OnlinePod],
+    tuning: ReclaimTuning,
+    part: float,
 ) -> _Part:
     system = expected.memory_bytes[SYSTEM]
     pods = sum(expected.memory_bytes.values()) - system
@@ -207,13 +227,13 @@ def _memory(
     if supply.kubepods_limit is not None and supply.kubepods_limit < room:
         limit = f"{supply.kubepods_limit} bytes of kubepods' own limit"
         if supply.host_groups:
-            of_pods = f", to pods at most {max(0, supply.kubepods_limit - pods)} for the {limit}"
+            of_pods = f", to pods at most {int(max(0, supply.kubepods_limit - pods) * part)} for the {limit}"
         else:
             room, terms = supply.kubepods_limit, limit
-    amount = max(0, room - pods)
+    amount = int(max(0, room - pods) * part)
     largest = _largest(expected.memory_bytes, online, " bytes")
-    because = f"memory {amount} = {terms} - {pods} of {len(online)} online pods{largest}{of_pods}"
-    return _Part(amount, because)
+    terms += f" - {pods} of {len(online)} online pods{largest}"
+    return _Part(amount, f"memory {amount} = {_times(part, terms)}{of_pods}")
 
 
 def _largest(amounts: Mapping[str, int], online: Mapping[str, OnlinePod], unit: str) -> str:

@@ -172,11 +172,11 @@ def sizes(
     wishes |= {
         t.name: _gift(t, wishes[t.name], before[t.name], idle[t.name], now) for t in online if t.name in gives
     }
-    given = _given(online, lowest, wishes, before, allocatable)
+    given = _given(online, lowest, wishes, before, allocatable, tuning.lend)
     # the dwell is over: another dwell begins, with a peak of its own
     dwelling = {name: each for name, each in idle.items() if name not in gives}
     dwelling |= {n: idle[n]._replace(giving=True) for n in gives if wishes[n].want < given[n] <= before[n]}
-    return Memory(given, dwelling), given, _words(wishes, before, given, allocatable.cpus)
+    return Memory(given, dwelling), given, _words(wishes, before, given, allocatable.cpus, tuning.lend)
 
 
 def _idle(tier: Tier, load: float | None, memory: Memory, now: float) -> Idle | None:
@@ -239,20 +239,26 @@ def _given(
     wishes: Mapping[str, _Wish],
     before: Mapping[str, int],
     allocatable: Allocatable,
+    lend: float,
 ) -> dict[str, int]:
     """Return the CPUs of each tier.
 
-    `reclaim` gets the CPUs that remain, up to its maximum; the last online tier gets the rest. If `reclaim` would
-    grow by more than a step, the excess stays with the tiers that had it, higher priorities first.
+    `reclaim` gets the lent part of the CPUs that remain, up to its maximum; the last online tier gets the rest. If
+    `reclaim` would grow by more than a step, the excess stays with the tiers that had it, higher priorities first.
     """
     given = dict.fromkeys((tier.name for tier in (*online, lowest)), 0)
-    left, most = allocatable.cpus, lowest.maximum if lowest.maximum and online else allocatable.cpus
-    next_step = min(before.get(lowest.name, allocatable.cpus) + allocatable.step, most)
+    left = allocatable.cpus
     for turn in (
         [(t.name, min(1, wishes[t.name].want)) for t in online] + [(lowest.name, min(1, lowest.minimum))],
         [(t.name, t.minimum) for t in online] + [(lowest.name, lowest.minimum)],
         [(t.name, wishes[t.name].need) for t in online],
         [(t.name, wishes[t.name].want) for t in online],
+    ):
+        left = _take_turn(given, turn, left)
+    most = lowest.maximum if lowest.maximum and online else allocatable.cpus
+    most = min(most, int((given[lowest.name] + left) * lend)) if online else most
+    next_step = min(before.get(lowest.name, allocatable.cpus) + allocatable.step, most)
+    for turn in (
         [(lowest.name, next_step)],
         [(t.name, min(before.get(t.name, 0), t.most)) for t in online if next_step < most],
         [(lowest.name, most)],
@@ -272,7 +278,7 @@ def _take_turn(given: dict[str, int], turn: Iterable[tuple[str, int]], left: int
 
 
 def _words(
-    wishes: Mapping[str, _Wish], before: Mapping[str, int], given: Mapping[str, int], cpus: int
+    wishes: Mapping[str, _Wish], before: Mapping[str, int], given: Mapping[str, int], cpus: int, lend: float
 ) -> str:
     """Return, for each tier that changed or was kept from changing, the cause; for `reclaim`, its CPUs."""
     said = []
@@ -289,4 +295,5 @@ def _words(
             else f", {wish.want} wanted"
         )
         said.append(f"{because}: {has} CPUs{wanted}")
-    return "; ".join([*said, f"{given[RECLAIM]} of {cpus} CPUs are left for {RECLAIM}"])
+    lent = f" (lend={lend:.0%})" if lend < 1 else ""
+    return "; ".join([*said, f"{given[RECLAIM]} of {cpus} CPUs are left for {RECLAIM}{lent}"])

@@ -275,8 +275,9 @@ def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
 def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> Tick:
     lent = verdict.lent
     target = CPUTarget(lent.box, _change(before.box, lent.box), verdict.binding)
-    unused = 0 if verdict.binding is Binding.LEARNING else lent.milli
-    headroom = Headroom(at_most(unused, scene.most), 0, scene.online, verdict.binding, unused)
+    known = verdict.binding is not Binding.LEARNING
+    may_lend, unused = (lent.milli, verdict.unused_milli) if known else (0, 0)
+    headroom = Headroom(at_most(may_lend, scene.most), 0, scene.online, verdict.binding, unused)
     grounds = Grounds(before, verdict, scene, tuning)
     return Tick(memory, target, headroom, memory.period_s, scene.stall, grounds)
 

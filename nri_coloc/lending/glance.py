@@ -17,7 +17,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending import fast_loop as peaks
 from nri_coloc.lending import usage
 from nri_coloc.lending.fast_loop import QUIET_MILLI, LoopMemory, Peaks, Tick, closer, jump
-from nri_coloc.lending.headroom import dead_band_milli, headroom_milli
+from nri_coloc.lending.headroom import dead_band_milli, extra_core, use_leaving
 from nri_coloc.lending.pool_size import Lent
 from nri_coloc.lending.stall import Gauge
 
@@ -128,13 +128,14 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
 def _bounds(lent: Lent, readings: FastReadings, tuning: ReclaimTuning) -> tuple[float, float, float]:
     """Return the bounds `most`, `calm` and `least` of `Bounds`, milli-CPU."""
     lendable, core = readings.lendable, readings.threads_per_core
-    all_milli, band = headroom_milli(lendable, 0, tuning), dead_band_milli(lendable, tuning)
-    most = all_milli - lent.milli if lent.milli else inf
-    calm = all_milli - lent.milli - band
-    spare = all_milli - 1000 * core * tuning.yielded_from
+    band = dead_band_milli(lendable, tuning)
+    most = use_leaving(lent.milli, lendable, tuning) if lent.milli else inf
+    calm = use_leaving(lent.milli + band, lendable, tuning)
+    half_core = 1000 * core * tuning.yielded_from
     if lent.more.cpus:
-        return min(most, spare), calm, -inf
-    return most, calm, spare - band if readings.yields and lent.cpus < lendable else -inf
+        return min(most, use_leaving(half_core, lendable, tuning)), calm, -inf
+    may_have = readings.yields and extra_core(lendable, lent.cpus, core, tuning) > 0
+    return most, calm, use_leaving(half_core + band, lendable, tuning) if may_have else -inf
 
 
 def _grows_at(memory: LoopMemory, tuning: ReclaimTuning) -> float:

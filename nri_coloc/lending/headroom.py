@@ -1,6 +1,6 @@
 """Compute the CPU that may be lent: the formula, its whole cores, and the extra core for tasks of minimum weight."""
 
-from math import sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 from nri_coloc.core.settings import ReclaimTuning
@@ -9,12 +9,24 @@ from nri_coloc.core.settings import ReclaimTuning
 def headroom_milli(lendable: int, use_milli: int, tuning: ReclaimTuning) -> int:
     """Return the CPU that may be lent while online pods and the system use `use_milli`; milli-CPU, at least 0.
 
-    `headroom_cpu = lendable x watermark - (online + system) - reserve`: Koordinator's suppression (capacity x
-    threshold - used by all but offline - system), without the CPUs that are not lendable. Reserved and dedicated CPUs
-    and CPUs of other pools are left out on both sides, with their use. The reclaimed pods' own use is not in the
-    formula: the result does not depend on the amount lent before.
+    `headroom_cpu = (lendable x watermark - (online + system) - reserve) x lend`: Koordinator's suppression (capacity x
+    threshold - used by all but offline - system), without the CPUs that are not lendable, and of it the part that the
+    schedule lends. Reserved and dedicated CPUs and CPUs of other pools are left out on both sides, with their use. The
+    reclaimed pods' own use is not in the formula: the result does not depend on the amount lent before.
     """
+    return round(unused_milli(lendable, use_milli, tuning) * tuning.lend)
+
+
+def unused_milli(lendable: int, use_milli: int, tuning: ReclaimTuning) -> int:
+    """Return the CPU that online pods and the system leave unused, lent or not; milli-CPU, at least 0."""
     return max(0, round(lendable * 1000 * tuning.watermark) - use_milli - tuning.reserve_milli)
+
+
+def use_leaving(milli: float, lendable: int, tuning: ReclaimTuning) -> float:
+    """Return the largest use with which `headroom_milli` is at least `milli` (above 0); -inf if nothing is lent."""
+    if not tuning.lend:
+        return -inf
+    return unused_milli(lendable, 0, tuning) - milli / tuning.lend
 
 
 def at_most(milli: int, most_cpus: int) -> int:
@@ -101,15 +113,20 @@ def decide(before: Yielded, ground: Ground, tuning: ReclaimTuning) -> Yielded:
     it stays away longer, until the cost of both changes is within the loop's share of a CPU.
     """
     band = dead_band_milli(ground.lendable, tuning)
+    room = extra_core(ground.lendable, ground.cpus, ground.core, tuning)
     if ground.rise > band:
         wait_s = max(tuning.dwell_s, ground.step_s if before.cpus else 0.0)
         return before._replace(cpus=0, back_at=max(before.back_at, ground.now + wait_s))
     spare = ground.milli - 1000 * ground.core * tuning.yielded_from
-    room = min(ground.core, ground.lendable - ground.cpus)
     if before.cpus:
         return before._replace(cpus=room) if spare >= 0 else relieved(before, ground.now, tuning)
     waits = ground.doubtful or ground.now < before.back_at
     return before if waits or spare < band else before._replace(cpus=room)
+
+
+def extra_core(lendable: int, cpus: int, core: int, tuning: ReclaimTuning) -> int:
+    """Return the CPUs of an extra core; 0 while only a part of the headroom is lent, because it lies beyond that."""
+    return min(core, lendable - cpus) if tuning.lend == 1.0 else 0
 
 
 def relieved(before: Yielded, now: float, tuning: ReclaimTuning) -> Yielded:

@@ -5,7 +5,7 @@ the reclaim pool is the side that yields. Conditions that forbid growth come fir
 little headroom.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
@@ -16,11 +16,15 @@ from nri_coloc.lending.headroom import (
     floor_cpus,
     headroom_milli,
     step_milli,
+    unused_milli,
     whole_cpus,
 )
 from nri_coloc.lending.stall import Stall
 
 _NEVER = float("-inf")
+
+_SETTLED: Final = frozenset({Binding.ALL_LENT, Binding.DEAD_BAND, Binding.FLOOR})
+"""With these terms the pool has the size that the headroom allows."""
 
 
 class Lent(NamedTuple):
@@ -33,6 +37,7 @@ class Lent(NamedTuple):
     hold_s: dwell after the last suppression, seconds.
     growth_took_s: CPU time of the last tick with growth, with its writes.
     more: the extra core.
+    lend: the part of the headroom that the size follows: the present one after a suppression, or when growth ended.
     """
 
     milli: int = 0
@@ -42,6 +47,7 @@ class Lent(NamedTuple):
     hold_s: float = 0.0
     growth_took_s: float = 0.0
     more: Yielded = Yielded()
+    lend: float = 1.0
 
     @property
     def box(self) -> int:
@@ -116,12 +122,14 @@ class Verdict(NamedTuple):
     lent: the new state.
     binding: the term that decided.
     now_milli, peak_milli: headroom by present use and by peak use, milli-CPU.
+    unused_milli: CPU that online pods left unused at peak use, lent or not; milli-CPU.
     """
 
     lent: Lent
     binding: Binding
     now_milli: int = 0
     peak_milli: int = 0
+    unused_milli: int = 0
 
 
 def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
@@ -142,12 +150,25 @@ def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
     peak_milli = headroom_milli(scene.lendable, scene.peak, tuning)
     if _stalls(scene, tuning):
         after, binding = _relieved(lent, scene, now_milli, tuning), Binding.STALL
-        return Verdict(after, binding, now_milli, peak_milli)
+        return Verdict(after, binding, now_milli, peak_milli, after.milli)
     if now_milli < lent.milli or lent.cpus > scene.lendable:
-        after, binding = _shrunk(lent, scene, min(now_milli, lent.milli), tuning), Binding.ONLINE_USE
+        after = _shrunk(lent, scene, min(now_milli, lent.milli), tuning)
+        binding = Binding.SCHEDULE if tuning.lend < lent.lend else Binding.ONLINE_USE
     else:
         after, binding = _grown(lent, scene, peak_milli, tuning)
-    return Verdict(_with_more(after, scene, now_milli, tuning), binding, now_milli, peak_milli)
+    after = _following(_with_more(after, scene, now_milli, tuning), binding, tuning)
+    unused = after.milli if tuning.lend == 1.0 else unused_milli(scene.lendable, scene.peak, tuning)
+    return Verdict(after, binding, now_milli, peak_milli, unused)
+
+
+def _following(lent: Lent, binding: Binding, tuning: ReclaimTuning) -> Lent:
+    """Return the state with the present part of the headroom, if the size follows it by now.
+
+    A part that rose is followed step by step. Until then the cause of a growth is the schedule, not online use.
+    """
+    if lent.lend == tuning.lend or (tuning.lend > lent.lend and binding not in _SETTLED):
+        return lent
+    return lent._replace(lend=tuning.lend)
 
 
 def _stalls(scene: Scene, tuning: ReclaimTuning) -> bool:

@@ -38,7 +38,8 @@ def figures(grounds: Grounds) -> str:
     """Return the figures that operators ask for first."""
     scene = grounds.scene
     stall = f"{scene.stall.signal} stall={_stall(grounds):.2f}, " if _stalls(grounds) else ""
-    return f"{stall}online={scene.online / 1000:.1f} cores, lendable={scene.lendable}"
+    lend = f", lend={grounds.tuning.lend:.0%}" if grounds.tuning.lend < 1 else ""
+    return f"{stall}online={scene.online / 1000:.1f} cores, lendable={scene.lendable}{lend}"
 
 
 def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
@@ -58,6 +59,8 @@ def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
         "rise_milli": scene.rise,
         "watermark": tuning.watermark,
         "reserve_milli": tuning.reserve_milli,
+        "lend": tuning.lend,
+        "lend_before": before.lend,
         "left_milli": verdict.now_milli,
         "left_by_peak_milli": verdict.peak_milli,
         "before_milli": before.milli,
@@ -106,6 +109,7 @@ _CAUSES: Final[Mapping[Binding, str]] = MappingProxyType(
         Binding.DEAD_BAND: "online use moved within the dead band",
         Binding.ALL_LENT: "online use is low, all is lent",
         Binding.FLOOR: "online use leaves only the floor",
+        Binding.SCHEDULE: "the lent part fell",
     }
 )
 
@@ -118,6 +122,10 @@ def cause(grounds: Grounds) -> str:
 def _bound(grounds: Grounds) -> str:
     before, verdict, scene, tuning = grounds
     binding = verdict.binding
+    if before.lend < tuning.lend and binding in (Binding.ONLINE_USE, Binding.GROWTH_STEP):
+        return "the lent part rose, one step"
+    if binding is Binding.FLOOR and tuning.lend < 1 and verdict.unused_milli >= 1000:
+        return "the lent part leaves only the floor"
     if binding is Binding.ONLINE_USE:
         return "online use rose" if verdict.lent.milli < before.milli else "online use fell"
     if binding is Binding.LEARNING:

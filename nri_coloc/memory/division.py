@@ -142,6 +142,7 @@ def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | 
     return {
         **{f"{name}_bytes": amount for name, amount in in_bytes.items()},
         "watermark": tuning.memory_watermark,
+        "lend": tuning.lend,
         "dwell_s": tuning.memory_dwell_s,
         "eviction_s": tuning.eviction_s,
     }

@@ -9,6 +9,9 @@ the other for the reclaimed pods alone: host groups lie outside of kubepods, so 
                   use − inactive file − ½ other file − ½ reclaimable slab
     kubepods: limit − working set + the working set of the reclaimed pods − claim − growth
 
+Both are multiplied by `lend`, the part that the schedule lends. If it falls, page cache is taken back by steps;
+anonymous memory stays (`division`).
+
 `available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available). That counts page cache and
 reclaimable slab, less the low watermarks or half of it, whichever is less: at least half. Active pages and slab count
 at that half, because the online pods' working sets hold them too. `claim` = Σ max(0, expected − working set) over the
@@ -154,6 +157,9 @@ def headroom_memory(
     amount, binding, by_limit = terms.by_node, _bound_of_machine(terms.by_node, claim), terms.by_limit
     if by_limit is not None and by_limit < amount and not has_others:
         amount, binding = by_limit, Binding.KUBEPODS_LIMIT
+    if tuning.lend < 0.5:  # as for the claim: without it more than twice as much could be lent
+        binding = Binding.SCHEDULE
+    amount, by_limit = int(amount * tuning.lend), None if by_limit is None else int(by_limit * tuning.lend)
     of_pods = _room(by_limit, members.pods) if by_limit is not None and has_others else None
     amount, held, unreclaimable = _room(amount, members.all)
     return MemoryHeadroom(amount, binding, held, unreclaimable, _by_node(node, amount), terms, of_pods)

@@ -30,6 +30,7 @@ _WITHOUT_FIGURES: Final = ("lending_not_measured", "lending_disabled")
 _WORDS: Final = {
     "lending_paused": "lending is paused",
     "learning": "use is still being learnt",
+    "schedule": "new pods are offered nothing: see `lending` in /v1/state",
 }
 
 

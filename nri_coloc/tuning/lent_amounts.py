@@ -180,6 +180,8 @@ def _inputs(
 def _guessed(capacity: Capacity) -> str:
     if capacity.borne == (capacity.cpu_milli, capacity.memory_bytes):
         return ""
+    if capacity.binding is Binding.SCHEDULE:
+        return "; new pods are offered nothing, because lending is about to end"
     return (
         f"; without the guesses about workloads that are being learnt, with which {capacity.cpu_milli}m and"
         f" {capacity.memory_bytes} bytes are offered"

@@ -5,7 +5,7 @@ second. After it come the promises: how soon a burst is answered, how seldom the
 is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from statistics import median
@@ -136,6 +136,38 @@ def test_the_box_over_time(case):
         other_cpus=case.other_cpus,
     ).run(max(case.box) + 0.1)
     assert {second: node.box_at(second) for second in case.box} == case.box
+
+
+def lend(node: Node, part: float) -> Node:
+    """Lend another part of the headroom from now on."""
+    node.watcher.retune(replace(node.watcher.tuning, lend=part))
+    return node
+
+
+def test_the_pool_follows_the_lent_part_of_the_headroom():
+    node = lend(Node(8, steady(2_000), noise=0.1).run(8), 0.5).run(4)
+    lend(lend(node, 0.0).run(4), 1.0).run(8)
+    assert {at: node.box_at(at) for at in (7.9, 8.1, 11.9, 12.1, 15.9, 23.9)} == {
+        7.9: 6,
+        8.1: 3,
+        11.9: 3,
+        12.1: 1,
+        15.9: 1,
+        23.9: 6,
+    }
+
+
+def test_a_lent_part_that_rises_is_followed_by_steps():
+    node = lend(lend(Node(64, steady(20_000), noise=0.1).run(8), 0.0).run(4), 1.0).run(4)
+    sizes = [node.box_at(11.9), *(moment.cpus for moment in node.moments if moment.at > 12)]
+    assert sizes[:2] == [1, 6]
+    assert all(0 <= after - before <= 7 for before, after in pairwise(sizes))
+    assert max(sizes) == 40
+
+
+def test_no_extra_core_is_lent_beyond_a_part():
+    node = lend(Node(8, steady(2_000), noise=0.1, yields=True).run(8), 0.5).run(4)
+    assert (node.box_at(7.9), node.box_at(11.9)) == (7, 3)
 
 
 @cache

@@ -102,6 +102,18 @@ CASES = [
         "which is nothing new where less is left", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
         supply=Supply(8000, 32 * GIB, most_milli=7000),
     ),
+    Case(
+        "half is lent", 3000, 14, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        tuning=replace(EXACT, lend=0.5, offer=0.5),
+    ),
+    Case(
+        "nothing is lent", 0, 0, Binding.SCHEDULE, seen(a=WEB), {"a": pod()},
+        tuning=replace(EXACT, lend=0.0, offer=0.0),
+    ),
+    Case(
+        "a part within the pool's maximum", 2000, 14, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        supply=Supply(8000, 32 * GIB, most_milli=2000), tuning=replace(EXACT, lend=0.5, offer=0.5),
+    ),
     Case("a full node offers nothing, not less", 0, 0, Binding.FORECAST, seen(a=WEB), {"a": pod()}, Supply(1000, GIB)),
     Case(
         "CPUs of one's own are not lendable anyway", 8000, 28, Binding.FORECAST,
@@ -254,6 +266,20 @@ def test_the_sentence_says_what_of_an_offer_pods_may_take_where_others_may_take_
 def test_the_sentence_says_how_many_are_still_learnt():
     learnt = next(case for case in CASES if case.binding is Binding.LEARNING)
     assert "2 of them still being learnt" in found(learnt).because
+
+
+def test_in_the_grace_running_pods_keep_their_part():
+    falling = replace(EXACT, lend=1.0, offer=0.0)
+    offer = found(Case("", 0, 0, Binding.SCHEDULE, seen(a=WEB), {"a": pod()}, tuning=falling))
+    assert (offer.cpu_milli, offer.memory_bytes) == (0, 0)
+    assert near(offer.borne_milli, 6000)
+    assert offer.because.startswith("schedule: CPU 0m = 0% of (8000m lendable * 1 - ")
+
+
+def test_a_part_is_named_with_its_terms():
+    part = replace(CASES[3], tuning=replace(EXACT, lend=0.4, offer=0.4))
+    told = re.match(r"schedule: CPU \d+m = 40% of \(.*\); memory \d+ = 40% of \(.*\)$", found(part).because)
+    assert told is not None
 
 
 def test_before_anybody_is_told_of_nothing_is_offered_and_one_clause_says_why():

@@ -42,6 +42,11 @@ class Watcher:
         self.passed = 0
         self._looked: tuple[Sample, ...] = ()
 
+    def retune(self, tuning: ReclaimTuning) -> None:
+        """Use other settings from now on, as the daemon does: the next readings are decided about."""
+        self.memory = glance.caught_up(self.glance, self.memory)
+        self.tuning, self.glance = tuning, None
+
     def take(self, readings: FastReadings) -> Tick | None:
         """Return the decision about these readings, None if they were skipped."""
         look = look_of(readings) if _summed(self._looked) == _summed(readings.samples) else None

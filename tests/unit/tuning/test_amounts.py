@@ -271,6 +271,17 @@ def test_a_lowered_memory_limit_never_kills(story, in_use, limit):
     assert found == ({} if limit is None else {"a": Knobs(memory_limit=limit)})
 
 
+def test_in_the_grace_loans_keep_the_running_pods_part():
+    offer = Capacity(0, 0, Binding.SCHEDULE, borne_milli=8000, borne_bytes=64 * GIB)
+    found = rebalanced(
+        {"a": Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=4 * GIB), 0)},
+        offer,
+        there_are(8000, 64 * GIB),
+    )
+    assert found.changes == {}
+    assert "new pods are offered nothing" in found.because
+
+
 LOWERED = 1564 * MIB
 """Bytes; the limit of a lowered loan of 4 GiB, whose dead band is 410 MiB."""
 
