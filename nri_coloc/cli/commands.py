@@ -204,10 +204,14 @@ def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
 
 
 def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
-    from nri_coloc.service.configuration import check
+    from nri_coloc.schedule import remarks
+    from nri_coloc.service.configuration import check, loading
 
     code, text = check.report(options.file)
     print(text.rstrip("\n"), file=sys.stdout if code == DONE else sys.stderr)
+    if code == DONE:
+        for remark in remarks(loading.read(options.file).schedule):
+            print(f"{options.file}: {remark}", file=sys.stderr)
     return code
 
 

@@ -20,6 +20,7 @@ class AuditEvent(StrEnum):
     RECLAIM_MEMORY = "reclaim.memory"
     RECLAIM_PAUSE = "reclaim.pause"
     RECLAIM_RESUME = "reclaim.resume"
+    SCHEDULE_STATE = "schedule.state"
     POD_LIMIT = "pod.limit"
     PATH_LIMIT = "path.limit"
     ANNOTATION_INVALID = "annotation.invalid"
@@ -113,6 +114,8 @@ class Reason(StrEnum):
     RUNTIME_REFUSED = "runtime_refused"
     INTERNAL_ERROR = "internal_error"
     CPUS_CHANGED = "cpus_changed"
+    # lending by the clock
+    SCHEDULE = "schedule"
     # the admin socket
     OPERATOR = "operator"
     EXPIRED = "expired"

@@ -396,3 +396,4 @@ class Settings:
     audit_ring: int = 4096
     log_level: str = "info"
     restore_on_exit: bool = False
+    schedule: ScheduleTuning = ScheduleTuning()

@@ -1,4 +1,4 @@
-"""Follow the operator and the machine: the settings' file, the kubelet's CPU manager, CPUs that go on- and offline.
+"""Follow operator and machine: settings file, schedule, the kubelet's CPU manager, CPUs that go on- and offline.
 
 The housekeeping loop checks each of them. A change becomes one `Reconfigured` event, and only affected containers move.
 An invalid file changes nothing and is reported.
@@ -15,6 +15,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Settings, Tuning
 from nri_coloc.core.topology import Topology
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.machine import Look, Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
@@ -24,6 +25,7 @@ from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import SettingsError
 from nri_coloc.host import granted
 from nri_coloc.placing import resynchronisation
+from nri_coloc.schedule import remarks
 from nri_coloc.service import logs
 from nri_coloc.service.audit import timestamp
 from nri_coloc.service.orders import OrderDeclined
@@ -143,6 +145,7 @@ class Steering:
         machine: Machine,
         watch: SettingsWatch,
         kubelet: KubeletWatch,
+        clock: LendingClock,
         translator: Translator,
         runtime: Runtime,
         after: After,
@@ -156,6 +159,7 @@ class Steering:
         self._machine = machine
         self._watch = watch
         self._kubelet = kubelet
+        self._clock = clock
         self.pause = Pause()
         self._turn = RLock()
         self._awaited: _Awaited | None = None
@@ -172,6 +176,8 @@ class Steering:
             self._catch_up()
         self._look_at_settings(now)
         self._look_for_list(now)
+        if self._clock.look(self._in_force.settings.schedule, self._report):
+            self.repeat()
         self.look_at_kubelet()
         if now - self._topology_at >= TOPOLOGY_EVERY_S:
             self._topology_at = now
@@ -247,8 +253,10 @@ class Steering:
         logs.configure(settings.log_level)
         fixed = _fixed_at_start(self._in_force.settings, settings)
         note += f"; only a restart changes {', '.join(fixed)}" if fixed else ""
+        note += "".join(f"; {remark}" for remark in remarks(settings.schedule))
         self._report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
         self._in_force.put(settings)
+        self._clock.look(settings.schedule, self._report)
         self._retune(self._node.state.topology)
         # the record comes before its consequences, so the metric shows when the settings are in force
         self._report.metrics.config_reload("valid")
@@ -292,7 +300,7 @@ class Steering:
             self._put_over(topology)
 
     def _put_over(self, topology: Topology) -> None:
-        tuning = self.pause.over(self._kubelet.over(self._in_force.settings.tuning))
+        tuning = self.pause.over(self._clock.over(self._kubelet.over(self._in_force.settings.tuning)))
         self.kubelet_problem = self._kubelet.problem(tuning)
         wishes, pod_wishes = self._translator.wishes_again(self._node.state, tuning)
         self._reconfigure(Reconfigured(topology, wishes, pod_wishes), tuning)

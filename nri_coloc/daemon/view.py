@@ -6,8 +6,10 @@ from typing import Any, Final
 from nri_coloc.core import cpuset
 from nri_coloc.core.lending import Binding, Capacity
 from nri_coloc.core.readings import Picture
+from nri_coloc.daemon import lending_clock
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.report import Report
@@ -31,6 +33,7 @@ class DaemonView:
         *,
         actuator: Actuator,
         readiness: Readiness,
+        clock: LendingClock,
         lending: Lending,
         survey: Survey,
     ) -> None:
@@ -38,6 +41,7 @@ class DaemonView:
         self._node = node
         self._actuator = actuator
         self._readiness = readiness
+        self._clock = clock
         self._lending = lending
         self._survey = survey
         self._report = report
@@ -65,7 +69,9 @@ class DaemonView:
         actual = {k: cpuset.render(mask) for k, mask in self._actuator.actual.copy().items()}
         waits_for = {a.id: waiting.lack(state, a) for a in waiting.of(state)}
         found = ReadBack(actual, self._actuator.unread.copy(), self._actuator.members_outside())
-        return state_json(state, observe=self._node.tuning.observe, found=found, waits_for=waits_for)
+        lending = lending_clock.shown(self._clock.lending)
+        observe = self._node.tuning.observe
+        return state_json(state, observe=observe, found=found, waits_for=waits_for, lending=lending)
 
     def capacity(self) -> dict[str, Any]:
         """Return the body of `/v1/capacity`: the offer and the headroom, milli-CPU and bytes.
@@ -99,6 +105,8 @@ class DaemonView:
             return None
         if tuning.paused:
             return capacity.paused(tuning)
+        if not tuning.offer and self._node.told:
+            return Capacity(binding=Binding.SCHEDULE, because=self._clock.lending.because)
         return None if self._node.told else capacity.untold()
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:

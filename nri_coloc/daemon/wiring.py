@@ -37,6 +37,7 @@ from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.loans import Loans, memory_in_use
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.memory_worker import MemoryWorker
@@ -125,7 +126,8 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     steering.refuse_full_reserve(topology.usable_by_all, settings)
     in_force = InForce(settings)
     kubelet = KubeletWatch(root)
-    tuning = kubelet.over(settings.tuning)
+    clock = LendingClock(settings.schedule, time.time)
+    tuning = clock.over(kubelet.over(settings.tuning))
     node = Node(pools.initial(topology, tuning), tuning, memory_total(root))
     metrics = Metrics(version(), lambda: node.state, keys.base_of)
     audit = AuditLog(1, settings.audit_ring, metrics.audit_lost)
@@ -205,6 +207,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         machine=machine,
         watch=watch,
         kubelet=kubelet,
+        clock=clock,
         translator=translator,
         runtime=connection,
         after=after,
@@ -275,6 +278,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         report,
         actuator=actuator,
         readiness=Readiness((*required, *others)),
+        clock=clock,
         lending=lending,
         survey=survey,
     )

@@ -51,23 +51,19 @@ def _without_effect(schedule: ScheduleTuning, minutes: list[int], index: int) ->
         return f"{_name(index)} never decides: windows that lend less or as much cover all of it; remove it"
     if window.lend == schedule.outside:
         return f"{_name(index)} changes nothing where no other window is open: lend equals outside ({window.lend})"
-    if schedule.outside < window.lend and _longest_run_s(left) <= schedule.grace_s:
-        return (
-            f"{_name(index)} admits no pod: it is open for {_longest_run_s(left) // 60} min and grace is "
-            f"{schedule.grace_s:g} s; make it longer or grace shorter"
-        )
+    if schedule.outside < window.lend and not _has_run(left, int(schedule.grace_s) // 60 + 1):
+        return f"{_name(index)} admits no pod: it is not open for longer than grace ({schedule.grace_s:g} s)"
     return ""
 
 
-def _longest_run_s(minutes: int) -> int:
-    """Return the longest time without a gap, seconds; the week repeats."""
-    if minutes == _WEEK:
-        return WEEK_MINUTES * 60
-    run, twice = 0, minutes | minutes << WEEK_MINUTES
-    while twice:
-        twice &= twice << 1
-        run += 1
-    return run * 60
+def _has_run(minutes: int, length: int) -> bool:
+    """Return whether so many minutes lie in a row; the week repeats."""
+    found, known = minutes | minutes << WEEK_MINUTES, 1
+    while known < length:  # a bit of `found` ends a run of `known` minutes
+        more = min(known, length - known)
+        found &= found << more
+        known += more
+    return found != 0
 
 
 def _name(index: int) -> str:

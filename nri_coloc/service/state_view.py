@@ -31,9 +31,14 @@ class ReadBack(NamedTuple):
 
 
 def state_json(
-    state: NodeState, *, observe: bool, found: ReadBack, waits_for: Mapping[str, str]
+    state: NodeState,
+    *,
+    observe: bool,
+    found: ReadBack,
+    waits_for: Mapping[str, str],
+    lending: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the body of `/v1/state`; `waits_for` is a text by container id."""
+    """Return the body of `/v1/state`; `waits_for` is a text by container id, `lending` the state by the clock."""
     containers = [
         {
             **_container(state, assignment),
@@ -51,6 +56,7 @@ def state_json(
             "numa": [_numa(node) for node in sorted(state.topology.nodes, key=lambda node: node.id)],
             **({"kept_by_kubelet": cpuset.render(state.pools.kept)} if state.pools.kept else {}),
         },
+        "lending": dict(lending),
         "pools": _pools(state),
         "containers": sorted(containers, key=lambda c: (c["namespace"], c["pod"], c["container"], c["id"])),
         **({"host_groups": list(found.host_groups)} if found.host_groups else {}),

@@ -192,6 +192,7 @@ def _settings(file: schema.File) -> Settings:
         audit_ring=file.telemetry.audit_ring,
         log_level=file.telemetry.log_level,
         restore_on_exit="restore-on-exit" in file.reclaim.features,
+        schedule=file.schedule.tuning(),
     )
 
 

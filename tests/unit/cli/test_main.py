@@ -145,6 +145,14 @@ def test_check_config_shows_what_a_file_means(tmp_path, capsys):
     assert "bad.yaml:1: strict" in capsys.readouterr().err
 
 
+def test_check_config_names_odd_windows(tmp_path, capsys):
+    (tmp_path / "good.yaml").write_text("schedule: {windows: [{days: mon-fri, lend: 100}]}\n")
+    assert main.main(["check-config", str(tmp_path / "good.yaml")], {}) == 0
+    told = capsys.readouterr()
+    assert "good.yaml: schedule.windows[0] changes nothing" in told.err
+    assert "changes nothing" not in told.out
+
+
 def test_the_module_is_the_program():
     done = subprocess.run(
         [sys.executable, "-m", "nri_coloc", "--help"],

@@ -16,6 +16,7 @@ from nri_coloc.daemon import admin_orders as module
 from nri_coloc.daemon.admin_orders import AdminOrders
 from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
@@ -52,6 +53,7 @@ class Rig:
             machine=Machine(str(folder), CgroupLayout(2)),
             watch=watch,
             kubelet=KubeletWatch(str(folder)),
+            clock=LendingClock(settings.schedule, time.time),
             translator=kit.a_translator(settings.tuning),
             runtime=nobody,
             after=(self.report.changed,),

@@ -1,6 +1,7 @@
 """CPUs that come or go are found; an unchanged machine is not read again."""
 
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import steering
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
+from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.settings_watch import SettingsWatch
@@ -26,6 +28,10 @@ from tests.unit.placing import kit as policy_kit
 
 ONLINE = "sys/devices/system/cpu/online"
 SETTINGS = reader.load("", "a test")
+
+
+NOON_S = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
+NIGHTLY = reader.load('schedule: {outside: 0, windows: [{from: "22:00", to: "06:00"}]}', "a test")
 
 
 class FakeRuntime:
@@ -46,6 +52,7 @@ class Rig:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         machines.plant(machines.MACHINES["8cpu"], root)
         self.root, self.reads, self.now = root, 0, time.monotonic()
+        self.wall_s = NOON_S
         self.node = Node(pools.initial(sysfs.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
         report, self.heard = kit.a_report(self.node)
         self.runtime = FakeRuntime()
@@ -57,6 +64,7 @@ class Rig:
             machine=Machine(str(root), cgroup_layout.detect(str(root))),
             watch=watch,
             kubelet=kubelet,
+            clock=LendingClock(SETTINGS.schedule, lambda: self.wall_s),
             translator=kit.a_translator(SETTINGS.tuning),
             runtime=self.runtime,
             after=(report.changed,),
@@ -133,6 +141,61 @@ def test_what_of_a_reserve_is_not_usable_here_reserves_nothing(rig, reserve):
 def test_a_reserve_of_all_that_is_usable_is_refused(rig, reserve):
     rig.steering.apply(reader.load(f"node: {{reservedCPUs: {reserve}}}\n", "a test"))
     assert ("config.reload", "invalid") in rig.heard.said()
+
+
+# --- the schedule ----------------------------------------------------------------------------------------
+
+
+def lent(rig: Rig) -> tuple[float, float]:
+    tuning = rig.node.tuning.reclaim
+    return tuning.lend, tuning.offer
+
+
+def test_a_schedule_holds_with_its_file(rig):
+    rig.steering.apply(NIGHTLY)
+    assert lent(rig) == (0, 0)
+    assert ("schedule.state", "schedule") in rig.heard.said()
+
+
+def test_the_lent_part_follows_the_clock(rig):
+    rig.steering.apply(NIGHTLY)
+    found = []
+    for hour in (22, 29.8, 29.9, 30):  # 29.9 is 05:54, within the ten minutes of grace
+        rig.wall_s = NOON_S + (hour - 12) * 3600
+        rig.looks(1)
+        found.append(lent(rig))
+    assert found == [(1, 1), (1, 1), (1, 0), (0, 0)]
+
+
+def test_a_clock_that_is_set_back_takes_effect(rig):
+    rig.steering.apply(NIGHTLY)
+    rig.wall_s = NOON_S - 10 * 3600
+    rig.looks(1)
+    assert lent(rig) == (1, 1)
+
+
+def test_without_a_change_the_tuning_stays(rig):
+    rig.steering.apply(NIGHTLY)
+    before = rig.looks(1).node.tuning
+    rig.wall_s += 3600
+    assert rig.looks(3).node.tuning is before
+
+
+def test_each_change_of_state_is_recorded_once(rig):
+    rig.steering.apply(NIGHTLY)
+    for hour in (22, 23, 29.9, 30, 31):
+        rig.wall_s = NOON_S + (hour - 12) * 3600
+        rig.looks(2)
+    records = [r for r in rig.heard.records if r.event == "schedule.state"]
+    states = [record.extra["inputs"]["state"] for record in records]
+    assert states == ["Online", "OnlineToOffline", "Offline", "OfflineToOnline", "Online"]
+    assert all(len(record.because) <= 160 for record in records)
+
+
+def test_odd_windows_are_named_with_the_reload(rig):
+    rig.steering.apply(reader.load("schedule: {windows: [{lend: 100}]}", "a test"))
+    (record,) = [r for r in rig.heard.records if r.event == "config.reload"]
+    assert "schedule.windows[0] changes nothing" in record.because
 
 
 def test_what_only_a_restart_changes_is_named_by_its_keys(rig):

@@ -9,8 +9,10 @@ import pytest
 
 from nri_coloc.core.events import ContainerStarting
 from nri_coloc.core.lending import Binding, Capacity, Headroom
+from nri_coloc.core.settings import ScheduleTuning
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView
@@ -32,6 +34,7 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
             report,
             actuator=actuator,
             readiness=cast("Readiness", readiness),
+            clock=LendingClock(ScheduleTuning(), lambda: 0.0),
             lending=lending,
             survey=a_survey(),
         ),
@@ -62,6 +65,24 @@ def test_the_state_shows_what_was_decided_beside_what_was_read(parts):
     shown = {one["id"]: (one["cpus"], one["actual_cpus"]) for one in view.state()["containers"]}
     assert shown == {"app": ("0-7", "0-3"), "other": ("0-7", "")}
     assert view.state()["mode"] == "enforce"
+
+
+def test_the_state_shows_lending_by_the_clock(parts):
+    assert parts[0].state()["lending"] == {
+        "state": "Offline",
+        "factor": 1.0,
+        "until": None,
+        "reason": "no_windows",
+        "because": "the schedule has no windows (lend=100 %)",
+    }
+
+
+def test_an_offer_that_was_withdrawn_is_not_shown(parts):
+    view, node, _ = parts
+    node.told = True
+    node.tuning = replace(node.tuning, reclaim=replace(node.tuning.reclaim, lend=1.0, offer=0.0))
+    shown = view.capacity()
+    assert (shown["cpu_milli"], shown["memory_bytes"], shown["reason"]) == (0, 0, "schedule")
 
 
 def test_containers_that_wait_are_shown_and_counted(parts):

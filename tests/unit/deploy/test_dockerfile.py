@@ -106,6 +106,10 @@ def test_the_final_stage_installs_nothing():
     assert {word for word, _ in FINAL} == {"FROM", "COPY", "ENV", "USER", "STOPSIGNAL", "ENTRYPOINT"}
 
 
+def test_the_build_fails_without_time_zones():
+    assert any("zoneinfo.ZoneInfo(" in rest for word, rest in BUILD if word == "RUN")
+
+
 def test_no_stage_fetches_a_compiler():
     assert not re.search(r"\b(apt|apt-get|gcc|build-essential)\b", TEXT)
 

@@ -42,8 +42,24 @@ CASES: list[tuple[str, ScheduleTuning, list[str]]] = [
     (
         "one as short as the grace",
         ScheduleTuning(windows=(window("daily 10:00-10:10"),), outside=0, grace_s=600),
-        ["windows[0] admits no pod: it is open for 10 min and grace is 600 s"],
+        ["windows[0] admits no pod: it is not open for longer than grace (600 s)"],
     ),
+    (
+        "one a minute longer",
+        ScheduleTuning(windows=(window("daily 10:00-10:11"),), outside=0, grace_s=600),
+        [],
+    ),
+    (
+        "one around midnight",
+        ScheduleTuning(windows=(window("daily 23:55-00:06"),), outside=0, grace_s=600),
+        [],
+    ),
+    (
+        "one around the week's end",
+        ScheduleTuning(windows=(window("sun 23:55-00:06"),), outside=0, grace_s=600),
+        [],
+    ),
+    ("all the time", ScheduleTuning(windows=(window("daily 00:00-24:00"),), outside=0, grace_s=86400), []),
     ("a blackout as short as the grace", ScheduleTuning(windows=(window("daily 10:00-10:10", 0),)), []),
 ]
 

@@ -95,6 +95,15 @@ ACCEPTED = [
     "reclaim: {members: }",
     "reclaim: {features: []}",
     "reclaim: {features: [scheduler-hints, scheduler-idle, quota-burst, restore-on-exit]}",
+    "schedule: ",
+    "schedule: {windows: }",
+    "schedule: {windows: [{}]}",
+    "schedule: {timeZone: America/New_York, outside: 0, grace: 0}",
+    "schedule: {grace: 24h}",
+    "schedule: {grace: 90s}",
+    "schedule: {windows: [{days: mon, from: '00:00', to: '24:00', lend: 0}]}",
+    "schedule: {windows: [{days: 'mon, wed-fri', from: '22:00', to: '06:00'}]}",
+    "schedule: {windows: [{days: sun-mon}]}",
     "mode: observe",
     "strict: true",
     "apiVersion: coloc.nri.io/v1",
@@ -185,6 +194,32 @@ REFUSED = [
     "reclaim: {features: [turbo]}",
     "pressure: [1]",
     "schedule: {a: 1}",
+    "schedule: {timeZone: Europe}",
+    "schedule: {timeZone: Europe/Berlni}",
+    "schedule: {timeZone: ../etc/passwd}",
+    "schedule: {timeZone: /etc/localtime}",
+    "schedule: {timeZone: ''}",
+    "schedule: {outside: 101}",
+    "schedule: {outside: -1}",
+    "schedule: {outside: true}",
+    "schedule: {grace: 10}",
+    "schedule: {grace: 10 m}",
+    "schedule: {grace: ''}",
+    "schedule: {grace: 24h1s}",
+    "schedule: {grace: -5m}",
+    "schedule: {windows: {days: mon}}",
+    "schedule: {windows: [{days: monday}]}",
+    "schedule: {windows: [{days: MON}]}",
+    "schedule: {windows: [{days: ''}]}",
+    "schedule: {windows: [{days: 'mon,'}]}",
+    "schedule: {windows: [{days: mon-}]}",
+    "schedule: {windows: [{from: '24:00'}]}",
+    "schedule: {windows: [{from: '7:00'}]}",
+    "schedule: {windows: [{from: '22:60'}]}",
+    "schedule: {windows: [{to: '24:01'}]}",
+    "schedule: {windows: [{from: '06:00', to: '06:00'}]}",
+    "schedule: {windows: [{lend: 101}]}",
+    "schedule: {windows: [{lend: 0.5}]}",
     "kubernetes: {a: 1}",
     "runtime: {nriSocket: relative}",
     "runtime: {criSocket: /" + "x" * 107 + "}",
@@ -218,6 +253,11 @@ def test_a_hundred_rules_are_enough():
     rules = ({"namespace": "x", "class": "shared"},) * 101
     with pytest.raises(ValidationError):
         schema.File.model_validate({"classes": {"rules": rules}})
+
+
+def test_thirty_two_windows_are_enough():
+    with pytest.raises(ValidationError):
+        schema.File.model_validate({"schedule": {"windows": ({"lend": 50},) * 33}})
 
 
 def tuples(value: Any) -> Any:

@@ -6,10 +6,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from nri_coloc.core.settings import ClassRule, ClassTuning, ReclaimTuning, Settings, Tuning
+from nri_coloc.core.settings import (
+    ClassRule,
+    ClassTuning,
+    ReclaimTuning,
+    ScheduleTuning,
+    Settings,
+    Tuning,
+    WindowTuning,
+)
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.errors import SettingsError
 from nri_coloc.service.configuration import document, loading
@@ -60,6 +69,8 @@ reclaim: {enabled: false, sharing: partition, cpuWatermark: 120, stall: 20, memo
 runtime: {nriSocket: /a, criSocket: /b, pluginName: c, pluginIndex: 07, updatesPerReply: 3,
           handlers: {kata: pod}}
 telemetry: {http: off, auditRing: 5, logLevel: debug}
+schedule: {timeZone: Europe/Berlin, outside: 20, grace: 1h30m,
+           windows: [{days: "fri-mon", from: 22:00, to: 06:30, lend: 70}]}
 mode: observe
 strict: true
 """
@@ -98,6 +109,12 @@ def test_every_key_reaches_the_settings():
         http="off",
         audit_ring=5,
         log_level="debug",
+        schedule=ScheduleTuning(
+            ZoneInfo("Europe/Berlin"),
+            (WindowTuning(frozenset({4, 5, 6, 0}), 22 * 60, 6 * 60 + 30, 70),),
+            outside=20,
+            grace_s=5400,
+        ),
     )
 
 
@@ -184,6 +201,53 @@ def test_a_class_keeps_its_other_defaults():
             (
                 "c.yaml:3: pools.gold.groupBy: 'node' does not fit; "
                 "allowed: namespace, pod, label:KEY or annotation:KEY: a pool of these bounds for each"
+            ),
+        ),
+        (
+            "schedule:\n  windows:\n  - {days: mon-fri}\n  - {days: weekend}\n",
+            (
+                "c.yaml:4: schedule.windows[1].days: 'weekend' is no day and no range of days; "
+                'allowed: days on which it opens, such as mon-fri or "sat,sun"'
+            ),
+        ),
+        (
+            "schedule:\n  windows:\n  - from: 7:00\n",
+            "c.yaml:3: schedule.windows[0].from: '7:00' is no time of the day; allowed: HH:MM, from 00:00 to 23:59",
+        ),
+        (
+            "schedule:\n  windows:\n  - from: 06:00\n    to: 06:00\n",
+            (
+                "c.yaml:4: schedule.windows[0].to: '06:00' leaves the window no time; "
+                "write 00:00 to 24:00 for all day; allowed: HH:MM, from 00:00 to 24:00, "
+                "not the same as `from`; before `from` it is on the next day"
+            ),
+        ),
+        (
+            "schedule: {windows: [{lend: 120}]}",
+            (
+                "c.yaml:1: schedule.windows[0].lend: 120 does not fit; "
+                "allowed: percent of the headroom, 0 to 100, that is lent while the window is open"
+            ),
+        ),
+        (
+            "schedule: {grace: 10}",
+            (
+                "c.yaml:1: schedule.grace: '10' is no duration with units; "
+                "allowed: a duration such as 10m, 1h30m, 90s or 0, at most 24h"
+            ),
+        ),
+        (
+            "schedule:\n  timeZone: Europe/Berlni\n",
+            (
+                "c.yaml:2: schedule.timeZone: 'Europe/Berlni' is no time zone of this machine; "
+                "allowed: UTC, or a name of the tz database such as Europe/Berlin (package tzdata)"
+            ),
+        ),
+        (
+            "schedule: {window: []}",
+            (
+                "c.yaml:1: schedule.window: unknown key, did you mean windows?; "
+                "allowed: timeZone, windows, outside, grace"
             ),
         ),
         (

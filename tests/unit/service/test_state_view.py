@@ -13,6 +13,7 @@ from nri_coloc.service.state_view import ReadBack
 GIB = 1 << 30
 MACHINE = Topology.build([CPU(n, core=str(n // 2), node=n // 4) for n in range(8)], {0: 8 * GIB, 1: 8 * GIB})
 POOLS = Pools(dedicated=0b0000_0011, system=0b1111_1100, share=0b1111_1100, reclaim=0b1111_1100)
+LENDING = {"state": "Offline", "factor": 1.0, "until": None, "reason": "no_windows"}
 APP = Assignment(Container("9c1b", "s1", "app"), QoSClass.DEDICATED, "dedicated", exclusive=0b11)
 
 
@@ -20,7 +21,8 @@ def state_json(
     state: NodeState, *host_groups: str, observe: bool = False, **by_id: dict[str, str]
 ) -> dict[str, Any]:
     found = ReadBack(by_id.get("actual", {}), by_id.get("unread", {}), host_groups)
-    return state_view.state_json(state, observe=observe, found=found, waits_for=by_id.get("waits_for", {}))
+    waits_for = by_id.get("waits_for", {})
+    return state_view.state_json(state, observe=observe, found=found, waits_for=waits_for, lending=LENDING)
 
 
 def node(*assignments: Assignment, pods: tuple[Pod, ...] = (), topology: Topology = MACHINE) -> NodeState:
@@ -39,6 +41,7 @@ def test_the_example_of_the_design_is_shown_whole():
                 {"id": 1, "cpus": "4-7", "memory_bytes": 8 * GIB},
             ],
         },
+        "lending": LENDING,
         "pools": {
             "reserved": {"cpus": "", "members": 0},
             "dedicated": {"cpus": "0-1", "members": 1},
