@@ -82,7 +82,7 @@ def at(schedule: ScheduleTuning, now: datetime | float, switch: Switch = ON) -> 
         line = timeline(schedule, now_s - RISE_S, to_s + schedule.grace_s)
         found = _decided(schedule, line, now_s, switch)
         for next_s in sorted(_candidates(line, schedule.grace_s, switch)):
-            if now_s < next_s <= to_s or now_s < next_s == switch.ends_s:
+            if now_s < next_s <= to_s:
                 after = _decided(schedule, line, next_s, switch)
                 if _differs(after, found):
                     return replace(found, until_s=next_s)

@@ -11,6 +11,7 @@ If windows overlap, the least percentage wins.
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta, tzinfo
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from nri_coloc.core.settings import ScheduleTuning, WindowTuning
@@ -69,7 +70,7 @@ def timeline(schedule: ScheduleTuning, from_s: float, to_s: float) -> Timeline:
         for index, window in enumerate(schedule.windows)
         if (opening := opening_on(day, index, window, schedule.zone)) is not None
     ]
-    return Timeline(_merged(_swept(openings, schedule.outside)))
+    return Timeline(_of_some_length(_swept(openings, schedule.outside)))
 
 
 def opening_on(day: date, index: int, window: WindowTuning, zone: tzinfo) -> Opening | None:
@@ -101,7 +102,7 @@ def _shown(now_s: float, zone: tzinfo) -> datetime:
 
 def _days(from_s: float, to_s: float, zone: tzinfo) -> Iterator[date]:
     """Return the local days on which a window may open that is open in the span."""
-    day, last = (_shown(at_s, zone).date() for at_s in (from_s - 2 * DAY_S, to_s + DAY_S))
+    day, last = (_shown(at_s, zone).date() for at_s in (from_s - 2 * DAY_S, to_s))
     while day <= last:
         yield day
         day += timedelta(days=1)
@@ -121,13 +122,6 @@ def _swept(openings: Iterable[Opening], outside: int) -> Iterator[Stretch]:
         yield Stretch(at_s, *min(are_open)) if are_open else Stretch(at_s, outside, None)
 
 
-def _merged(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
-    """Return the stretches of some length, without those that continue the one before."""
-    last, known = None, None
-    for stretch in stretches:
-        if last is not None and last.begins_s != stretch.begins_s and last[1:] != known:
-            known = last[1:]
-            yield last
-        last = stretch
-    if last is not None and last[1:] != known:
-        yield last
+def _of_some_length(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
+    """Return the last stretch of those that begin at the same time."""
+    return (last for _, same in groupby(stretches, lambda each: each.begins_s) for *_, last in [same])

@@ -276,6 +276,12 @@ def test_in_the_grace_running_pods_keep_their_part():
     assert offer.because.startswith("schedule: CPU 0m = 0% of (8000m lendable * 1 - ")
 
 
+@pytest.mark.parametrize(("part", "binding"), [(0.5, "lendable_cpus"), (0.49, "schedule")])
+def test_a_part_binds_if_the_offer_would_more_than_double(part, binding):
+    case = replace(CASES[3], tuning=replace(EXACT, lend=part, offer=part))
+    assert found(case).because.startswith(f"{binding}: CPU ")
+
+
 def test_a_part_is_named_with_its_terms():
     part = replace(CASES[3], tuning=replace(EXACT, lend=0.4, offer=0.4))
     told = re.match(r"schedule: CPU \d+m = 40% of \(.*\); memory \d+ = 40% of \(.*\)$", found(part).because)

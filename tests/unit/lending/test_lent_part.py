@@ -154,6 +154,12 @@ def test_tiers_keep_the_cpus_that_are_not_lent(part, cpus):
     assert ("lend=" in words) is (part < 1)
 
 
+def test_without_online_tiers_all_cpus_are_lent():
+    only = (Tier("reclaim", minimum=1),)
+    _, sizes, _ = bands.sizes(only, {}, Allocatable(16, 16), Memory(), replace(ALL, lend=0.5), 0.0)
+    assert sizes == {"reclaim": 16}
+
+
 def test_a_part_takes_no_cpus_from_tiers_that_need_them():
     tuning = replace(ALL, lend=0.5)
     _, sizes, _ = bands.sizes(TIERS, {"share": 8.0}, Allocatable(16, 16), Memory(), tuning, 0.0)

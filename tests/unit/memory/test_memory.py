@@ -106,6 +106,7 @@ CASES = [
     Case("without a limit a host group is one of the box", 43, hosts=holding(3)),
     Case("kubepods' own limit does not bound a host group", 43, limit=16, hosts=holding(3), of_pods=6),
     Case("nor does what it holds spend of that", 45, limit=16, box=holding(2), hosts=holding(3), of_pods=8),
+    Case("half of both", 21.5, limit=16, hosts=holding(3), of_pods=3, tuning=replace(EXACT, lend=0.5)),
     Case("nothing left to the pods", 43, pods=20, limit=16, hosts=holding(3), of_pods=0),
     Case("online pods' claim bounds both", 37, limit=16, claim=(4, 2), hosts=holding(3), of_pods=0),
     Case("one that cannot be read is one", 40, limit=16, hosts={"yarn": GroupReading(9, 0.0)}, of_pods=6),
