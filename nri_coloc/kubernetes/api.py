@@ -1,0 +1,216 @@
+"""Call the API server of Kubernetes: requests with time limits, lists in pages, watches, and errors in plain words.
+
+lightkube reads the credentials (a kubeconfig, or the pod's service account with its rotated token) and authenticates.
+Objects stay parsed JSON: lightkube's models of all kinds would cost memory, and the modules of this room read few
+fields. This module imports lightkube in `connect` only, so that other programs never load it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nri_coloc.errors import ColocError, SettingsError
+
+if TYPE_CHECKING:
+    import httpx2
+
+Object = dict[str, Any]
+
+CALL_S: Final = 10.0
+"""Time limit of one request, and of each connect."""
+
+SILENCE_S: Final = 150.0
+"""A watch without a byte for so long is dead: the API server sends a bookmark each minute."""
+
+WATCH_S: Final = 290
+"""Seconds after which the API server ends a watch; the next one resumes it. Below the five minutes after which load
+balancers drop idle connections."""
+
+PAGE: Final = 500
+"""Objects of one page of a list."""
+
+GONE: Final = 410
+"""HTTP status: the resourceVersion is too old, so that the list must be read again."""
+
+OPENED: Final = "OPENED"
+BOOKMARK: Final = "BOOKMARK"
+
+_MERGE: Final = "application/merge-patch+json"
+_LONGEST: Final = 300
+"""Characters of the API server's sentence in an error."""
+
+
+class ApiError(ColocError):
+    """A call to the API server failed; the text says which one, and why."""
+
+
+class ApiUnreachable(ApiError):
+    """The API server gave no answer: away, slow, or not trusted."""
+
+
+class ApiRefused(ApiError):
+    """The API server answered with an error.
+
+    status: HTTP status, such as 403, 409 or 429.
+    retry_after_s: seconds of the header Retry-After; 0 without one.
+    """
+
+    def __init__(self, text: str, status: int, retry_after_s: float = 0.0) -> None:
+        super().__init__(text)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class Api:
+    """One API server. Any thread may call it; each watch holds a connection of its own."""
+
+    def __init__(self, client: "httpx2.Client") -> None:
+        self._client = client
+
+    def get(self, path: str, **query: str) -> Object:
+        """Return one object, such as `/api/v1/nodes/a`."""
+        return self._call("GET", path, query=query)
+
+    def create(self, path: str, body: Mapping[str, Any], **query: str) -> Object:
+        """POST an object to its collection, or to a subresource such as `eviction`."""
+        return self._call("POST", path, body, query=query)
+
+    def replace(self, path: str, body: Mapping[str, Any], **query: str) -> Object:
+        """PUT an object; its `metadata.resourceVersion` makes the API server refuse a conflict with 409."""
+        return self._call("PUT", path, body, query=query)
+
+    def merge(self, path: str, body: Mapping[str, Any], **query: str) -> Object:
+        """PATCH an object with a JSON merge patch, in which None removes a key."""
+        return self._call("PATCH", path, body, content=_MERGE, query=query)
+
+    def delete(self, path: str, body: Mapping[str, Any] | None = None) -> Object:
+        """DELETE an object; `body` has the options, such as preconditions."""
+        return self._call("DELETE", path, body)
+
+    def pages(self, path: str, **query: str) -> Iterator[tuple[list[Object], str]]:
+        """Return the objects of a collection in pages, each with the resourceVersion of the list."""
+        token = ""
+        while True:
+            asked = {**query, "limit": str(PAGE), **({"continue": token} if token else {})}
+            found = self._call("GET", path, query=asked)
+            metadata = found.get("metadata") or {}
+            yield found.get("items") or [], str(metadata.get("resourceVersion", ""))
+            token = str(metadata.get("continue") or "")
+            if not token:
+                return
+
+    def watch(self, path: str, version: str, **query: str) -> Iterator[tuple[str, Object]]:
+        """Return the changes of a collection after a resourceVersion, each with its kind and object.
+
+        Kinds: OPENED first, with an empty object, once the API server accepted the watch; then ADDED, MODIFIED,
+        DELETED and BOOKMARK. The iterator ends when the API server ends the watch. It raises ApiRefused with status
+        410 if the version is too old, and ApiUnreachable if the connection breaks.
+        """
+        import httpx2
+
+        asked = {
+            **query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_S),
+        }
+        limits = httpx2.Timeout(CALL_S, read=SILENCE_S)
+        try:
+            with self._client.stream("GET", path, params=asked, timeout=limits) as answer:
+                if answer.is_error:
+                    answer.read()
+                    raise _refused("watch", path, answer)
+                yield OPENED, {}
+                yield from map(_change, answer.iter_lines())
+        except httpx2.HTTPError as error:
+            raise _unreachable("watch", path, error) from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> Object:
+        import httpx2
+
+        sent = None if body is None else json.dumps(body).encode()
+        headers = {} if sent is None else {"Content-Type": content}
+        try:
+            answer = self._client.request(method, path, params=query, content=sent, headers=headers)
+        except httpx2.HTTPError as error:
+            raise _unreachable(method, path, error) from error
+        if answer.is_error:
+            raise _refused(method, path, answer)
+        return _parsed(method, path, answer.content)
+
+
+def connect(kubeconfig: str = "") -> Api:
+    """Return the API server of a kubeconfig file; of the pod's own cluster if the path is empty.
+
+    Raise SettingsError if there are no usable credentials. Nothing is sent yet.
+    """
+    import httpx2
+    from lightkube.config.client_adapter import Client, ConnectionParams
+    from lightkube.config.kubeconfig import KubeConfig
+    from lightkube.core.exceptions import ConfigError
+
+    try:
+        known = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
+        config = known.get()
+        if config is None or config.user is None:
+            raise SettingsError(f"{kubeconfig}: has no current context with a user; set current-context")
+        params = ConnectionParams(timeout=httpx2.Timeout(CALL_S), trust_env=False)
+        client = Client(config, params)
+    except (ConfigError, OSError, KeyError, ValueError) as error:
+        where = kubeconfig or "the pod's service account"
+        raise SettingsError(
+            f"{where}: no credentials for the API server: {error}; name a file with --kubeconfig"
+        ) from error
+    return Api(client)
+
+
+def _change(line: str) -> tuple[str, Object]:
+    found = _parsed("watch", "", line.encode())
+    kind, body = str(found.get("type")), found.get("object")
+    if not isinstance(body, dict):
+        raise ApiError("watch: the API server sent a change without an object")
+    if kind == "ERROR":
+        text = f"watch: {_shortened(str(body.get('message')))}"
+        raise ApiRefused(text, int(body.get("code") or 0))
+    return kind, body
+
+
+def _parsed(method: str, path: str, content: bytes) -> Object:
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise ApiError(f"{method} {path}: the answer is not JSON") from error
+    if not isinstance(found, dict):
+        raise ApiError(f"{method} {path}: the answer is not an object")
+    return found
+
+
+def _refused(method: str, path: str, answer: "httpx2.Response") -> ApiRefused:
+    try:
+        sentence = str(json.loads(answer.content)["message"])
+    except (ValueError, KeyError, TypeError):
+        sentence = answer.reason_phrase
+    text = f"{method} {path}: {answer.status_code}: {_shortened(sentence)}"
+    after = answer.headers.get("Retry-After", "")
+    return ApiRefused(text, answer.status_code, float(after) if after.isdecimal() else 0.0)
+
+
+def _unreachable(method: str, path: str, error: Exception) -> ApiUnreachable:
+    return ApiUnreachable(f"{method} {path}: no answer: {_shortened(str(error)) or type(error).__name__}")
+
+
+def _shortened(sentence: str) -> str:
+    return sentence.replace("\n", " ")[:_LONGEST]

@@ -1,0 +1,144 @@
+"""Follow a collection of the API server: list it once, watch its changes, resume after a break, list again after 410.
+
+Retries back off with jitter, so that a thousand nodes do not return to a restarted API server in the same second.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from threading import Event
+from typing import Final, Protocol
+
+from nri_coloc.kubernetes.api import BOOKMARK, GONE, OPENED, Api, ApiError, ApiRefused, Object
+
+FIRST_RETRY_S: Final = 0.5
+LAST_RETRY_S: Final = 30.0
+
+SHORTEST_S: Final = 5.0
+"""A watch that ends sooner is a failed one."""
+
+
+class Backoff:
+    """Waiting times of retries: doubled up to a limit, each drawn between a half and the whole."""
+
+    def __init__(
+        self,
+        first_s: float = FIRST_RETRY_S,
+        most_s: float = LAST_RETRY_S,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._draw = draw
+        self._next_s = first_s
+
+    def failed(self, at_least_s: float = 0.0) -> float:
+        """Return the seconds until the next try. `at_least_s`: wish of the API server (Retry-After)."""
+        whole_s, self._next_s = self._next_s, min(self._most_s, 2 * self._next_s)
+        return max(at_least_s, whole_s * (1 + self._draw()) / 2)
+
+    def succeeded(self) -> None:
+        """Begin with the shortest waiting time again."""
+        self._next_s = self._first_s
+
+
+class Follower(Protocol):
+    """The receiver of a collection's objects, called on the thread of the watch."""
+
+    def replace(self, objects: Iterator[Object]) -> None:
+        """Take all objects in place of those known. If the iterator raises, keep those known."""
+
+    def take(self, kind: str, found: Object) -> None:
+        """Take one change: ADDED, MODIFIED or DELETED."""
+
+
+class Watch:
+    """Follow one collection; `run` is the work of a thread.
+
+    query: selectors of the collection, such as fieldSelector.
+    broken: called with the reason when a working watch breaks.
+    since_s: monotonic time from which every change was seen; None while the watch is broken.
+    problem: the reason of the break, "" while there is none.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        path: str,
+        follower: Follower,
+        *,
+        broken: Callable[[str], None],
+        query: Mapping[str, str] | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.since_s: float | None = None
+        self.problem = ""
+        self._api = api
+        self._path = path
+        self._query = dict(query or {})
+        self._follower = follower
+        self._broken = broken
+        self._version = ""
+        self._backoff = backoff or Backoff()
+
+    def run(self, stop: Event) -> None:
+        """Follow until `stop` is set; a watch that waits for a change ends with the process."""
+        while not stop.is_set():
+            begun_s = time.monotonic()
+            try:
+                self._turn(stop)
+            except ApiError as error:
+                stop.wait(self._failed(error))
+            else:
+                self._rest(stop, time.monotonic() - begun_s)
+
+    def _turn(self, stop: Event) -> None:
+        if not self._version:
+            self._list()
+        for kind, found in self._api.watch(self._path, self._version, **self._query):
+            if kind == OPENED:
+                self._opened()
+                continue
+            if kind != BOOKMARK:
+                self._follower.take(kind, found)
+            self._version = version_of(found) or self._version
+            if stop.is_set():
+                return
+
+    def _list(self) -> None:
+        version = ""
+
+        def objects() -> Iterator[Object]:
+            nonlocal version
+            for page, version in self._api.pages(self._path, **self._query):  # noqa: B007 - the last one counts
+                yield from page
+
+        self._follower.replace(objects())
+        self._version = version
+
+    def _opened(self) -> None:
+        if self.since_s is None:
+            self.since_s = time.monotonic()
+        self.problem = ""
+
+    def _rest(self, stop: Event, lasted_s: float) -> None:
+        """Wait after a watch that the API server ended at once, as a proxy without streams does."""
+        if lasted_s < SHORTEST_S:
+            stop.wait(self._backoff.failed())
+        else:
+            self._backoff.succeeded()
+
+    def _failed(self, error: ApiError) -> float:
+        """Return the seconds until the next try, after an error."""
+        self.since_s = None
+        if isinstance(error, ApiRefused) and error.status == GONE:
+            self._version = ""
+        if not self.problem:
+            self._broken(str(error))
+        self.problem = str(error)
+        return self._backoff.failed(error.retry_after_s if isinstance(error, ApiRefused) else 0.0)
+
+
+def version_of(found: Object) -> str:
+    """Return the resourceVersion of an object; empty if it has none."""
+    return str((found.get("metadata") or {}).get("resourceVersion") or "")

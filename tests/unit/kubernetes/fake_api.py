@@ -1,0 +1,119 @@
+"""An API server over HTTP on a real socket, which answers by a list that the test prepared."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+from nri_coloc.kubernetes import api
+from nri_coloc.kubernetes.api import Api
+
+
+class Asked(NamedTuple):
+    """One request as the server received it."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Any
+    content_type: str
+    authorization: str
+
+
+class Reply(NamedTuple):
+    """One answer. `lines` is sent as a stream, one object a line; the connection then ends."""
+
+    status: int = 200
+    body: Any = None
+    lines: tuple[Any, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Answers = Callable[[Asked], Reply]
+
+
+class FakeApi:
+    """The server: `asked` has all requests, `kubeconfig` the file that leads to it."""
+
+    def __init__(self, folder: Path, answers: Answers) -> None:
+        self.asked: list[Asked] = []
+        self._clients: list[Api] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one(self) -> None:
+                url = urlsplit(self.path)
+                raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                asked = Asked(
+                    method=self.command,
+                    path=url.path,
+                    query=dict(parse_qsl(url.query)),
+                    body=json.loads(raw) if raw else None,
+                    content_type=self.headers.get("Content-Type", ""),
+                    authorization=self.headers.get("Authorization", ""),
+                )
+                outer.asked.append(asked)
+                self.reply(answers(asked))
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815 - names of http.server
+
+            def reply(self, reply: Reply) -> None:
+                parts = reply.lines or (reply.body if reply.body is not None else {},)
+                sent = b"".join(json.dumps(part).encode() + b"\n" for part in parts)
+                self.send_response(reply.status)
+                for name, value in reply.headers:
+                    self.send_header(name, value)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(sent)))
+                self.end_headers()
+                self.wfile.write(sent)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig.write_text(json.dumps(_config(self._server.server_address[1])))
+
+    def connect(self) -> Api:
+        """Return a client of this server, which `stop` closes."""
+        self._clients.append(api.connect(str(self.kubeconfig)))
+        return self._clients[-1]
+
+    def stop(self) -> None:
+        """Stop listening, and close the clients."""
+        for client in self._clients:
+            client.close()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@contextmanager
+def serving(folder: Path, answers: Answers) -> Iterator[FakeApi]:
+    """Run a server for the time of a block."""
+    server = FakeApi(folder, answers)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _config(port: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "a", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "a", "user": {"token": "secret"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    }

@@ -1,0 +1,110 @@
+"""Requests to the API server, over HTTP on a real socket."""
+
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from nri_coloc.errors import SettingsError
+from nri_coloc.kubernetes import api
+from nri_coloc.kubernetes.api import ApiError, ApiRefused, ApiUnreachable
+from tests.unit.kubernetes.fake_api import Reply, serving
+
+
+def items(*names, token="", version="7"):
+    """Return the body of a list."""
+    return {
+        "metadata": {"resourceVersion": version, "continue": token},
+        "items": [{"metadata": {"name": name}} for name in names],
+    }
+
+
+def change(kind, name="a", version="8"):
+    return {"type": kind, "object": {"metadata": {"name": name, "resourceVersion": version}}}
+
+
+def test_a_request_carries_the_token(tmp_path):
+    with serving(tmp_path, lambda _: Reply(body={"kind": "Node"})) as server:
+        assert server.connect().get("/api/v1/nodes/a") == {"kind": "Node"}
+    assert server.asked[0].authorization == "Bearer secret"
+
+
+def test_a_merge_patch_names_its_kind(tmp_path):
+    with serving(tmp_path, lambda _: Reply()) as server:
+        server.connect().merge("/api/v1/nodes/a/status", {"status": {"x": None}})
+    (asked,) = server.asked
+    assert (asked.method, asked.content_type) == ("PATCH", "application/merge-patch+json")
+    assert asked.body == {"status": {"x": None}}
+
+
+def test_a_list_is_read_in_pages(tmp_path):
+    def answers(asked):
+        return Reply(body=items("b") if "continue" in asked.query else items("a", token="more"))
+
+    with serving(tmp_path, answers) as server:
+        pages = list(server.connect().pages("/api/v1/pods", fieldSelector="spec.nodeName=n"))
+    assert [item["metadata"]["name"] for page, _ in pages for item in page] == ["a", "b"]
+    assert {asked.query["fieldSelector"] for asked in server.asked} == {"spec.nodeName=n"}
+
+
+def test_a_watch_returns_its_changes(tmp_path):
+    changes = (change("ADDED"), change("BOOKMARK", version="9"))
+    with serving(tmp_path, lambda _: Reply(lines=changes)) as server:
+        found = list(server.connect().watch("/api/v1/pods", "7"))
+    assert [kind for kind, _ in found] == ["OPENED", "ADDED", "BOOKMARK"]
+    assert server.asked[0].query["resourceVersion"] == "7"
+
+
+def test_an_expired_watch_has_status_410(tmp_path):
+    lines = ({"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}},)
+    with serving(tmp_path, lambda _: Reply(lines=lines)) as server:
+        watch = server.connect().watch("/api/v1/pods", "7")
+        with pytest.raises(ApiRefused) as refused:
+            list(watch)
+    assert refused.value.status == 410
+
+
+def test_a_refusal_names_call_and_reason(tmp_path):
+    body = {"message": "nodes is forbidden"}
+    with (
+        serving(tmp_path, lambda _: Reply(status=403, body=body)) as server,
+        pytest.raises(ApiRefused, match=r"GET /api/v1/nodes/a: 403: nodes is forbidden"),
+    ):
+        server.connect().get("/api/v1/nodes/a")
+
+
+def test_a_busy_server_says_when_to_return(tmp_path):
+    reply = Reply(status=429, headers=(("Retry-After", "3"),))
+    with serving(tmp_path, lambda _: reply) as server, pytest.raises(ApiRefused) as refused:
+        server.connect().create("/api/v1/namespaces/a/pods/b/eviction", {})
+    assert refused.value.retry_after_s == 3
+
+
+def test_a_server_that_is_away_is_unreachable(tmp_path):
+    with serving(tmp_path, lambda _: Reply()) as server:
+        pass
+    with (
+        closing(api.connect(str(server.kubeconfig))) as client,
+        pytest.raises(ApiUnreachable, match="GET /x: no answer"),
+    ):
+        client.get("/x")
+
+
+def test_an_answer_that_is_a_list_is_refused(tmp_path):
+    with (
+        serving(tmp_path, lambda _: Reply(body=[1])) as server,
+        pytest.raises(ApiError, match="not an object"),
+    ):
+        server.connect().get("/x")
+
+
+def test_missing_credentials_are_the_operators_mistake(tmp_path):
+    with pytest.raises(SettingsError, match="--kubeconfig"):
+        api.connect(str(tmp_path / "none"))
+
+
+def test_the_module_loads_no_client():
+    code = "import sys, nri_coloc.kubernetes.api; print({'lightkube', 'httpx2'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

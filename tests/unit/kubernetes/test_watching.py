@@ -1,0 +1,105 @@
+"""A followed collection, through breaks of the watch and expired versions."""
+
+from threading import Event
+
+from nri_coloc.kubernetes.watching import Backoff, Watch
+from tests.unit.kubernetes.fake_api import Reply, serving
+from tests.unit.kubernetes.test_api import change, items
+
+
+class Names:
+    """The names of a collection's objects; sets `stop` at an object named `last`."""
+
+    def __init__(self, stop, *, last):
+        self.known = set()
+        self.lists = 0
+        self._stop = stop
+        self._last = last
+
+    def replace(self, objects):
+        self.known = {found["metadata"]["name"] for found in objects}
+        self.lists += 1
+
+    def take(self, kind, found):
+        name = found["metadata"]["name"]
+        (self.known.discard if kind == "DELETED" else self.known.add)(name)
+        if name == self._last:
+            self._stop.set()
+
+
+def follow(tmp_path, watches, *, last):
+    """Follow a server that has one list and some watches, until an object comes."""
+    stop, replies = Event(), iter(watches)
+    broken: list[str] = []
+
+    def answers(asked):
+        return next(replies) if "watch" in asked.query else Reply(body=items("a", "b"))
+
+    names = Names(stop, last=last)
+    with serving(tmp_path, answers) as server:
+        watch = Watch(server.connect(), "/api/v1/pods", names, broken=broken.append, backoff=Backoff(0.01))
+        watch.run(stop)
+    return names, server, broken
+
+
+def versions(server):
+    return [asked.query["resourceVersion"] for asked in server.asked if "watch" in asked.query]
+
+
+def test_a_change_is_followed(tmp_path):
+    names, _, _ = follow(tmp_path, [Reply(lines=(change("DELETED"), change("ADDED", "c")))], last="c")
+    assert names.known == {"b", "c"}
+
+
+def test_a_watch_resumes_at_its_last_version(tmp_path):
+    watches = [
+        Reply(lines=(change("BOOKMARK", version="9"),)),
+        Reply(lines=(change("ADDED", "c"),)),
+    ]
+    names, server, _ = follow(tmp_path, watches, last="c")
+    assert (names.lists, versions(server)) == (1, ["7", "9"])
+
+
+def test_an_expired_version_lists_again(tmp_path):
+    watches = [Reply(status=410, body={"message": "too old"}), Reply(lines=(change("ADDED", "c"),))]
+    names, _, broken = follow(tmp_path, watches, last="c")
+    assert names.lists == 2
+    assert len(broken) == 1
+
+
+def test_a_break_is_told_once(tmp_path):
+    watches = [*[Reply(status=500)] * 3, Reply(lines=(change("ADDED", "c"),))]
+    names, _, broken = follow(tmp_path, watches, last="c")
+    assert names.lists == 1
+    assert len(broken) == 1
+
+
+def test_a_broken_watch_has_no_beginning(tmp_path):
+    stop = Event()
+    with serving(tmp_path, lambda _: Reply(status=500)) as server:
+        found = Watch(
+            server.connect(),
+            "/x",
+            Names(stop, last=""),
+            broken=lambda _: stop.set(),
+            backoff=Backoff(0.01),
+        )
+        found.run(stop)
+    assert found.since_s is None
+    assert "500" in found.problem
+
+
+def test_retries_back_off_with_jitter():
+    backoff = Backoff(1, 3, draw=lambda: 0.0)
+    assert [backoff.failed() for _ in range(4)] == [0.5, 1, 1.5, 1.5]
+
+
+def test_the_servers_wish_outlasts_a_retry():
+    assert Backoff(1, 3).failed(at_least_s=20) == 20
+
+
+def test_a_success_ends_the_backoff():
+    backoff = Backoff(1, 30, draw=lambda: 1.0)
+    backoff.failed()
+    backoff.succeeded()
+    assert backoff.failed() == 1
