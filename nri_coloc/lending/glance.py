@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.readings import FastReadings, Look, Sample
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.lending import fast_loop as peaks
-from nri_coloc.lending import usage
+from nri_coloc.lending import fast_loop, usage
 from nri_coloc.lending.fast_loop import QUIET_MILLI, LoopMemory, Peaks, Tick, closer, jump
 from nri_coloc.lending.headroom import dead_band_milli, extra_core, use_leaving
 from nri_coloc.lending.pool_size import Lent
@@ -153,7 +152,7 @@ def over(glance: Glance, look: Look, late_s: float) -> Glance | None:
     if newest is None or not _are_calm(glance, look, span):
         return None
     mean = usage.judged(newest, span, glance.mean, bounds.average_s, bounds.behind_s)
-    known = peaks.push(glance.peaks, mean, look.at, bounds.dwell_s)
+    known = fast_loop.push(glance.peaks, mean, look.at, bounds.dwell_s)
     if mean > bounds.most or mean - glance.peaks.peak > bounds.rise:
         return None
     if known.peak <= bounds.calm or (mean <= bounds.least and look.at >= bounds.back_at):

@@ -25,6 +25,7 @@ OF_SHORTER_LIFE = {
     "FastSampler._round",  # ends when another set of cgroups is read
     "HttpServer._loop",  # begins when the port is free
     "Journal._contents",  # the values that the file holds
+    "Watchdog._ticket",  # the hook that is being handled, if there is one
 }
 """Objects that begin and end while the daemon lives; only their owner knows them."""
 

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from nri_coloc.core.lending import Binding, MemoryTarget, Part
 from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, NumaMemory, Picture
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.memory import division
-from nri_coloc.memory import headroom as memory
+from nri_coloc.memory import division, headroom
 from nri_coloc.memory.division import Member, MemoryControl, divide, split
 from nri_coloc.memory.headroom import Claim, MemoryHeadroom, Room
 
@@ -46,24 +45,24 @@ NODES = st.builds(
 @given(TICKS)
 def test_it_never_rises_by_more_than_a_step_and_never_falls_below_what_cannot_be_reclaimed(ticks):
     control, now_s = MemoryControl(), 1000.0
-    for gap_s, headroom in ticks:
+    for gap_s, room in ticks:
         now_s += gap_s
         before, pods = control.high, control.part
-        control, goal = division.target(control, headroom, now_s, TUNING)
+        control, goal = division.target(control, room, now_s, TUNING)
         assert control.high == goal.high
         if goal.high is None:
-            assert headroom is None
+            assert room is None
             continue
         if before is not None:
             assert goal.high <= before + TUNING.memory_growth
-            assert headroom is not None or before >= goal.high >= before - TUNING.memory_step
+            assert room is not None or before >= goal.high >= before - TUNING.memory_step
         if pods is not None and goal.pods is not None:
             assert goal.pods.high <= pods.high + TUNING.memory_growth
-        if headroom is not None:
-            stays = headroom.unreclaimable if before is None else min(before, headroom.unreclaimable)
+        if room is not None:
+            stays = room.unreclaimable if before is None else min(before, room.unreclaimable)
             assert goal.high > stays - 4096
             assert goal.limit is not None
-            assert goal.limit > max(goal.high, headroom.unreclaimable)
+            assert goal.limit > max(goal.high, room.unreclaimable)
 
 
 @given(TICKS, HEADROOMS)
@@ -149,12 +148,12 @@ def test_headroom_is_never_negative_never_above_a_limit_and_shared_out_whole(
     boxed = {str(n): each for n, each in enumerate(box)}
     members = boxed | {f"host/{n}": each for n, each in enumerate(hosts)}
     taken = Picture(0.0, node, pods, boxed)
-    found = memory.headroom_memory(taken, members, Claim(claimed, growth), TUNING)
+    found = headroom.headroom_memory(taken, members, Claim(claimed, growth), TUNING)
     if found is None:
         assert pods.memory is None or not node.memory_total
         return
     assert found.amount >= 0
     assert not found.by_node or sum(found.by_node.values()) == found.amount
-    less = memory.headroom_memory(taken, members, Claim(claimed + 4096, growth), TUNING)
+    less = headroom.headroom_memory(taken, members, Claim(claimed + 4096, growth), TUNING)
     assert less is not None
     assert less.amount <= found.amount
