@@ -279,6 +279,17 @@ def risen(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None or after < before else after - before
 
 
+def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:
+    """Return the mean use, milli-CPU.
+
+    None for two different cgroups, a clock that stands or a counter that went back.
+    """
+    if before is None or after is None or before.key != after.key or after.at <= before.at:
+        return None
+    used_us = risen(before.usage_us, after.usage_us)
+    return None if used_us is None else round(used_us / (after.at - before.at) / 1000)
+
+
 def read(
     known: Remainder | None, added: Sequence[int | None], taken: Sequence[int | None]
 ) -> tuple[Remainder | None, int | None]:

@@ -12,26 +12,24 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
-from threading import Condition, Event, Lock, Thread
+from threading import Condition, Lock, Thread
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import NOBODY, Moves
+from nri_coloc.core.decisions import Moves
 from nri_coloc.core.knobs import Capability
-from nri_coloc.core.scheduler_hints import SchedulerCapability
-from nri_coloc.core.state import NodeState
+from nri_coloc.core.report import Drift, Report, Subject
+from nri_coloc.core.seams import Change
+from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import looks, targets
-from nri_coloc.daemon.bandwidths import PodBandwidths
-from nri_coloc.daemon.drift import Drift, Drifts, Unannounced
-from nri_coloc.daemon.hints import Hints
+from nri_coloc.daemon.departures import Barrier, Departures
+from nri_coloc.daemon.drift import Drifts, Unannounced
 from nri_coloc.daemon.host_groups import HostGroups
 from nri_coloc.daemon.leftovers import Leftovers
 from nri_coloc.daemon.looks import Looks
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.protections import Protections
-from nri_coloc.daemon.report import Report, Subject
-from nri_coloc.daemon.scores import Scores
-from nri_coloc.daemon.seams import Change
+from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.target import Later
 
@@ -48,44 +46,15 @@ STEP_ASIDE_EVERY: Final = 4
 STEP_ASIDE_S: Final = 50e-6
 """Seconds of pause after `STEP_ASIDE_EVERY` cgroups, in which a waiting hook gets the interpreter's lock.
 
-To release the lock in a system call is not enough: this thread takes it again before the hook's thread has woken. A
-creation while 250 cgroups are moved waits 2.7 ms at the median without the pause (hook.create.dedicated.250), with it
-0.9. There is no pause while a start waits for those cgroups: no other hook comes meanwhile. On a busy machine each
-pause would last until this thread is scheduled again."""
+A system call releases the lock too, but this thread takes it again before the hook's thread has woken. A creation while
+250 cgroups move waits 0.9 ms at the median, without the pause 2.7 ms (hook.create.dedicated.250). While a start waits
+for those cgroups there is no pause: no other hook comes meanwhile."""
 
 SWEEPS_ASIDE_EVERY: Final = 12
-"""Cgroups between two such pauses in a sweep: half a millisecond of work, like one slice of a snapshot. Pauses after
-every four cgroups were a fifth of a sweep's cost."""
+"""Cgroups between two such pauses in a sweep: half a millisecond of work, like one slice of a snapshot."""
 
 TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal, at most: one to five minutes."""
-
-
-class Barrier:
-    """The cgroups that have not left some CPUs yet, as read back; the caller bounds its wait."""
-
-    def __init__(self, taken: CPUMask, moves: Moves) -> None:
-        self.taken = taken
-        self._open = {("pod", k) for k in moves.pods} | {("container", k) for k in moves.containers}
-        self._done = Event()
-        if not self._open:
-            self._done.set()
-
-    def settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
-        """Note the CPUs that were read back from a cgroup; None: the cgroup does not exist."""
-        if cpus is None or not cpus & self.taken:
-            self._open.discard((kind, id_))
-        if not self._open:
-            self._done.set()
-
-    def wait(self, seconds: float) -> bool:
-        """Return True when all cgroups have left, False after so many seconds."""
-        return self._done.wait(seconds)
-
-    @property
-    def open(self) -> int:
-        """Return the number of cgroups that have not left yet."""
-        return len(self._open)
 
 
 class MemoryWrites(Protocol):
@@ -94,6 +63,56 @@ class MemoryWrites(Protocol):
     def release(self, path: str) -> None: ...
 
     def later(self, later: Later, subject: Subject) -> None: ...
+
+
+class Bandwidths(Protocol):
+    """Quotas of pods and containers, by id.
+
+    drifts: their drift, by pod id.
+    """
+
+    @property
+    def drifts(self) -> Drifts: ...
+
+    def place(self, container_id: str) -> None: ...
+
+    def follow(self, container_id: str) -> None: ...
+
+    def sweep(self) -> None: ...
+
+    def resized(self, pod_id: str) -> None: ...
+
+    def is_resized(self, pod_id: str) -> bool: ...
+
+
+class Hints(Protocol):
+    """Scheduling hints of containers' tasks.
+
+    refusals: by container, the hints that the kernel refused.
+    """
+
+    @property
+    def refusals(self) -> Refusals: ...
+
+    def place(self, container_id: str) -> None: ...
+
+    def sweep(self) -> None: ...
+
+
+class Scores(Protocol):
+    """OOM scores of containers' processes.
+
+    ids: the containers with a known score.
+    """
+
+    @property
+    def ids(self) -> set[str]: ...
+
+    def answered(self, assignment: Assignment) -> None: ...
+
+    def keep(self, assignment: Assignment) -> None: ...
+
+    def forget(self, container_id: str) -> None: ...
 
 
 LookAgain = Callable[[Capability], Capability]
@@ -105,6 +124,7 @@ class Actuator:
 
     actual: the CPUs last read back, by container id.
     unread: why the last reading failed, by container id.
+    drifts: the drift of the values that it writes itself, by container or pod id.
 
     Size: one thread, its orders, and one lock, under which each cgroup is written and judged for drift.
     """
@@ -116,8 +136,10 @@ class Actuator:
         report: Report,
         *,
         memory: MemoryWrites,
+        bandwidths: Bandwidths,
+        hints: Hints,
+        scores: Scores,
         look_again: LookAgain,
-        scheduling: SchedulerCapability | None,
     ) -> None:
         self._memory = memory
         self._look_again = look_again
@@ -125,21 +147,18 @@ class Actuator:
         self.actual = self._looks.actual
         self.unread = self._looks.unread
         self.swept_at = 0.0
-        self.bandwidths = PodBandwidths(node, writer, report)
-        self.hints = Hints(node, writer, report, scheduling)
-        self.scores = Scores(node, writer, report)
+        self.bandwidths = bandwidths
+        self._hints = hints
+        self._scores = scores
         self._node = node
         self._writer = writer
         self._report = report
         self._pods: dict[str, None] = {}
         self._containers: dict[str, None] = {}
         self._asked: list[Future[int]] = []
-        self._barriers: dict[str, Barrier] = {}
-        self._awaited = False
-        self._handed_over: Barrier | None = None
-        self._incoming = NOBODY
+        self._departures = Departures()
         self._turn = Lock()
-        self._drifts = Drifts()
+        self.drifts = Drifts()
         self._unannounced = Unannounced()
         self._protections = Protections(node, writer, report)
         self._host_groups = HostGroups(node, writer, report)
@@ -184,7 +203,7 @@ class Actuator:
         """
         with self._wanted:
             if owner and waits_for:
-                self._barriers[owner] = Barrier(taken, waits_for)
+                self._departures.expect(owner, taken, waits_for)
             self._pods.update(dict.fromkeys(moves.pods))
             self._containers.update(dict.fromkeys(moves.containers))
             self._wanted.notify()
@@ -203,14 +222,7 @@ class Actuator:
 
     def await_departure(self, owner: str, seconds: float) -> Barrier | None:
         """Return None when the former users have left a container's CPUs; if the time is over, the barrier."""
-        barrier = self._barriers.get(owner)
-        if barrier is None:
-            return None
-        self._awaited = True
-        gone = barrier.wait(seconds)
-        self._awaited = False
-        self._barriers.pop(owner, None)
-        return None if gone else barrier
+        return self._departures.wait(owner, seconds)
 
     def hand_over(self, taken: CPUMask, leaving: Moves, owners: Moves, seconds: float) -> int:
         """Move cgroups off CPUs, then pin the new owners to them; return the number that did not leave in time.
@@ -218,13 +230,9 @@ class Actuator:
         The owners are pinned when the departure is read back, or after `seconds`. No sweep pins an owner before. For
         one thread at a time.
         """
-        barrier = Barrier(taken, leaving)
-        self._handed_over, self._incoming = barrier, owners
-        try:
+        with self._departures.handing_over(taken, leaving, owners) as barrier:
             self.submit(leaving)
             barrier.wait(seconds)
-        finally:
-            self._handed_over, self._incoming = None, NOBODY
         self.submit(owners)
         return barrier.open
 
@@ -248,22 +256,22 @@ class Actuator:
         expected = targets.cpuset_of(state, container_id)
         answered = state.containers[container_id]
         if self._node.can.oom_by_answer(answered.knobs.oom_score_adj, answered.original.oom_score_adj):
-            self.scores.answered(answered)
+            self._scores.answered(answered)
         if expected is not None and not self._node.tuning.dra_driver:  # that answer names no CPUs
             with self._turn:
-                self._drifts.expect(container_id, *expected)
+                self.drifts.expect(container_id, *expected)
 
     def pushed(self, container_id: str) -> None:
         """Note that the runtime is about to write values of a container, perhaps later than their next change."""
         with self._turn:
-            self._drifts.pushed(container_id)
+            self.drifts.pushed(container_id)
 
     def forget(self, container_id: str) -> None:
         self._looks.forget(container_id)
-        self._barriers.pop(container_id, None)
-        self._drifts.forget(container_id)
+        self._departures.forget(container_id)
+        self.drifts.forget(container_id)
         self._unannounced.forget(container_id)
-        self.scores.forget(container_id)
+        self._scores.forget(container_id)
 
     def place(self, container_id: str) -> Drift | None:
         """Apply one container's values on the caller's thread; return its drift, None if there is none.
@@ -275,7 +283,7 @@ class Actuator:
             self._apply_pod(assignment.container.pod_id)
         drift = self._apply_container(container_id)
         if assignment is not None and not self._node.tuning.observe:
-            self.scores.keep(assignment)  # also for a cgroup without a report
+            self._scores.keep(assignment)  # also for a cgroup without a report
         return drift
 
     def bring(self, container_id: str) -> None:
@@ -289,7 +297,7 @@ class Actuator:
         assignment = self._node.state.containers.get(container_id)
         if assignment is not None and not assignment.by_file:
             self.bandwidths.place(container_id)
-        self.hints.place(container_id)
+        self._hints.place(container_id)
 
     def place_pod(self, pod_id: str) -> None:
         """Apply one pod's values to its cgroup on the caller's thread; the first pod shows which files there are."""
@@ -364,14 +372,9 @@ class Actuator:
 
     def _sweep_for(self, asked: "list[Future[int]]") -> None:
         """Carry out ordered sweeps as one; paused repairs and refused writes are tried again."""
-        for drifts in (
-            self._drifts,
-            self.bandwidths.drifts,
-            self._host_groups.drifts,
-            self._protections.drifts,
-        ):
-            drifts.forgive()
-        self.hints.refusals.forgive()
+        for each in (self, self.bandwidths, self._host_groups, self._protections):
+            each.drifts.forgive()
+        self._hints.refusals.forgive()
         state = self._node.state
         self._sweep()
         for one in asked:
@@ -390,14 +393,14 @@ class Actuator:
         self._each(self._keep_container, state.containers, SWEEPS_ASIDE_EVERY)
         self._guarded(self._protections.keep, self._node.can)
         self._guarded(self.bandwidths.sweep)
-        self._guarded(self.hints.sweep)
+        self._guarded(self._hints.sweep)
         self._forget_gone()
         self._sweeps += 1
         if self._sweeps % TIDY_EVERY == 0 or self._writer.is_cluttered:
             self._writer.tidy()
 
     def _forget_gone(self) -> None:
-        known = {*self.actual, *self.unread, *self._barriers, *self._drifts.ids, *self.scores.ids}
+        known = {*self.actual, *self.unread, *self._departures.owners, *self.drifts.ids, *self._scores.ids}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
             self.forget(gone)
@@ -414,7 +417,7 @@ class Actuator:
         """Call `apply` for each id, with a pause after every `aside_every` ids."""
         for number, id_ in enumerate(ids, 1):
             self._guarded(apply, id_)
-            if not (number % aside_every or self._awaited):
+            if not (number % aside_every or self._departures.is_awaited):
                 time.sleep(STEP_ASIDE_S)
 
     def _guarded(self, apply: Callable[..., object], *what: object) -> None:
@@ -426,7 +429,9 @@ class Actuator:
 
     def _keep_container(self, container_id: str) -> None:
         """Repair a container's drift, within the limit of repairs."""
-        if container_id not in self._incoming.containers and self._is_due("container", container_id):
+        if container_id not in self._departures.incoming.containers and self._is_due(
+            "container", container_id
+        ):
             self.bring(container_id)
 
     def _is_due(self, kind: str, id_: str) -> bool:
@@ -434,10 +439,10 @@ class Actuator:
 
         Barriers stop waiting for a cgroup whose repairs are paused: another writer has it for now.
         """
-        if not self._drifts.lets_be(id_):
+        if not self.drifts.lets_be(id_):
             return True
-        if not self._drifts.refusals.pauses(id_):  # after a refusal it may still be on the CPUs
-            self._settle(kind, id_, None)
+        if not self.drifts.refusals.pauses(id_):  # after a refusal it may still be on the CPUs
+            self._departures.settle(kind, id_, None)
         return False
 
     def _apply_container(self, container_id: str) -> Drift | None:
@@ -446,11 +451,11 @@ class Actuator:
             assignment = state.containers.get(container_id)
             target = self._targets.of_container(state, container_id, self._node.can)
             if assignment is None or target is None or self._node.tuning.observe:
-                self._settle("container", container_id, None)
+                self._departures.settle("container", container_id, None)
                 return None
             applied = self._writer.apply(target)
-            drift = self._drifts.judge(container_id, target, applied)
-        self.scores.keep(assignment)
+            drift = self.drifts.judge(container_id, target, applied)
+        self._scores.keep(assignment)
         if target.cpus:
             cpus, refusals = applied.cpus, (str(each) for each in applied.failures)
             self._looks.note(container_id, cpus, next(refusals, looks.NO_CGROUP))
@@ -460,12 +465,12 @@ class Actuator:
             self._report.refused_by_kernel(failure, assignment, state)
         for later in applied.later:
             self._memory.later(later, assignment)
-        self._settle("container", container_id, cpus)
+        self._departures.settle("container", container_id, cpus)
         # a container without a process is in creation: its cgroup exists before its values do
         return drift if assignment.container.pid else None
 
     def _keep_pod(self, pod_id: str) -> None:
-        if pod_id not in self._incoming.pods and self._is_due("pod", pod_id):
+        if pod_id not in self._departures.incoming.pods and self._is_due("pod", pod_id):
             self._apply_pod(pod_id)
 
     def _apply_pod(self, pod_id: str) -> None:
@@ -473,12 +478,12 @@ class Actuator:
             state = self._node.state
             target = self._targets.of_pod(state, pod_id, self._node.can)
             if target is None or self._node.tuning.observe:
-                self._settle("pod", pod_id, None)
+                self._departures.settle("pod", pod_id, None)
                 return
             applied = self._writer.apply(target)
             failures = applied.failures + self._leftovers.clear(state, pod_id, target)
             applied = replace(applied, failures=failures)
-            drift = self._drifts.judge(pod_id, target, applied)
+            drift = self.drifts.judge(pod_id, target, applied)
             is_resized = self.bandwidths.is_resized(pod_id)
             due = self._unannounced.judge(pod_id, drift, is_resized=is_resized, now=time.monotonic())
         if not state.boxed(pod_id):
@@ -487,13 +492,8 @@ class Actuator:
             self._report.refused_by_kernel(failure, pod_id, state)
         for later in applied.later:
             self._memory.later(later, pod_id)
-        self._settle("pod", pod_id, applied.cpus)
+        self._departures.settle("pod", pod_id, applied.cpus)
         if (applied.cpus is not None and applied.before != applied.cpus) or targets.holds_a_vm(state, pod_id):
             self._looks.at_all(state.of_pod(pod_id), state)  # they inherited it
         for each in due:
             self._report.drifted(pod_id, state, each)
-
-    def _settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
-        for barrier in (*self._barriers.values(), self._handed_over):
-            if barrier is not None:
-                barrier.settle(kind, id_, cpus)

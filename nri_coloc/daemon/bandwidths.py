@@ -20,12 +20,12 @@ from typing import Final, NamedTuple
 from nri_coloc.core.decisions import Decision, Inputs
 from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
 from nri_coloc.host import knob_files
 from nri_coloc.host.bandwidth import POD
 from nri_coloc.host.bandwidth_files import QUOTAS, PodBandwidth, Share, Write, Written

@@ -9,11 +9,10 @@ from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Drift, Report
+from nri_coloc.core.seams import Decided
 from nri_coloc.daemon.actuator import Actuator
-from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.seams import Decided
 
 START_WAIT_S: Final = 0.4
 """Seconds that a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""

@@ -9,20 +9,20 @@ files. The target is divided again if:
 - a member has nearly used up its part, and there is room.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
+from nri_coloc.core import memory_request
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.lending import Change, MemoryTarget, Part
 from nri_coloc.core.readings import GroupReading, Picture
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.state import RECLAIM, NodeState
-from nri_coloc.daemon import claimants
-from nri_coloc.daemon.claimants import Boxed
+from nri_coloc.core.report import Report
+from nri_coloc.core.state import RECLAIM, Assignment, NodeState, PodPlace
+from nri_coloc.daemon import targets
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
 from nri_coloc.lending.folding import SWING_S, Cadence, Extent
 from nri_coloc.memory import division, headroom
 from nri_coloc.memory.division import Member, MemoryControl
@@ -41,6 +41,38 @@ member would get a part that is too small to start in."""
 TOLD_MEMBERS: Final = 8
 
 Members = Mapping[str, Member]
+
+
+class Boxed(NamedTuple):
+    """A pod with a reclaim cgroup.
+
+    path: its cgroup.
+    request: the memory that it was lent, bytes; 0 if unknown.
+    ours: whether the daemon sets its memory limits.
+    """
+
+    path: str
+    request: int = 0
+    ours: bool = True
+
+
+def boxed_pods(state: NodeState) -> dict[str, Boxed]:
+    """Return the pods with a reclaim cgroup, by pod id."""
+    return dict(_boxed(state, state.pods))
+
+
+def _boxed(state: NodeState, pods: Mapping[str, PodPlace]) -> Iterator[tuple[str, Boxed]]:
+    for pod_id, place in pods.items():
+        path = targets.pod_path(place.pod) if place.boxed else ""
+        if path:
+            lent = sum(_lent(a) for a in state.of_pod(pod_id))
+            yield pod_id, Boxed(path, lent, "memory" not in place.wish.preserve)
+
+
+def _lent(assignment: Assignment) -> int:
+    """Return the bytes that a container was lent: the limit that an annotation vocabulary set, else its own limit."""
+    limit = assignment.knobs.memory_limit or 0
+    return limit if limit > 0 else memory_request.known_limit(assignment.container)
 
 
 class BoxMemory:
@@ -77,7 +109,7 @@ class BoxMemory:
         """
         tuning = self._node.tuning.reclaim
         self._growth, claim = headroom.claim_of(self._growth, picture, expected, tuning)
-        boxed = claimants.boxed(state)
+        boxed = boxed_pods(state)
         seen = {pod_id: picture.pods[pod_id] for pod_id in boxed if pod_id in picture.pods}
         seen |= picture.host_groups
         self.headroom = headroom.headroom_memory(picture, seen, claim, tuning) if tuning.enabled else None

@@ -1,16 +1,12 @@
-"""The pods that claim CPU and memory of the node: online and system pods, and the pods with a reclaim cgroup.
+"""The online and system pods, which claim CPU and memory of the node.
 
 Requests are derived from the kubelet's values; for memory this is a bound that the true request cannot be below. A call
 costs about 15 µs a pod, so callers repeat it only after a pod came or went.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
-
 from nri_coloc.core import memory_request
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.state import Assignment, NodeState, PodPlace
-from nri_coloc.daemon import targets
+from nri_coloc.core.state import NodeState, PodPlace
 from nri_coloc.placing import supply, whereabouts
 from nri_coloc.pods import replicas
 from nri_coloc.pods.replicas import OnlinePod
@@ -41,35 +37,3 @@ def _online(
         lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),
         on_reserved=any(whereabouts.of(state, a) & beyond for a in members),
     )
-
-
-class Boxed(NamedTuple):
-    """A pod with a reclaim cgroup.
-
-    path: its cgroup.
-    request: the memory that it was lent, bytes; 0 if unknown.
-    ours: whether the daemon sets its memory limits.
-    """
-
-    path: str
-    request: int = 0
-    ours: bool = True
-
-
-def boxed(state: NodeState) -> dict[str, Boxed]:
-    """Return the pods with a reclaim cgroup, by pod id."""
-    return dict(_boxed(state, state.pods))
-
-
-def _boxed(state: NodeState, pods: Mapping[str, PodPlace]) -> Iterator[tuple[str, Boxed]]:
-    for pod_id, place in pods.items():
-        path = targets.pod_path(place.pod) if place.boxed else ""
-        if path:
-            lent = sum(_lent(a) for a in state.of_pod(pod_id))
-            yield pod_id, Boxed(path, lent, "memory" not in place.wish.preserve)
-
-
-def _lent(assignment: Assignment) -> int:
-    """Return the bytes that a container was lent: the limit that an annotation vocabulary set, else its own limit."""
-    limit = assignment.knobs.memory_limit or 0
-    return limit if limit > 0 else memory_request.known_limit(assignment.container)

@@ -15,10 +15,10 @@ from typing import Final, Protocol
 
 from nri_coloc.core.events import ContainerGone
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
+from nri_coloc.core.seams import After, all_of, tell
 from nri_coloc.daemon.connection import Connection
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.errors import ColocError
 
 COMPARE_AFTER_S: Final = 3.0

@@ -11,11 +11,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.watchdog import Ticket
+from nri_coloc.core.report import Report
 from nri_coloc.errors import ProtocolError, RuntimeRefused, TransportLost
 from nri_coloc.nri import events, version
 from nri_coloc.nri.session import Session
@@ -23,6 +22,19 @@ from nri_coloc.nri.session import Session
 SEND_TIMEOUT_S: Final = 5
 RETRY_CAP_S: Final = 10.0
 """The longest pause between two tries to connect."""
+
+
+class Overdue(Protocol):
+    """A call that is not answered in time.
+
+    hook: the kind of hook, for metrics and log.
+    """
+
+    @property
+    def call(self) -> events.Call: ...
+
+    @property
+    def hook(self) -> str: ...
 
 
 class Connection:
@@ -50,7 +62,7 @@ class Connection:
 
     def open(self, connected: socket.socket, session: Session) -> None:
         """Take a new socket and its session, and register."""
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+        bound_sends(connected)
         with self._sending:
             self._socket, self._session = connected, session
             self._send(session.register())
@@ -141,16 +153,16 @@ class Connection:
             if self._session is not None:
                 self._send(self._session.refuse(call, code, message))
 
-    def answer_neutral(self, ticket: Ticket) -> None:
+    def answer_neutral(self, overdue: Overdue) -> None:
         """Answer an overdue call without a decision; on the watchdog's thread."""
         try:
             with self._sending:
                 if self._session is not None:
-                    self._send(self._session.neutral(ticket.call))
+                    self._send(self._session.neutral(overdue.call))
         except (OSError, TransportLost, ProtocolError) as error:
             self.drop(str(error))
-        self._report.metrics.neutral_reply(ticket.hook)
-        self._report.log.warning("a hook was overdue; it was answered neutrally", hook=ticket.hook)
+        self._report.metrics.neutral_reply(overdue.hook)
+        self._report.log.warning("a hook was overdue; it was answered neutrally", hook=overdue.hook)
 
     # ---- calls of ours ----
 
@@ -206,11 +218,15 @@ def _wait_for(waiting: "Future[events.RuntimeAnswered]") -> None:
 def connect_to(path: str) -> socket.socket:
     """Connect to the runtime's socket; OSError if it is not there, or if the listener does not accept for long."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # unix(7): connect waits as a send does where the listener's queue is full
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+    bound_sends(connection)  # unix(7): connect waits as a send does where the listener's queue is full
     try:
         connection.connect(path)
     except OSError:
         connection.close()
         raise
     return connection
+
+
+def bound_sends(connection: socket.socket) -> None:
+    """Make a send, or a connect, on this socket fail after `SEND_TIMEOUT_S`."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))

@@ -1,29 +1,43 @@
 """The steps common to all hooks: writes before the answer, other containers' updates in it, observers after it."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Drift, Report
+from nri_coloc.core.seams import After, BeforeAnswer, Change, Decided, tell
 from nri_coloc.daemon import specs
-from nri_coloc.daemon.drift import Drift
+from nri_coloc.daemon.neighbours import Neighbours
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.seams import After, Change, Decided, Steps, tell
 from nri_coloc.daemon.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.placing import admission
+
+Steps = Mapping[HookKind, tuple[BeforeAnswer, ...]]
+"""At most three steps by kind of hook; a kind without an entry is answered at once."""
+
+
+class HookReport(Report, Protocol):
+    """The reports of rooms, and two that only hooks need."""
+
+    @property
+    def neighbours(self) -> Neighbours: ...
+
+    def about_hook(self, hook: events.Hook, what: tuple[AuditEvent, Reason, str]) -> None:
+        """Record an event about a hook's container or pod, whether known or not."""
 
 
 class Consequences:
     """Has no state of its own: an old runtime's list comes on another thread than hooks do."""
 
     def __init__(
-        self, node: Node, pusher: Pusher, report: Report, *, before_answer: Steps, after: After
+        self, node: Node, pusher: Pusher, report: HookReport, *, before_answer: Steps, after: After
     ) -> None:
         self._node = node
         self._pusher = pusher

@@ -11,6 +11,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import Moves, Outcome
 from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.seams import Change, Decided, Prepare, all_of, prepared
 from nri_coloc.core.state import Assignment
 from nri_coloc.daemon import foresight, specs
 from nri_coloc.daemon.actuator import Actuator
@@ -18,7 +19,6 @@ from nri_coloc.daemon.consequences import Consequences
 from nri_coloc.daemon.foresight import Foresight, Terms
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.seams import Change, Decided, Prepare, all_of, prepared
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events

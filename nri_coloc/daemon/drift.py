@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.report import Drift
 from nri_coloc.daemon.refusals import Refusals
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import knob_files
@@ -40,27 +41,6 @@ ANNOUNCED_WITHIN_S: Final = 5.0
 """Seconds that a kubelet may take from its write of a pod's cgroup to the call that announces the resize.
 
 Kubernetes 1.34 and 1.35 write a pod that grows first, and call the runtime in the same turn."""
-
-
-class Drift(NamedTuple):
-    """Values of one cgroup that another writer changed, and their repair.
-
-    before: the values found.
-    after: the values that hold again.
-    because: the repair in words.
-    former: whether every value found is one that we ourselves had ordered before.
-    times: repairs of this cgroup within the minute, this one included.
-    """
-
-    before: Knobs
-    after: Knobs
-    because: str
-    former: bool = False
-    times: int = 0
-
-    def at(self, path: str) -> "Drift":
-        """Return the drift with its cgroup's path in `because`, for a cgroup without a pod's name."""
-        return self._replace(because=f"{path}: {self.because}")
 
 
 def is_kubelets(drift: Drift) -> bool:
@@ -201,8 +181,8 @@ class Drifts:
 
     @property
     def ids(self) -> set[str]:
-        """Return the ids of all cgroups with known values or repairs."""
-        return {*self._known, *self._repairs}
+        """Return the ids of all cgroups with known values, repairs or pushes."""
+        return {*self._known, *self._repairs, *self._pushed}
 
     def _recent(self, id_: str, now: float) -> list[float]:
         return [at for at in self._repairs.get(id_, ()) if now - at < MINUTE_S]

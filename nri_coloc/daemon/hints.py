@@ -9,13 +9,13 @@ from itertools import count
 from typing import Final, Protocol
 
 from nri_coloc.core import scheduler_hints
+from nri_coloc.core.report import Report
 from nri_coloc.core.scheduler_hints import Hint, SchedulerCapability
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import Phase
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.refusals import Refusals
-from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 
 A_SWEEP: Final = 32

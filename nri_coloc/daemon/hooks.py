@@ -17,17 +17,16 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import NOBODY
 from nri_coloc.core.events import ContainerGone, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.seams import After, Change, Decided, Prepare, all_of, prepared
 from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import specs, targets
 from nri_coloc.daemon.actuator import Actuator
-from nri_coloc.daemon.consequences import Consequences
+from nri_coloc.daemon.consequences import Consequences, HookReport, Steps
 from nri_coloc.daemon.creation import Creation, Kubelet
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.resize import Resize
-from nri_coloc.daemon.seams import After, Change, Decided, Prepare, Steps, all_of, prepared
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Answers, Exchange, Ticket, Watchdog
 from nri_coloc.errors import TransportLost
@@ -49,7 +48,7 @@ class Hooks:
         actuator: Actuator,
         pusher: Pusher,
         translator: Translator,
-        report: Report,
+        report: HookReport,
         *,
         kubelet: Kubelet,
         prepare: tuple[Prepare, ...],

@@ -11,11 +11,11 @@ from typing import Final
 from nri_coloc.core import kubepods
 from nri_coloc.core.knobs import Capability
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import CPUS, Drifts
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
 

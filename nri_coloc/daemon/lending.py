@@ -37,24 +37,24 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Change, Headroom
 from nri_coloc.core.readings import FastReadings, Look, Role
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
+from nri_coloc.core.seams import After
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.core.workload import QoSClass
-from nri_coloc.daemon import lookout, partition, probe
+from nri_coloc.daemon import lookout, partition
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.alarm import Alarm
 from nri_coloc.daemon.lookout import Acquaintance
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.partition import Partition
 from nri_coloc.daemon.relocation import Relocation
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.seams import After
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.lending import fast_loop, folding, glance, sentence
 from nri_coloc.lending.fast_loop import LoopMemory, Tick
 from nri_coloc.lending.folding import Folding, Step
 from nri_coloc.lending.glance import Glance
-from nri_coloc.lending.sampler import BUDGET, FastSampler
+from nri_coloc.lending.sampler import BUDGET, FastSampler, counters_s
 from nri_coloc.placing import reclaim_cgroups, sizing, tiers, whereabouts
 
 WATCH_AGAIN_S: Final = 0.1
@@ -152,7 +152,7 @@ class Lending:
         self._acquaintance = Acquaintance()
         self._budget = BUDGET
         self._cost = TickCost()
-        self._counters_s = probe.counters_s()
+        self._counters_s = counters_s()
         self._late: list[float] = []
         self._alarm = Alarm()
         self._was_short = False

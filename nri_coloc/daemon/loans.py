@@ -13,11 +13,11 @@ from typing import Final
 from nri_coloc.core.events import AmountsGranted
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.lending import Capacity
+from nri_coloc.core.report import Report
+from nri_coloc.core.seams import After, all_of, tell
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.host.readings import CgroupReader
 from nri_coloc.placing import loans
 from nri_coloc.tuning import lent_amounts

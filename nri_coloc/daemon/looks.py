@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.report import Report
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import targets
-from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
 

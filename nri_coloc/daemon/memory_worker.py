@@ -15,11 +15,11 @@ from threading import Condition, Lock, Thread
 from typing import Final, NamedTuple, TypeVar
 
 from nri_coloc.core.lending import Part
+from nri_coloc.core.report import Report, Subject
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.refusals import Refusals
-from nri_coloc.daemon.report import Report, Subject
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import knob_files
 from nri_coloc.host.cgroups import CgroupWriter

@@ -6,7 +6,8 @@ argument.
 
 from typing import Final
 
-from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE, Drift
+from nri_coloc.core.report import Drift
+from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 
 REMEMBERED_S: Final = 600.0
 """Seconds for which another writer is reported after the last pause of repairs."""

@@ -16,10 +16,10 @@ from nri_coloc.core.events import PoolsSized
 from nri_coloc.core.lending import Change
 from nri_coloc.core.readings import FastReadings
 from nri_coloc.core.reasons import AuditEvent
+from nri_coloc.core.report import Report
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.relocation import Relocation
-from nri_coloc.daemon.report import Report
 from nri_coloc.lending import bands, partition
 from nri_coloc.lending.bands import Tier
 from nri_coloc.lending.folding import Cadence

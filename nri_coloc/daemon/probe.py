@@ -8,7 +8,6 @@ own files were seen.
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from nri_coloc.core.knobs import Capability
-from nri_coloc.core.readings import SCHEDULER_TICK_S, Signal
+from nri_coloc.core.readings import Signal
 from nri_coloc.core.scheduler_hints import SchedulerCapability
 from nri_coloc.errors import ColocError
 from nri_coloc.host import block_devices, cgroup_layout, counters, readings, scheduler
@@ -34,9 +33,6 @@ PODS_LOOKED_AT: Final = 8
 CAP_SYS_NICE: Final = 23
 CAP_SYS_RESOURCE: Final = 24
 LEAST_OOM_SCORE: Final = -1000
-
-MONOTONIC_COARSE: Final = 6
-"""CLOCK_MONOTONIC_COARSE, which Python does not name (include/uapi/linux/time.h)."""
 
 
 def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtime_pid: int = 0) -> Capability:
@@ -129,15 +125,6 @@ def eevdf(release: str) -> bool:
     """
     found = re.match(r"(\d+)\.(\d+)", release, re.ASCII)
     return found is not None and (int(found[1]), int(found[2])) >= (6, 6)
-
-
-def counters_s() -> float:
-    """Return how stale a CPU's counter may be, seconds: the scheduler's tick, at least that of most kernels.
-
-    A faster tick gives no finer figures, because the counters are not all read at one moment. The tick sets the coarse
-    clocks, so its length is their resolution (kernel/time/posix-timers.c, posix_get_coarse_res).
-    """
-    return max(SCHEDULER_TICK_S, time.clock_getres(MONOTONIC_COARSE))
 
 
 def scheduling(host_root: str, warn: Callable[[str], object]) -> SchedulerCapability | None:

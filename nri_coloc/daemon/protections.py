@@ -6,10 +6,10 @@ from typing import Final
 from nri_coloc.core.decisions import Decision, Inputs
 from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.drift import Drifts, worded
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.files import Correction

@@ -21,11 +21,11 @@ from typing import Final, Protocol
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.knobs import NO_KNOBS, NOTHING_KNOWN, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
+from nri_coloc.core.seams import Change
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.seams import Change
 from nri_coloc.errors import ColocError, TransportLost
 from nri_coloc.nri import adjustment
 from nri_coloc.placing import update

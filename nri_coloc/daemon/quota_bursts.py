@@ -17,12 +17,12 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Binding, Headroom
 from nri_coloc.core.readings import GroupReading, risen
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
 from nri_coloc.core.settings import BurstTuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.bandwidths import PodBandwidths, Raised, back, may_be_raised
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
 from nri_coloc.tuning import quota_burst
 from nri_coloc.tuning.quota_burst import NO_BURST, Ground, Throttled
 

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NOBODY, Moves, Outcome
+from nri_coloc.core.seams import After, Change, tell
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.seams import After, Change, tell
 from nri_coloc.daemon.sentry import Member, Sentry
 from nri_coloc.placing import reclaim_cgroups
 

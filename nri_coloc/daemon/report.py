@@ -14,12 +14,12 @@ from typing import Any
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.report import Drift, Subject
+from nri_coloc.core.seams import Change
+from nri_coloc.core.state import NodeState
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import Pod
-from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.neighbours import Neighbours
-from nri_coloc.daemon.seams import Change
 from nri_coloc.daemon.unwritten import Unwritten
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.nri.events import Hook
@@ -29,15 +29,12 @@ from nri_coloc.service import logs
 from nri_coloc.service.audit import AuditLog, Record, pod_of, worded
 from nri_coloc.service.metrics import Metrics
 
-Subject = Assignment | str
-"""The subject of a record: a container, or a pod by its id."""
-
 Lacking = Callable[[Knobs], Knobs]
 """Returns the values that this machine does not take."""
 
 
 class Report:
-    """Reports to audit, metrics and log; may be called from every thread."""
+    """Implements `core.report.Report` and the reports that only hooks and operators need; for every thread."""
 
     def __init__(self, audit: AuditLog, metrics: Metrics, lacking: Lacking) -> None:
         self.audit = audit

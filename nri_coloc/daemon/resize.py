@@ -10,12 +10,12 @@ from typing import Any
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import NOBODY, Outcome
 from nri_coloc.core.knobs import NOTHING_KNOWN
+from nri_coloc.core.seams import Change, Decided, all_of
 from nri_coloc.daemon import specs
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.consequences import Consequences
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.seams import Change, Decided, all_of
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.daemon.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events

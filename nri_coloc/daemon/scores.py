@@ -6,10 +6,10 @@ its wanted score changes. A container whose creation was answered needs no check
 
 from collections.abc import Iterator
 
+from nri_coloc.core.report import Report
 from nri_coloc.core.state import Assignment
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
 from nri_coloc.host.cgroups import CgroupWriter
 
 

@@ -12,11 +12,11 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Moves, Outcome
 from nri_coloc.core.events import CPUsFreed
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
+from nri_coloc.core.seams import After, Change, tell
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.seams import After, Change, tell
 
 EVERY_S: Final = 0.9
 """Least seconds between two pods; housekeeping runs once a second."""

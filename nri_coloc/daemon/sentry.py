@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Event, Thread
 from typing import Final, NamedTuple
 
-from nri_coloc.daemon.report import Report
+from nri_coloc.core.report import Report
 from nri_coloc.host.inotify import Watches
 
 SETTLES_S: Final = 0.005

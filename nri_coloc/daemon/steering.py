@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.events import Reconfigured
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.seams import After, all_of, tell
 from nri_coloc.core.settings import Settings, Tuning
 from nri_coloc.core.topology import Topology
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
@@ -19,7 +20,6 @@ from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.machine import Look, Machine
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.seams import After, all_of, tell
 from nri_coloc.daemon.settings_watch import Change, SettingsWatch
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import SettingsError

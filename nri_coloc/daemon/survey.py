@@ -12,21 +12,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from threading import Event, Thread
-from typing import Final
+from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.kubepods import kubepods_of
 from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, Picture
+from nri_coloc.core.report import Report
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import RECLAIM, SHARE, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.daemon import claimants, targets
-from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.forecast_file import ForecastFile
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.outlook import Online, Outlook, Scene
-from nri_coloc.daemon.report import Report
-from nri_coloc.daemon.state_folder import TRIED_EVERY_S
 from nri_coloc.forecast import sharing_cost
 from nri_coloc.forecast.snapshot import Paths, PictureTaker, Subjects
 from nri_coloc.host import cgroup_layout
@@ -47,6 +45,9 @@ EVERY_WHOLE: Final = 12
 
 SAVED_EVERY_S: Final = 600.0
 """Seconds between two checkpoints. A restart loses this part of the histories, which fade by half in hours."""
+
+RETRIED_EVERY_S: Final = 10.0
+"""Seconds between two tries to save, after a failure."""
 
 ENDS_WITHIN_S: Final = 1.0
 
@@ -85,6 +86,21 @@ class Tolls:
 Listen = Callable[[Picture | None, Picture, NodeState], Iterator[None]]
 
 
+class ReclaimMemory(Protocol):
+    """The memory of the reclaim cgroups, set from each snapshot.
+
+    headroom_bytes, headroom_by_node: memory that may be lent, of the node and by NUMA node.
+    """
+
+    @property
+    def headroom_bytes(self) -> int: ...
+
+    @property
+    def headroom_by_node(self) -> Mapping[int, int]: ...
+
+    def turn(self, picture: Picture, state: NodeState, expected: Mapping[str, int]) -> None: ...
+
+
 class Survey:
     """The slow loop's thread.
 
@@ -101,7 +117,7 @@ class Survey:
         self,
         node: Node,
         taker: PictureTaker,
-        memory: BoxMemory,
+        memory: ReclaimMemory,
         file: ForecastFile,
         report: Report,
         *,
@@ -112,7 +128,7 @@ class Survey:
         self.picture: Picture | None = None
         self.looked_at = 0.0
         self.outlook = Outlook()
-        self.memory = memory
+        self._memory = memory
         self._wall = wall
         self._host_groups = host_groups
         self._listen = listen
@@ -177,7 +193,7 @@ class Survey:
         self.looked_at = time.monotonic()
         cost = time.thread_time() - began
         self._report.metrics.surveyed(
-            picture.took_s, self.memory.headroom_bytes, self.memory.headroom_by_node
+            picture.took_s, self._memory.headroom_bytes, self._memory.headroom_by_node
         )
         return SOON_S if before is None else min(max(PERIOD_S, cost / COST_SHARE), LONGEST_S)
 
@@ -186,7 +202,7 @@ class Survey:
         wall_s, online, tuning = self._wall(), scene.online, scene.tuning
         self.outlook.saw(before, picture, online, wall_s, tuning)
         # before the offer: no reader may see an offer beside an unknown headroom
-        self.memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
+        self._memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
         if self.outlook.advertise(picture, scene, wall_s):
             offer = self.outlook.capacity
             self._report.metrics.advertised(offer.cpu_milli, offer.memory_bytes)
@@ -217,7 +233,7 @@ class Survey:
         return online
 
     def _keep(self) -> None:
-        pause_s = TRIED_EVERY_S if self._file.problem else SAVED_EVERY_S
+        pause_s = RETRIED_EVERY_S if self._file.problem else SAVED_EVERY_S
         if time.monotonic() - self._saved_at >= pause_s:
             self._save()
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
 from nri_coloc.daemon.connection import RETRY_CAP_S, Connection
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.listing import Listing
-from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.watchdog import Watchdog
 from nri_coloc.errors import ProtocolError, TransportLost
 from nri_coloc.nri import events
@@ -163,10 +163,8 @@ class Trunk:
         The runtime grants all parts two seconds together and holds its global lock meanwhile. A hook that follows the
         answer waits in the socket until the list has been placed.
         """
-        listing = reading.listing or self._hooks.listing()
-        listing.add(part)
-        reading.listing = listing if part.more else None
-        if part.more:
+        listing = reading.whole_list(part, self._hooks.listing)
+        if listing is None:
             return
         self._connection.answer(part.call, nri_pb2.SynchronizeResponse())
         answered_at = time.monotonic()
@@ -210,13 +208,22 @@ class _Reading:
 
     session: its protocol state.
     on_configured: called with its configuration.
-    listing: the parts of a Synchronize that have come so far.
     """
 
     def __init__(self, session: Session, on_configured: OnConfigured) -> None:
         self.session = session
         self.on_configured = on_configured
-        self.listing: Listing | None = None
+        self._listing: Listing | None = None
+
+    def whole_list(self, part: events.Synchronize, empty: Callable[[], Listing]) -> Listing | None:
+        """Add one part of a Synchronize; return the whole list with its last part, else None.
+
+        empty: makes the list for a first part.
+        """
+        listing = self._listing or empty()
+        listing.add(part)
+        self._listing = listing if part.more else None
+        return None if part.more else listing
 
 
 def _wait_for_bytes(connection: socket.socket) -> bytes:

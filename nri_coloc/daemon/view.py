@@ -8,6 +8,7 @@ from nri_coloc.core.lending import Binding, Capacity
 from nri_coloc.core.readings import Picture
 from nri_coloc.daemon import lending_clock
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.node import Node
@@ -36,6 +37,7 @@ class DaemonView:
         clock: LendingClock,
         lending: Lending,
         survey: Survey,
+        memory: BoxMemory,
     ) -> None:
         self._alive_at = time.monotonic()
         self._node = node
@@ -44,6 +46,7 @@ class DaemonView:
         self._clock = clock
         self._lending = lending
         self._survey = survey
+        self._memory = memory
         self._report = report
 
     def turned(self, now: float) -> None:
@@ -81,13 +84,13 @@ class DaemonView:
         now, survey = self._lending.headroom, self._survey
         withheld = self._withheld()
         offer = survey.outlook.capacity if withheld is None else withheld
-        memory = survey.memory.headroom
+        memory = self._memory.headroom
         reason, because = _reason(offer, memory) if withheld is None else (offer.binding, offer.because)
         return {
             "cpu_milli": offer.cpu_milli,
             "memory_bytes": offer.memory_bytes,
             "headroom_cpu_milli": now.cpu_milli,
-            "headroom_memory_bytes": survey.memory.headroom_bytes,
+            "headroom_memory_bytes": self._memory.headroom_bytes,
             "online_cpu_milli": now.online_cpu_milli,
             "reason": reason.value,
             "because": because,

@@ -8,10 +8,9 @@ a pod that uses little beside many others is not measured, nor is a task beyond 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from nri_coloc.core.readings import Picture
+from nri_coloc.core.readings import Picture, milli_between
 from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import targets
-from nri_coloc.forecast import use
 from nri_coloc.host.counters import Schedstat
 from nri_coloc.host.readings import CgroupReader
 from nri_coloc.lending import run_delay
@@ -58,7 +57,7 @@ def _busiest(
     """Yield the cgroups of the busiest pods' containers, each with the group of `groups` that contains it."""
     found = {pod_id: dict(_containers(state, pod_id, groups)) for pod_id in picture.pods} if groups else {}
     used = {
-        pod_id: use.milli_between(before.pods.get(pod_id) if before else None, picture.pods[pod_id]) or 0
+        pod_id: milli_between(before.pods.get(pod_id) if before else None, picture.pods[pod_id]) or 0
         for pod_id, containers in found.items()
         if containers
     }

@@ -23,16 +23,20 @@ from itertools import islice
 from pathlib import Path
 
 from nri_coloc.core.knobs import Capability
+from nri_coloc.core.seams import After
 from nri_coloc.core.settings import Settings
 from nri_coloc.daemon import neighbours, probe, readiness, specs, steering, targets
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.admin_orders import AdminOrders, AdminSide
+from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.before_answer import CgroupSteps
 from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.connection import Connection, connect_to
+from nri_coloc.daemon.consequences import Steps
 from nri_coloc.daemon.cri_side import CriSide
 from nri_coloc.daemon.forecast_file import ForecastFile
+from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.hooks import Hooks
 from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
@@ -51,7 +55,7 @@ from nri_coloc.daemon.records_file import RecordsFile
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.restoration import JOURNAL
 from nri_coloc.daemon.runtime_claim import RuntimeClaim
-from nri_coloc.daemon.seams import After, Steps
+from nri_coloc.daemon.scores import Scores
 from nri_coloc.daemon.second_chances import SecondChances
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.daemon.settings_watch import SettingsWatch
@@ -146,22 +150,26 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     sentry = Sentry(report)
     writer = CgroupWriter(layout, journal, root, sentry.wrote)
     memory_worker = MemoryWorker(node, writer, report)
+    bandwidths = PodBandwidths(node, writer, report)
     actuator = Actuator(
         node,
         writer,
         report,
         memory=memory_worker,
+        bandwidths=bandwidths,
+        hints=Hints(node, writer, report, probe.scheduling(root, report.log.warning)),
+        scores=Scores(node, writer, report),
         look_again=partial(_with_files_of_pods, layout, node),
-        scheduling=probe.scheduling(root, report.log.warning),
     )
 
     # the slow loop, and the amounts that follow from it
     cgroups = CgroupReader(layout, root)
     sampler = FastSampler(layout, root)
+    box_memory = BoxMemory(node, memory_worker, report)
     survey = Survey(
         node,
         PictureTaker(layout, root),
-        BoxMemory(node, memory_worker, report),
+        box_memory,
         forecasts,
         report,
         host_groups=actuator.members_outside,
@@ -195,7 +203,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         after=after,
         eevdf=probe.eevdf(platform.release()),
     )
-    quota_bursts = QuotaBursts(node, actuator.bandwidths, cgroups, lambda: lending.headroom, report)
+    quota_bursts = QuotaBursts(node, bandwidths, cgroups, lambda: lending.headroom, report)
 
     # settings and machine followed while it runs
     requests = PodRequests(writer, layout.version)
@@ -281,6 +289,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         clock=clock,
         lending=lending,
         survey=survey,
+        memory=box_memory,
     )
     return Parts(
         options=options,

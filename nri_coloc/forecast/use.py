@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core.apportionment import apportion
-from nri_coloc.core.readings import GroupReading, NodeReading, Picture, risen
+from nri_coloc.core.readings import GroupReading, NodeReading, Picture, milli_between, risen
 from nri_coloc.pods.replicas import OnlinePod
 
 SYSTEM: Final = "/system"
@@ -71,17 +71,6 @@ def _pod_milli(before: Picture, after: Picture, pod_id: str, pod: OnlinePod) -> 
         return milli
     lent = (milli_between(before.containers.get(one), after.containers.get(one)) for one in pod.lent_to)
     return max(0, milli - sum(one or 0 for one in lent))
-
-
-def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:
-    """Return the mean use, milli-CPU.
-
-    None for two different cgroups, a clock that stands or a counter that went back.
-    """
-    if before is None or after is None or before.key != after.key or after.at <= before.at:
-        return None
-    used_us = risen(before.usage_us, after.usage_us)
-    return None if used_us is None else round(used_us / (after.at - before.at) / 1000)
 
 
 def _working_set(reading: GroupReading | None) -> int | None:

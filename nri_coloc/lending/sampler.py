@@ -27,13 +27,16 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from nri_coloc.core.readings import Look, Role, Sample
+from nri_coloc.core.readings import SCHEDULER_TICK_S, Look, Role, Sample
 from nri_coloc.host import descriptors
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.descriptors import Descriptors
 from nri_coloc.lending.gauges import RETRY_S, SUMMED, CgroupGauge, Figures, ReservedGauge, Round
 from nri_coloc.lending.groups import Group
 from nri_coloc.lending.run_delay import MOST_TASKS, RunDelay
+
+MONOTONIC_COARSE: Final = 6
+"""CLOCK_MONOTONIC_COARSE, which Python does not name (include/uapi/linux/time.h)."""
 
 BUDGET: Final = 8
 """Files a tick, as far as the sums leave room for other files: DESIGN 6."""
@@ -71,6 +74,15 @@ _COUNTED: Final = frozenset((*SUMMED, Role.RESERVED, Role.TIER))
 
 _Gauge = CgroupGauge | ReservedGauge
 _QUEUES: Final = (Role.ONLINE, Role.TIER)
+
+
+def counters_s() -> float:
+    """Return how stale a CPU's counter may be, seconds: the scheduler's tick, at least that of most kernels.
+
+    A faster tick gives no finer figures, because the counters are not all read at one moment. The tick sets the coarse
+    clocks, so its length is their resolution (kernel/time/posix-timers.c, posix_get_coarse_res).
+    """
+    return max(SCHEDULER_TICK_S, time.clock_getres(MONOTONIC_COARSE))
 
 
 class FastSampler:

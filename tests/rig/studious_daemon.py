@@ -33,5 +33,5 @@ if __name__ == "__main__":
     setattr(survey, "PERIOD_S", EVERY_S)  # noqa: B010
     setattr(survey, "COST_SHARE", 1.0)  # noqa: B010 - however dear a look is
     setattr(survey, "SAVED_EVERY_S", 0.0)  # noqa: B010
-    setattr(survey, "TRIED_EVERY_S", EVERY_S)  # noqa: B010
+    setattr(survey, "RETRIED_EVERY_S", EVERY_S)  # noqa: B010
     sys.exit(main.main(sys.argv[1:], os.environ))

@@ -7,13 +7,17 @@ from nri_coloc._pb import told_pb2
 from nri_coloc.core import cpuset
 from nri_coloc.core.events import ContainerCreating, ContainerStarting, PodStarted
 from nri_coloc.core.knobs import Capability, Original
+from nri_coloc.core.report import Subject
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Pod, Wish
 from nri_coloc.daemon import translation
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.bandwidths import PodBandwidths
+from nri_coloc.daemon.hints import Hints
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.report import Report, Subject
+from nri_coloc.daemon.report import Report
+from nri_coloc.daemon.scores import Scores
 from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
@@ -88,10 +92,20 @@ def an_actuator(
     report: Report,
     *,
     memory: NoMemory | None = None,
+    scores: Scores | None = None,
     look_again: Callable[[Capability], Capability] = lambda can: can,
 ) -> Actuator:
     """Return an actuator that is not started; its tasks take no scheduling hints."""
-    return Actuator(node, writer, report, memory=memory or NoMemory(), look_again=look_again, scheduling=None)
+    return Actuator(
+        node,
+        writer,
+        report,
+        memory=memory or NoMemory(),
+        bandwidths=PodBandwidths(node, writer, report),
+        hints=Hints(node, writer, report, None),
+        scores=scores or Scores(node, writer, report),
+        look_again=look_again,
+    )
 
 
 def a_translator(

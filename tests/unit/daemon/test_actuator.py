@@ -11,7 +11,8 @@ from nri_coloc.core.events import ContainerCreating, ContainerGone, PodRemoved
 from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass, Wish
-from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY, Barrier
+from nri_coloc.daemon.actuator import STEP_ASIDE_EVERY, TIDY_EVERY
+from nri_coloc.daemon.departures import Barrier
 from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.write_back import Apart
@@ -78,7 +79,7 @@ def test_a_former_user_whose_move_the_kernel_refused_is_not_taken_for_gone():
     outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     rig.actuator.submit(outcome.moves, "owner", kit.mask("0-1"), outcome.waits_for)
     refusal = KernelInterfaceError("/cpuset.cpus", "write '2-7' to", "Device or resource busy")
-    rig.actuator._drifts.refusals.tried("app", (refusal,))
+    rig.actuator.drifts.refusals.tried("app", (refusal,))
     rig.actuator._keep_container("app")
     late = rig.actuator.await_departure("owner", 0)
     assert late is not None
@@ -346,14 +347,14 @@ def test_what_ended_is_forgotten_everywhere():
     rig.actuator.submit(outcome.moves, "owner", 3, outcome.waits_for)
     rig.actuator.answered("app", rig.node.state)
     rig.actuator._sweep()
-    assert rig.actuator._drifts.ids >= {"app", "batch"}
+    assert rig.actuator.drifts.ids >= {"app", "batch"}
     for name in ("app", "owner"):
         rig.node.decide(ContainerGone(name, vanished=True))
     rig.node.decide(PodRemoved("batch"))
     rig.actuator._sweep()
-    remembered = rig.actuator._drifts.ids & {"app", "owner", "batch"}
-    left = (rig.actuator.actual, rig.actuator._barriers, remembered, rig.actuator.scores.ids)
-    assert left == ({}, {}, set(), set())
+    remembered = rig.actuator.drifts.ids & {"app", "owner", "batch"}
+    left = (rig.actuator.actual, rig.actuator._departures.owners, remembered, rig.actuator._scores.ids)
+    assert left == ({}, set(), set(), set())
 
 
 def test_the_journal_is_tidied_now_and_then():

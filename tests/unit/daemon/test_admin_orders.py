@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.core.knobs import NO_KNOBS
+from nri_coloc.core.report import Drift
 from nri_coloc.daemon import admin_orders as module
 from nri_coloc.daemon.admin_orders import AdminOrders
-from nri_coloc.daemon.drift import Drift
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.machine import Machine

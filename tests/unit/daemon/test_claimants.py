@@ -9,7 +9,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Pod, QoSClass, Resources, Wish
 from nri_coloc.daemon import claimants
-from nri_coloc.daemon.claimants import Boxed
+from nri_coloc.daemon.box_memory import Boxed, boxed_pods
 from tests.unit.daemon.kit import MEMORY, a_node, create, start_pod
 from tests.unit.placing import kit
 
@@ -114,7 +114,7 @@ def test_the_pods_of_the_box_claim_nothing():
     start_pod(node, "batch")
     start_pod(node, "agent", kit.SYSTEM)
     assert set(claimants.online(node.state, node.state.pools.free, MEMORY)) == {"agent"}
-    assert claimants.boxed(node.state) == {"batch": Boxed("kubepods/podbatch")}
+    assert boxed_pods(node.state) == {"batch": Boxed("kubepods/podbatch")}
 
 
 def test_a_reclaimed_pod_was_lent_what_its_containers_may_have():
@@ -124,17 +124,17 @@ def test_a_reclaimed_pod_was_lent_what_its_containers_may_have():
     create(node, "job", wish, 0, on="batch")
     limited = kit.container("side", "batch", resources=Resources(shares=2, memory_limit=GIB // 2))
     node.decide(ContainerCreating(kit.pod("batch"), limited, kit.RECLAIMED))
-    assert claimants.boxed(node.state)["batch"].request == GIB + GIB // 2
+    assert boxed_pods(node.state)["batch"].request == GIB + GIB // 2
 
 
 def test_memory_that_is_to_be_left_alone_is_not_ours():
     node = a_node()
     start_pod(node, "batch", Wish(QoSClass.RECLAIMED, preserve=frozenset({"memory"})))
-    assert not claimants.boxed(node.state)["batch"].ours
+    assert not boxed_pods(node.state)["batch"].ours
 
 
 @pytest.mark.parametrize("parent", ["", "../..", "/kubepods/besteffort"])
 def test_a_reclaimed_pod_without_a_cgroup_of_its_own_is_no_member(parent):
     node = a_node()
     node.decide(PodStarted(Pod("x", cgroup_parent=parent), kit.RECLAIMED))
-    assert claimants.boxed(node.state) == {}
+    assert boxed_pods(node.state) == {}

@@ -3,12 +3,12 @@
 import pytest
 
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.report import Drift
 from nri_coloc.daemon.drift import (
     ANNOUNCED_WITHIN_S,
     FORMER_KEPT,
     REPAIRS_PER_MINUTE,
     RUNTIME_LATE_S,
-    Drift,
     Drifts,
     Unannounced,
 )
@@ -238,3 +238,12 @@ def test_pod_that_is_gone_is_not_reported():
     pods.judge("pod", RESIZED, is_resized=False, now=0)
     pods.forget("pod")
     assert pods.judge("pod", None, is_resized=False, now=LATE) == ()
+
+
+def test_a_push_at_a_containers_end_is_forgotten():
+    drifts = Drifts()
+    drifts.forget("ended")
+    drifts.pushed("ended")
+    assert drifts.ids == {"ended"}
+    drifts.forget("ended")
+    assert drifts.ids == set()

@@ -8,11 +8,11 @@ import pytest
 from nri_coloc.core.decisions import Moves
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
 from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.daemon import loans as module
 from nri_coloc.daemon.loans import Loans
 from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.seams import Change
 from nri_coloc.placing import change
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.daemon.test_pusher import Runtime

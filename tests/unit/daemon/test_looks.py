@@ -13,6 +13,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.looks import NO_CGROUP
 from nri_coloc.daemon.relocation import Relocation
+from nri_coloc.daemon.scores import Scores
 from nri_coloc.daemon.sentry import Sentry
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.cgroups import CgroupWriter
@@ -88,8 +89,8 @@ def test_a_cut_reaches_all_although_a_container_of_one_cannot_be_looked_at(rig):
 def test_a_pod_that_was_refused_is_looked_at_again_after_a_pause_only(rig):
     rig.break_cpus("kubepods/podmiddle")
     rig.cut(2)
-    assert rig.actuator._drifts.refusals.pauses("middle")
-    assert not rig.actuator._drifts.refusals.refused("last")
+    assert rig.actuator.drifts.refusals.pauses("middle")
+    assert not rig.actuator.drifts.refusals.refused("last")
 
 
 def test_a_cut_outlives_what_nobody_foresaw(tmp_path):
@@ -150,7 +151,7 @@ def test_a_score_is_set_although_the_list_of_processes_cannot_be_read(rig):
     (folder / "cgroup.procs").unlink()
     (folder / "cgroup.procs").mkdir()
     assignment = rig.node.state.containers["app-first"]
-    rig.actuator.scores.write(
+    Scores(rig.node, rig.writer, rig.report).write(
         replace(assignment, wish=replace(assignment.wish, knobs=Knobs(oom_score_adj=7)))
     )
     assert "cgroup.procs" in rig.told[0]

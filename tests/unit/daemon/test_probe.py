@@ -163,14 +163,6 @@ def test_the_fair_class_is_known_by_the_kernels_release(release, is_eevdf):
     assert probe.eevdf(release) is is_eevdf
 
 
-def test_a_coarser_scheduler_tick_than_usual_is_how_far_counters_are_behind(monkeypatch):
-    found = {probe.MONOTONIC_COARSE: 0.01}
-    monkeypatch.setattr("time.clock_getres", found.__getitem__)
-    assert probe.counters_s() == 0.01
-    found[probe.MONOTONIC_COARSE] = 0.001
-    assert probe.counters_s() == 0.004
-
-
 class TestPlaceForCpus:
     @pytest.mark.parametrize("version", [1, 2])
     def test_a_pods_cgroup_with_cpuset_is_one(self, version, tmp_path):

@@ -10,6 +10,8 @@ import pytest
 
 from nri_coloc.core.events import ContainerGone
 from nri_coloc.core.knobs import NO_KNOBS
+from nri_coloc.core.report import Drift
+from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import Tuning
 from nri_coloc.daemon import readiness
 from nri_coloc.daemon.comparison import (
@@ -22,10 +24,9 @@ from nri_coloc.daemon.comparison import (
     Comparison,
 )
 from nri_coloc.daemon.connection import Connection
-from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE, Drift
+from nri_coloc.daemon.drift import REPAIRS_PER_MINUTE
 from nri_coloc.daemon.neighbours import NAMED, REMEMBERED_S, Neighbours
 from nri_coloc.daemon.readiness import Check, Finding, Readiness, Reading
-from nri_coloc.daemon.seams import Change
 from nri_coloc.errors import TransportLost
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
 from tests.unit.placing import kit

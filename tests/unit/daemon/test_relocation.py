@@ -8,9 +8,9 @@ import pytest
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.events import ContainerCreating, PodRemoved, PodStarted, PoolsSized
+from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.daemon.relocation import GUARD_EVERY_S, Relocation
-from nri_coloc.daemon.seams import Change
 from nri_coloc.daemon.sentry import Sentry
 from tests.unit.daemon.kit import a_node, a_report, create, start_pod
 from tests.unit.placing import kit

@@ -6,7 +6,7 @@ from nri_coloc._pb import told_pb2
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.daemon.drift import Drift
+from nri_coloc.core.report import Drift
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook

@@ -8,6 +8,7 @@ from nri_coloc.core.events import ContainerCreating, Reconfigured
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import QoSClass, Wish
+from nri_coloc.daemon.scores import Scores
 from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
 from tests.unit.placing import kit
 
@@ -18,7 +19,9 @@ class Rig:
     def __init__(self) -> None:
         self.node = a_node()
         self.cgroups = Cgroups({"kubepods/podweb/app": kit.mask("0-7")})
-        self.actuator = an_actuator(self.node, self.cgroups.as_writer(), a_report(self.node)[0])
+        writer, report = self.cgroups.as_writer(), a_report(self.node)[0]
+        self.scores = Scores(self.node, writer, report)
+        self.actuator = an_actuator(self.node, writer, report, scores=self.scores)
         self.node.learn(kit.EVERYTHING)
 
     def rewish(self, wish: Wish) -> None:
@@ -38,7 +41,7 @@ def rig() -> Rig:
 
 def test_one_that_the_runtime_could_not_set_is_written_once(rig):
     create(rig.node, "app", SCORED)
-    rig.actuator.scores.write(rig.node.state.containers["app"])
+    rig.scores.write(rig.node.state.containers["app"])
     assert rig.placed() == [(7, 700)]
 
 
@@ -85,12 +88,12 @@ def test_one_that_came_to_be_the_kubelets_own_is_written_too(rig):
 @pytest.mark.parametrize("handler", ["pod", "ignore"])
 def test_who_is_not_ours_to_write_has_none(rig, handler):
     create(rig.node, "app", replace(SCORED, handler=handler))
-    rig.actuator.scores.write(rig.node.state.containers["app"])
+    rig.scores.write(rig.node.state.containers["app"])
     assert rig.placed() == []
 
 
 def test_of_who_is_still_being_made_there_is_no_process_to_write(rig):
     create(rig.node, "app", SCORED)
     known = rig.node.state.containers["app"]
-    rig.actuator.scores.write(replace(known, container=replace(known.container, pid=0)))
+    rig.scores.write(replace(known, container=replace(known.container, pid=0)))
     assert rig.cgroups.scores == []

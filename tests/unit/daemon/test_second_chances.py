@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from nri_coloc.core.decisions import Moves
 from nri_coloc.core.events import ContainerGone, ContainerStarting
-from nri_coloc.daemon.seams import Change
+from nri_coloc.core.seams import Change
 from nri_coloc.daemon.second_chances import EVERY_S, SecondChances
 from tests.unit.daemon.kit import a_node, a_report, create
 from tests.unit.placing import kit

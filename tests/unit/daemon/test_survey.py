@@ -51,7 +51,7 @@ class Rig:
         self.said: list[str] = []
         root = str(sim.host_root)
         taker = PictureTaker(cgroup_layout.detect(root), root)
-        memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), self.report)
+        self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), self.report)
         file = ForecastFile(folder, self.said.append)
         self.outside: tuple[str, ...] = ()
         self.listen: Listen = lambda *_: iter(())
@@ -59,7 +59,7 @@ class Rig:
         self.survey = Survey(
             self.node,
             taker,
-            memory,
+            self.memory,
             file,
             self.report,
             host_groups=lambda: self.outside,
@@ -214,7 +214,7 @@ def test_a_node_without_a_cgroup_for_pods_is_an_empty_one(sim, tmp_path):
     rig.survey.turn()
     rig.survey.turn()
     assert rig.offer.cpu_milli == pytest.approx(7600, abs=60)
-    assert rig.survey.memory.headroom_bytes > 29 * GIB
+    assert rig.memory.headroom_bytes > 29 * GIB
 
 
 def test_who_is_in_the_box_is_bounded_by_what_the_others_leave(rig):
@@ -307,7 +307,7 @@ def test_what_was_learnt_is_saved_every_few_minutes(rig, tmp_path, monkeypatch):
 def test_after_a_failure_it_is_saved_sooner(rig, tmp_path, monkeypatch):
     now = [20_000 * 86_400.0]
     rig.wall = lambda: now[0]
-    monkeypatch.setattr(subject, "TRIED_EVERY_S", 0.0)
+    monkeypatch.setattr(subject, "RETRIED_EVERY_S", 0.0)
     rig.survey._file.problem = "cannot write forecast: No space left on device"
     for _ in range(15):
         rig.survey.turn()

@@ -11,6 +11,7 @@ from nri_coloc.core.events import ContainerStarting
 from nri_coloc.core.lending import Binding, Capacity, Headroom
 from nri_coloc.core.settings import ScheduleTuning
 from nri_coloc.daemon.actuator import Actuator
+from nri_coloc.daemon.box_memory import BoxMemory
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.lending_clock import LendingClock
 from nri_coloc.daemon.readiness import Readiness
@@ -37,6 +38,10 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
             clock=LendingClock(ScheduleTuning(), lambda: 0.0),
             lending=lending,
             survey=a_survey(),
+            memory=cast(
+                "BoxMemory",
+                SimpleNamespace(headroom=MemoryHeadroom(7, Binding.FREE_MEMORY), headroom_bytes=7),
+            ),
         ),
         node,
         actuator,
@@ -46,8 +51,7 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
 def a_survey() -> Survey:
     offer = Capacity(1200, 5, Binding.FORECAST, "CPU 1200m = …")
     outlook = SimpleNamespace(capacity=offer)
-    memory = SimpleNamespace(headroom=MemoryHeadroom(7, Binding.FREE_MEMORY), headroom_bytes=7)
-    return cast("Survey", SimpleNamespace(outlook=outlook, memory=memory, picture=None))
+    return cast("Survey", SimpleNamespace(outlook=outlook, picture=None))
 
 
 def test_it_is_healthy_while_the_loop_turns(parts):
@@ -119,9 +123,8 @@ def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts)
 )
 def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, because, parts):
     view = parts[0]
-    survey = view._survey
-    survey.outlook.capacity = offer
-    survey.memory.headroom, survey.memory.headroom_bytes = None, 0
+    view._survey.outlook.capacity = offer
+    view._memory.headroom, view._memory.headroom_bytes = None, 0
     told = view.capacity()
     assert (told["headroom_memory_bytes"], told["reason"]) == (0, reason)
     assert told["because"].startswith(because)
@@ -130,7 +133,7 @@ def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, becau
 @pytest.mark.parametrize("measured", [MemoryHeadroom(7, Binding.FREE_MEMORY), None], ids=["known", "not"])
 def test_before_the_runtime_has_told_who_there_is_nothing_is_offered_and_one_clause_says_so(measured, parts):
     view, node, _ = parts
-    node.told, view._survey.memory.headroom = False, measured
+    node.told, view._memory.headroom = False, measured
     told = view.capacity()
     assert (told["cpu_milli"], told["memory_bytes"], told["reason"]) == (0, 0, "lending_not_measured")
     assert told["because"] == "the runtime has not listed its containers yet"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.readings import GroupReading, MemoryReading
-from nri_coloc.forecast.use import SYSTEM, Use, milli_between, uses_between
+from nri_coloc.core.readings import GroupReading, MemoryReading, milli_between
+from nri_coloc.forecast.use import SYSTEM, Use, uses_between
 from nri_coloc.pods.replicas import OnlinePod
 from tests.unit.lending.kit import GIB, group, picture
 

@@ -6,7 +6,7 @@ Each seam is an ordered tuple. CreateContainer is answered before its cgroups ar
 back and waits before it is answered. `wiring.wire` holds that order, by kind of hook.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,9 +14,8 @@ from typing import Protocol
 from nri_coloc.core.decisions import NOBODY, Decision, Moves, Outcome
 from nri_coloc.core.events import Event
 from nri_coloc.core.reasons import Reason
+from nri_coloc.core.report import Drift
 from nri_coloc.core.state import NodeState
-from nri_coloc.daemon.drift import Drift
-from nri_coloc.nri.calls import HookKind
 
 
 class Prepare(Protocol):
@@ -63,10 +62,6 @@ class BeforeAnswer(Protocol):
     """
 
     def __call__(self, decided: Decided, deadline: float, /) -> Drift | None: ...
-
-
-Steps = Mapping[HookKind, tuple[BeforeAnswer, ...]]
-"""At most three steps by kind of hook; a kind without an entry is answered at once."""
 
 
 @dataclass(frozen=True, slots=True)
