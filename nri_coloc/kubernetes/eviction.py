@@ -1,0 +1,302 @@
+"""Decide which eviction orders the controller carries out, and which result an order has.
+
+A companion writes an order to the ColocationNode of its node. A companion may be stolen, so an order proves nothing:
+the controller checks each claim against the pod's own object. The flag `byOperator` comes from the companion too. It
+overrides the switch `kubernetes.evict` alone, and neither class, rate nor PodDisruptionBudget.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from nri_coloc.core.metadata import MAX_BYTES, PREFIX
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.workload import Pod, QoSClass
+from nri_coloc.kubernetes import objects, requests
+from nri_coloc.pods import annotations
+from nri_coloc.pods.vocabularies import order
+
+MOST_ORDERS: Final = 16
+"""Open orders of one node, as in api/cluster/v1/cluster.proto."""
+
+LONGEST_DETAIL: Final = 200
+_LONGEST_ID: Final = 64
+_LONGEST_NAMESPACE: Final = 63
+_LONGEST_NAME: Final = 253
+_LONGEST_TIME: Final = 64
+_LONGEST_RETRY_S: Final = 3600
+_LONGEST_MESSAGE: Final = 1 << 20
+_NO_REASON: Final = "a PodDisruptionBudget allows no eviction now"
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of a static pod's object. The kubelet creates such a pod again at once."""
+
+
+class Outcome(StrEnum):
+    """The outcome of an order, as in api/cluster/v1/cluster.proto."""
+
+    ACCEPTED = "accepted"
+    BUDGET = "budget"
+    GONE = "gone"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+
+
+class Order(NamedTuple):
+    """One entry of `spec.evictions` of a ColocationNode.
+
+    expires_at: seconds since 1970 of the node's clock.
+    by_operator: an operator ordered it at the node.
+    """
+
+    id: str
+    namespace: str
+    name: str
+    uid: str
+    expires_at: float
+    by_operator: bool = False
+
+
+class Result(NamedTuple):
+    """One entry of `status.results` of a ColocationNode.
+
+    detail: a sentence of at most 200 characters.
+    retry_after_s: seconds after which a new order makes sense; 0 for unknown, 3,600 at most.
+    """
+
+    id: str
+    outcome: Outcome
+    detail: str
+    retry_after_s: int = 0
+
+
+class Answer(NamedTuple):
+    """The API server's answer to a request; status 0 if none came.
+
+    body: the object of the answer, usually a Status.
+    retry_after_s: header Retry-After; 0 without it.
+    """
+
+    status: int
+    body: Mapping[str, Any]
+    retry_after_s: int = 0
+
+
+class Rules(NamedTuple):
+    """The operator's settings that orders depend on.
+
+    may_evict: the switch `kubernetes.evict`.
+    tuning: rules of the classes.
+    """
+
+    may_evict: bool
+    tuning: Tuning
+
+
+# --- orders ---------------------------------------------------------------------------------------------
+
+
+def orders(colocation_node: Mapping[str, Any]) -> list[Order]:
+    """Return the orders of a ColocationNode without a result; raise ValueError if the object cannot be read."""
+    done = {objects.text(each, "id", _LONGEST_ID) for each in _results(colocation_node)}
+    found = [_order(each) for each in _entries(colocation_node)]
+    return [each for each in found if each.id not in done]
+
+
+def _entries(colocation_node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return objects.children(objects.child(colocation_node, "spec"), "evictions")[:MOST_ORDERS]
+
+
+def _results(colocation_node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return objects.children(objects.child(colocation_node, "status"), "results")
+
+
+def _order(entry: Mapping[str, Any]) -> Order:
+    return Order(
+        id=objects.text(entry, "id", _LONGEST_ID),
+        namespace=_name(entry, "namespace", _LONGEST_NAMESPACE),
+        name=_name(entry, "name", _LONGEST_NAME),
+        uid=objects.text(entry, "uid", _LONGEST_ID),
+        expires_at=_seconds(objects.text(entry, "expiresAt", _LONGEST_TIME)),
+        by_operator=entry.get("byOperator") is True,
+    )
+
+
+def _name(entry: Mapping[str, Any], key: str, longest: int) -> str:
+    """Return a name that can be a part of a path of the API: without it, "../x" would name another object."""
+    found = objects.text(entry, key, longest)
+    if not _NAME.fullmatch(found):
+        raise ValueError(f"{key}: {found!r} is not a name")
+    return found
+
+
+def _seconds(text: str) -> float:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"expiresAt: {text!r} has no time zone")
+    return found.timestamp()
+
+
+def status(colocation_node: Mapping[str, Any], results: list[Result]) -> list[dict[str, Any]]:
+    """Return the new `status.results`: earlier results of orders that are still there, then the new ones."""
+    present = {objects.text(each, "id", _LONGEST_ID) for each in _entries(colocation_node)}
+    new = {each.id: _written(each) for each in results if each.id in present}
+    kept = [dict(each) for each in _results(colocation_node) if each.get("id") in present - new.keys()]
+    return kept + list(new.values())
+
+
+def _written(result: Result) -> dict[str, Any]:
+    return {
+        "id": result.id,
+        "outcome": str(result.outcome),
+        "detail": result.detail[:LONGEST_DETAIL],
+        "retryAfterSeconds": min(max(0, result.retry_after_s), _LONGEST_RETRY_S),
+    }
+
+
+# --- the pod --------------------------------------------------------------------------------------------
+
+
+def judge(
+    pending: Order, pod: Mapping[str, Any] | None, node: str, rules: Rules, now: float
+) -> Result | None:
+    """Return the result of an order that must not be carried out; None if the pod may be evicted.
+
+    pod: the pod's newest object; None if there is none.
+    node: name of the ColocationNode that has the order, which is the node of its author.
+    now: seconds since 1970.
+    """
+    if now >= pending.expires_at:
+        return expired(pending)
+    if not rules.may_evict and not pending.by_operator:
+        return _refused(pending, "evictions are switched off (kubernetes.evict)")
+    if pod is None or objects.text(objects.child(pod, "metadata"), "uid", _LONGEST_ID) != pending.uid:
+        return Result(pending.id, Outcome.GONE, "no pod has this name and UID")
+    if requests.has_ended(pod):
+        return Result(pending.id, Outcome.GONE, "the pod has ended")
+    problem = _problem(pending, pod, node, rules.tuning)
+    if problem:
+        return _refused(pending, problem)
+    if objects.child(pod, "metadata").get("deletionTimestamp") is not None:
+        return Result(pending.id, Outcome.ACCEPTED, "the pod is being deleted already")
+    return None
+
+
+def _refused(pending: Order, why: str, retry_after_s: int = 0) -> Result:
+    return Result(pending.id, Outcome.REFUSED, why, retry_after_s)
+
+
+def _problem(pending: Order, pod: Mapping[str, Any], node: str, tuning: Tuning) -> str:
+    """Return why a pod is not evicted for this node; empty if it may be."""
+    metadata, spec = objects.child(pod, "metadata"), objects.child(pod, "spec")
+    bound = objects.text(spec, "nodeName", _LONGEST_NAME)
+    if bound != node:
+        return f"the pod is not on node {node}"
+    if _MIRROR in objects.child(metadata, "annotations"):
+        return "the kubelet would create this static pod again at once"
+    if any(each.get("kind") == "DaemonSet" for each in objects.children(metadata, "ownerReferences")):
+        return "its DaemonSet would create the pod on this node again at once"
+    wish = annotations.resolve_pod(_pod(pod, tuning), tuning)
+    if wish.qos is not QoSClass.RECLAIMED:
+        return f"the pod has class {wish.qos} ({wish.because}); only class reclaimed is evicted"[
+            :LONGEST_DETAIL
+        ]
+    if wish.mixed:
+        return "a container of the pod has another class than reclaimed"
+    if wish.avoidance is not None and "evict" not in wish.avoidance and not pending.by_operator:
+        return "the pod's annotation avoidance does not allow eviction"
+    return ""
+
+
+def _pod(pod: Mapping[str, Any], tuning: Tuning) -> Pod:
+    """Return a pod as the daemon reads it from the runtime, with the fields that its class depends on."""
+    metadata = objects.child(pod, "metadata")
+    known = order.known_keys(tuning)
+    labels = _kept(objects.child(metadata, "labels"), known.labels)
+    annotated = _kept(objects.child(metadata, "annotations"), known.annotations, PREFIX)
+    fits = _size(labels) + _size(annotated) <= MAX_BYTES
+    return Pod(
+        id="",
+        name=objects.text(metadata, "name", _LONGEST_NAME),
+        namespace=objects.text(metadata, "namespace", _LONGEST_NAMESPACE),
+        labels=labels if fits else {},
+        annotations=annotated if fits else {},
+        cgroup_parent=_parent(objects.text(objects.child(pod, "status"), "qosClass", _LONGEST_NAMESPACE)),
+        cpu_request=requests.effective(pod, requests.CPU),
+    )
+
+
+def _size(texts: Mapping[str, str]) -> int:
+    return sum(len(f"{name}{text}".encode()) for name, text in texts.items())
+
+
+def _kept(texts: Mapping[str, Any], names: frozenset[str], prefix: str | None = None) -> dict[str, str]:
+    return {
+        name: str(text)
+        for name, text in texts.items()
+        if name in names or (prefix is not None and name.startswith(prefix))
+    }
+
+
+def _parent(qos_class: str) -> str:
+    """Return the cgroup parent that the kubelet gives to a pod of this QoS class; empty for an unknown class."""
+    return {
+        "BestEffort": "/kubepods/besteffort/pod",
+        "Burstable": "/kubepods/burstable/pod",
+        "Guaranteed": "/kubepods/pod",
+    }.get(qos_class, "")
+
+
+# --- the request to the API server ----------------------------------------------------------------------
+
+
+def request(pending: Order) -> dict[str, Any]:
+    """Return the Eviction object of an order. Its precondition keeps another pod of this name running."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": pending.namespace, "name": pending.name},
+        "deleteOptions": {"preconditions": {"uid": pending.uid}},
+    }
+
+
+def result(pending: Order, answer: Answer) -> Result | None:
+    """Return the result of an order after the API server's answer; None to try again until the order expires.
+
+    A conflict (409) says that the pod changed meanwhile or has another UID: its object decides at the next try.
+    """
+    told = objects.text(answer.body, "message", _LONGEST_MESSAGE)[:LONGEST_DETAIL]
+    if answer.status in (200, 201):
+        return Result(pending.id, Outcome.ACCEPTED, "the API server accepted the eviction")
+    if answer.status == 404:
+        return Result(pending.id, Outcome.GONE, "no pod has this name")
+    if answer.status == 429 and (budget := _budget(answer)):
+        return Result(pending.id, Outcome.BUDGET, budget, answer.retry_after_s)
+    # two budgets for one pod (pkg/registry/core/pod/storage/eviction.go)
+    if answer.status == 500 and "more than one PodDisruptionBudget" in told:
+        return Result(pending.id, Outcome.BUDGET, told)
+    if 400 <= answer.status < 500 and answer.status not in (401, 408, 409, 429):
+        return _refused(pending, f"the API server refused ({answer.status}): {told}"[:LONGEST_DETAIL])
+    return None
+
+
+def _budget(answer: Answer) -> str:
+    """Return the sentence of a 429 about a budget; empty for a 429 of the API server's own limit on requests."""
+    causes = objects.children(objects.child(answer.body, "details"), "causes")
+    budgets = (each for each in causes if each.get("reason") == "DisruptionBudget")
+    found = next(budgets, None)
+    return "" if found is None else objects.text(found, "message", _LONGEST_MESSAGE) or _NO_REASON
+
+
+def expired(pending: Order) -> Result:
+    """Return the result of an order that could not be carried out in its time."""
+    return Result(pending.id, Outcome.UNREACHABLE, "the order expired before it could be carried out")
+
+
+def too_many(pending: Order, wait_s: float, whose: str) -> Result:
+    """Return the result of an order beyond a rate. `whose`: "cluster" or "node"."""
+    return _refused(pending, f"the {whose} has reached its rate of evictions", math.ceil(wait_s))

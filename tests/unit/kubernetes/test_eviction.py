@@ -1,0 +1,231 @@
+"""An order is carried out only for a reclaimed pod of its author's node, and its result says why if not."""
+
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.settings import ClassRule, Tuning
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.kubernetes import eviction
+from nri_coloc.kubernetes.eviction import Answer, Order, Outcome, Result, Rules
+
+NOW = 1_000_000.0
+ORDER = Order("d-1", "jobs", "render-1", "u1", NOW + 60)
+OPERATORS = ORDER._replace(by_operator=True)
+ON = Rules(may_evict=True, tuning=Tuning())
+OFF = Rules(may_evict=False, tuning=Tuning())
+BUDGET: dict[str, Any] = {
+    "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+    "details": {"causes": [{"reason": "DisruptionBudget", "message": "needs 2 healthy pods and has 2"}]},
+}
+
+
+def pod(qos: str = "BestEffort", node: str = "n1", phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    """Return a pod that the order names; `metadata` replaces fields."""
+    return {
+        "metadata": {"uid": "u1", "namespace": "jobs", "name": "render-1", **metadata},
+        "spec": {"nodeName": node, "containers": [{"name": "main"}]},
+        "status": {"phase": phase, "qosClass": qos},
+    }
+
+
+def annotated(**annotations: str) -> dict[str, Any]:
+    keys = {key.replace("_", "-"): value for key, value in annotations.items()}
+    return pod("Burstable", annotations={f"coloc.nri.io/{key}": value for key, value in keys.items()})
+
+
+def outcome(found: dict[str, Any] | None, order: Order = ORDER, rules: Rules = ON) -> Outcome | None:
+    result = eviction.judge(order, found, "n1", rules, NOW)
+    return None if result is None else result.outcome
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pod(),
+        annotated(qos_class="reclaimed"),
+        pod("Burstable", labels={"koordinator.sh/qosClass": "BE"}),
+        pod("Guaranteed", annotations={"katalyst.kubewharf.io/qos_level": "reclaimed_cores"}),
+    ],
+    ids=["BestEffort", "annotation", "Koordinator", "Katalyst"],
+)
+def test_a_reclaimed_pod_of_the_node_is_evicted(found):
+    assert outcome(found) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (None, Outcome.GONE),
+        (pod(uid="u2"), Outcome.GONE),
+        (pod(phase="Succeeded"), Outcome.GONE),
+        (pod(phase="Failed"), Outcome.GONE),
+        (pod(deletionTimestamp="2026-11-26T10:00:00Z"), Outcome.ACCEPTED),
+        (pod(node="n2"), Outcome.REFUSED),
+        (pod(node=""), Outcome.REFUSED),
+        (pod("Burstable"), Outcome.REFUSED),
+        (pod("Guaranteed"), Outcome.REFUSED),
+        (pod(""), Outcome.REFUSED),
+        (pod(namespace="kube-system"), Outcome.REFUSED),
+        (annotated(qos_class="dedicated"), Outcome.REFUSED),
+        (annotated(**{"qos_class": "reclaimed", "qos_class.main": "shared"}), Outcome.REFUSED),
+        (annotated(qos_class="reclaimed", avoidance="throttle"), Outcome.REFUSED),
+        (pod(annotations={"kubernetes.io/config.mirror": "x"}), Outcome.REFUSED),
+        (pod(ownerReferences=[{"kind": "DaemonSet", "name": "logs"}]), Outcome.REFUSED),
+    ],
+    ids=[
+        "no pod", "another pod", "succeeded", "failed", "deleted already", "another node", "no node", "Burstable",
+        "Guaranteed", "unknown QoS", "kube-system", "dedicated", "an online container", "avoidance", "static",
+        "DaemonSet",
+    ],
+)  # fmt: skip
+def test_any_other_pod_is_left_alone(found, expected):
+    assert outcome(found) is expected
+
+
+def test_a_pod_that_is_deleted_elsewhere_stays_refused():
+    assert outcome(pod(node="n2", deletionTimestamp="2026-11-26T10:00:00Z")) is Outcome.REFUSED
+
+
+def test_a_switch_that_is_off_stops_the_node():
+    assert outcome(pod(), rules=OFF) is Outcome.REFUSED
+
+
+def test_an_operators_order_overrides_the_switch():
+    assert outcome(pod(), OPERATORS, OFF) is None
+
+
+def test_an_operators_order_overrides_avoidance():
+    assert outcome(annotated(qos_class="reclaimed", avoidance="throttle"), OPERATORS) is None
+
+
+@pytest.mark.parametrize("found", [pod("Burstable"), pod(node="n2")], ids=["class", "node"])
+def test_an_operators_order_overrides_nothing_else(found):
+    assert outcome(found, OPERATORS) is Outcome.REFUSED
+
+
+def test_an_order_after_its_time_is_not_carried_out():
+    assert outcome(pod(), ORDER._replace(expires_at=NOW)) is Outcome.UNREACHABLE
+
+
+def test_the_operators_rules_give_the_class():
+    rule = ClassRule(QoSClass.RECLAIMED, namespace="jobs")
+    assert outcome(pod("Burstable"), rules=Rules(True, Tuning(rules=(rule,)))) is None
+
+
+def test_a_request_of_less_than_a_cpu_is_not_dedicated():
+    found = pod(annotations={"coloc.nri.io/qos-class": "dedicated"})
+    assert outcome(found) is None
+
+
+def test_annotations_beyond_the_bound_give_no_class():
+    annotations = {"coloc.nri.io/qos-class": "reclaimed", "coloc.nri.io/x": "x" * 65536}
+    assert outcome(pod("Burstable", annotations=annotations)) is Outcome.REFUSED
+
+
+def test_a_refusal_names_the_class():
+    found = eviction.judge(ORDER, pod("Burstable"), "n1", ON, NOW)
+    assert found is not None
+    assert found.detail == "the pod has class shared (default); only class reclaimed is evicted"
+
+
+# ---- the API server's answer ----
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer(201, {}), Outcome.ACCEPTED),
+        (Answer(404, {}), Outcome.GONE),
+        (Answer(429, BUDGET), Outcome.BUDGET),
+        (Answer(500, {"message": "a pod has more than one PodDisruptionBudget"}), Outcome.BUDGET),
+        (Answer(403, {"message": "no"}), Outcome.REFUSED),
+        (Answer(429, {"message": "Too many requests"}), None),
+        (Answer(409, {"message": "Precondition failed"}), None),
+        (Answer(401, {}), None),
+        (Answer(500, {"message": "etcd"}), None),
+        (Answer(503, {}), None),
+        (Answer(0, {}), None),
+    ],
+    ids=[
+        "created", "not found", "budget", "two budgets", "forbidden", "overloaded server", "conflict",
+        "expired token", "server error", "unavailable", "no answer",
+    ],
+)  # fmt: skip
+def test_an_answer_becomes_a_result(answer, expected):
+    found = eviction.result(ORDER, answer)
+    assert (found and found.outcome) == expected
+
+
+def test_a_budget_says_why_and_when():
+    found = eviction.result(ORDER, Answer(429, BUDGET, retry_after_s=30))
+    assert found == Result("d-1", Outcome.BUDGET, "needs 2 healthy pods and has 2", 30)
+
+
+def test_the_eviction_names_the_uid():
+    assert eviction.request(ORDER)["deleteOptions"] == {"preconditions": {"uid": "u1"}}
+
+
+# ---- the object of a node ----
+
+
+def colocation_node(*ids: str, results: tuple[str, ...] = ()) -> dict[str, Any]:
+    entries = [
+        {"id": name, "namespace": "jobs", "name": "p", "uid": "u", "expiresAt": "2026-11-26T10:00:00Z"}
+        for name in ids
+    ]
+    return {
+        "spec": {"evictions": entries},
+        "status": {"results": [{"id": name, "outcome": "gone", "detail": ""} for name in results]},
+    }
+
+
+def test_orders_with_a_result_are_done():
+    found = eviction.orders(colocation_node("a", "b", results=("a",)))
+    assert [each.id for each in found] == ["b"]
+
+
+def test_a_node_without_orders_has_none():
+    assert eviction.orders({"metadata": {}}) == []
+
+
+def test_only_an_explicit_flag_is_the_operators():
+    node = colocation_node("a", "b")
+    node["spec"]["evictions"][1]["byOperator"] = True
+    assert [each.by_operator for each in eviction.orders(node)] == [False, True]
+
+
+def test_a_time_is_seconds_since_1970():
+    assert eviction.orders(colocation_node("a"))[0].expires_at == 1795687200.0
+
+
+def test_a_time_without_a_zone_is_no_time():
+    node = colocation_node("a")
+    node["spec"]["evictions"][0]["expiresAt"] = "2026-11-26T10:00:00"
+    with pytest.raises(ValueError, match="time zone"):
+        eviction.orders(node)
+
+
+@pytest.mark.parametrize("key", ["namespace", "name"])
+@pytest.mark.parametrize("text", ["", "..", "a/b", "../x", "a/eviction", "A", "a\n", "a?b", "-a"])
+def test_a_name_is_never_a_path(key, text):
+    node = colocation_node("a")
+    node["spec"]["evictions"][0][key] = text
+    with pytest.raises(ValueError, match=key):
+        eviction.orders(node)
+
+
+def test_results_stay_while_their_orders_do():
+    node = colocation_node("a", "b", results=("a", "old"))
+    found = eviction.status(node, [Result("b", Outcome.BUDGET, "x" * 300, 9999)])
+    assert [each["id"] for each in found] == ["a", "b"]
+    assert found[1] == {"id": "b", "outcome": "budget", "detail": "x" * 200, "retryAfterSeconds": 3600}
+
+
+def test_a_result_without_its_order_is_dropped():
+    assert eviction.status(colocation_node("a"), [Result("b", Outcome.GONE, "")]) == []
+
+
+def test_a_second_result_replaces_the_first():
+    found = eviction.status(colocation_node("a", results=("a",)), [Result("a", Outcome.ACCEPTED, "")])
+    assert [each["outcome"] for each in found] == ["accepted"]
