@@ -1,7 +1,7 @@
 """The values that the daemon sets, by their audit names (DESIGN 4.6), and which of them are possible on this node.
 
-`Knobs` is a record of wishes or of facts: `None` means "not ours" or "unknown", never "zero". `nri.adjustment`
-translates it to NRI messages, `host.knob_files` to kernel files. `Capability` says which values this kernel and this
+`Knobs` is a record of wishes or of facts: `None` means "not ours" or "unknown", never "zero". `core.knob_table` has a
+row for each field. `Capability` says which values this kernel and this
 runtime can take; a probe fills it at the start.
 
 `Knobs` is a named tuple and no dataclass: several are made and compared in every hook, a tuple five times faster.
@@ -133,10 +133,6 @@ class Original:
         return Original(self.ours | later.ours, Knobs._make(values))
 
 
-_BURST_FILES: Final = frozenset({"cpu.max.burst", "cpu.cfs_burst_us"})
-_IO_FILES: Final = frozenset({"io.weight", "io.bfq.weight", "blkio.weight", "blkio.bfq.weight"})
-
-
 @dataclass(frozen=True, slots=True)
 class Capability:
     """The values that this kernel and this runtime take.
@@ -159,18 +155,6 @@ class Capability:
     def unified(self, name: str) -> bool:
         """Whether `unified` may carry a value: on v2 only (v1 fails the creation), and only for a file that exists."""
         return self.cgroup == 2 and name in self.files
-
-    def lacking(self, wanted: Knobs) -> Knobs:
-        """Return the wanted values that this node cannot take; a file only guessed to be missing does not count."""
-        seen = self.seen_on_pods
-        return Knobs(
-            burst=wanted.burst if seen and not self.files & _BURST_FILES else None,
-            io_weight=wanted.io_weight if seen and not self.files & _IO_FILES else None,
-            memory_high=wanted.memory_high if seen and "memory.high" not in self.files else None,
-            memory_low=wanted.memory_low if seen and "memory.low" not in self.files else None,
-            memory_min=wanted.memory_min if seen and "memory.min" not in self.files else None,
-            rdt_class=None if self.resctrl else wanted.rdt_class,
-        )
 
     def oom_by_answer(self, wanted: int | None, former: int | None) -> bool:
         """Whether the answer to a creation may carry an oom_score_adj; otherwise it is written at the start."""

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.knob_table import Controller
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.scheduler_hints import Hint
 from nri_coloc.errors import KernelInterfaceError
@@ -20,7 +21,7 @@ from nri_coloc.host import cpusets, files, memory_files, oom_scores, overwritten
 from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.host.files import Correction
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import MEMORY_BOUNDS, Controller, FileValue, makes_sense, numbers, spec_files
+from nri_coloc.host.knob_files import MEMORY_BOUNDS, FileValue, makes_sense, numbers, spec_files
 from nri_coloc.host.memory_files import MemoryFiles
 from nri_coloc.host.overwritten import Overwritten
 from nri_coloc.host.target import Applied, Later, Target, Writes, holds, is_image

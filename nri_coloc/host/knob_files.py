@@ -1,27 +1,21 @@
-"""Values into kernel files: which file of which controller takes a value, and in which form; and back.
+"""Values into the texts of kernel files, and back, by the rows of `core.knob_table`.
 
 The texts of these files are read here and nowhere else, lists of CPUs in `core.cpuset`. A text that makes no sense is
 None and no exception: the caller, which knows the file's name, makes an error of it.
-
-The cpuset is not here, nor are quotas and bursts: their files are written in orders that depend on the tree
-(`host.cpusets`, `host.bandwidth_files`). Everything else is one independent write. A file that the kernel does not have
-is left out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from nri_coloc.core import cpuset, weights
-from nri_coloc.core.knobs import NO_KNOBS, NO_LIMIT, PAGE, Capability, Knobs
-from nri_coloc.core.weights import bent_cpu_weight, bfq_weight, blkio_weight, cpu_weight
+from nri_coloc.core import cpuset, knob_table
+from nri_coloc.core.knob_table import Carrier, Controller, KernelFile, whole_pages
+from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs, KnobValue
 
-Controller = Literal["cpu", "cpuset", "memory", "blkio"]
-
-MEMORY_BOUNDS: Final = frozenset({"memory.high", "memory.max", "memory.limit_in_bytes"})
+MEMORY_BOUNDS: Final = frozenset(file.name for file in knob_table.files("memory_high", "memory_limit"))
 """The files that hold the memory bounds of a reclaim cgroup."""
 
-MEMORY_LIMIT: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}
+MEMORY_LIMIT: Final = {file.cgroup: file.name for file in knob_table.files("memory_limit")}
 """Files that bound the use, by the version of cgroups."""
 
 MEMORY_USAGE: Final = {1: "memory.usage_in_bytes", 2: "memory.current"}
@@ -54,25 +48,29 @@ def beyond_pushes(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     I/O weights are lost under systemd's cgroup driver too, at a daemon-reload: runc makes no property of them
     (libcontainer/cgroups/systemd/v2.go, unifiedResToSystemdProps), and systemd writes its default.
     """
-    return (*_mems(orders), *_memory(orders._replace(memory_limit=None), can), *_io(orders, can))
+    return _values(orders, can, _BEYOND_PUSHES)
 
 
 def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     """Return every value as files: for a pod's cgroup, and for a container whose creation we did not answer."""
-    return (
-        *_mems(orders),
-        *_cpu(orders, can),
-        *_memory(orders, can),
-        *_io(orders, can),
+    return _values(orders, can, _INDEPENDENT)
+
+
+_INDEPENDENT: Final = tuple(knob.field for knob in knob_table.TABLE if not knob.ordered)
+_BEYOND_PUSHES: Final = ("mems", *knob_table.carried(Carrier.UNIFIED))
+
+
+def _values(orders: Knobs, can: Capability, fields: tuple[str, ...]) -> tuple[FileValue, ...]:
+    return tuple(
+        FileValue(file.controller, file.name, text, _image(file, text, getattr(orders, field)))
+        for field in fields
+        for file, text in knob_table.written(orders, can, field)
     )
 
 
-def whole_pages(amount: int) -> int:
-    """Return an amount of memory as the kernel keeps and shows it, bytes.
-
-    If a file showed less than was written, it would be taken for another writer's value.
-    """
-    return amount // PAGE * PAGE
+def _image(file: KernelFile, text: str, value: KnobValue) -> str:
+    image = file.image(value) if file.image else text
+    return "" if image == text else image
 
 
 def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
@@ -92,7 +90,10 @@ def shown(name: str, text: str) -> Knobs:
     read = _READERS.get(name)
     words = text.removeprefix("default ").split()
     value = number(words[0]) if words else None
-    return NO_KNOBS if read is None or value is None or not 0 <= value < UNLIMITED else read(value)
+    if read is None or value is None or not 0 <= value < UNLIMITED:
+        return NO_KNOBS
+    field, convert = read
+    return Knobs(**{field: convert(value)})  # type: ignore[arg-type]  # only rows of whole numbers are read
 
 
 def number(text: str) -> int | None:
@@ -137,26 +138,21 @@ _U64_DIGITS: Final = 20
 UNLIMITED: Final = 1 << 62
 """v1 shows a missing memory limit as a number just below 2^63."""
 
-_BOUNDLESS: Final = frozenset({"cpu.max", "memory.max", "memory.high", "memory.low", "memory.min"})
+_BOUNDLESS: Final = frozenset(file.name for file in knob_table.files() if file.boundless)
 """Files that say "max"."""
 
-_READERS: Final[Mapping[str, Callable[[int], Knobs]]] = {
-    "cpu.shares": lambda n: Knobs(shares=n),
-    "cpu.weight": lambda n: Knobs(shares=weights.shares_of(n)),
-    "cpu.cfs_quota_us": lambda n: Knobs(quota=n),
-    "cpu.max": lambda n: Knobs(quota=n),
-    "cpu.cfs_burst_us": lambda n: Knobs(burst=n),
-    "cpu.max.burst": lambda n: Knobs(burst=n),
-    "memory.limit_in_bytes": lambda n: Knobs(memory_limit=n),
-    "memory.max": lambda n: Knobs(memory_limit=n),
-    "memory.high": lambda n: Knobs(memory_high=n),
-    "memory.low": lambda n: Knobs(memory_low=n),
-    "memory.min": lambda n: Knobs(memory_min=n),
-    "io.weight": lambda n: Knobs(io_weight=n),
-    "io.bfq.weight": lambda n: Knobs(io_weight=weights.io_weight(n)),
-    "blkio.bfq.weight": lambda n: Knobs(io_weight=weights.io_weight(n)),
-    "blkio.weight": lambda n: Knobs(io_weight=weights.io_weight(n)),
+_LISTS: Final = ("cpus", "mems")
+
+_READERS: Final = {
+    file.name: (knob.field, file.value)
+    for knob in knob_table.TABLE
+    for file in knob.files
+    if knob.field not in (*_LISTS, "period")  # a period says nothing without its quota
 }
+"""Field and conversion of the number that a file shows."""
+
+_WITH_SWAP: Final = {"memory.limit_in_bytes": "memory.memsw.limit_in_bytes", "memory.max": "memory.swap.max"}
+"""The file of memory and swap together that a runtime writes before the file of the limit."""
 
 
 def spec_files(changes: Knobs, cgroup: int) -> tuple[str, ...]:
@@ -164,58 +160,10 @@ def spec_files(changes: Knobs, cgroup: int) -> tuple[str, ...]:
 
     A limit of memory is also one of memory and swap (nri-protocol §5.2), which must not be below it at any moment.
     """
-    v1 = cgroup == 1
-    named = (
-        (changes.shares, ("cpu.shares",) if v1 else ("cpu.weight",)),
-        (changes.quota, ("cpu.cfs_quota_us",) if v1 else ("cpu.max",)),
-        (changes.period, ("cpu.cfs_period_us",) if v1 else ("cpu.max",)),
-        (
-            changes.memory_limit,
-            ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes")
-            if v1
-            else ("memory.swap.max", "memory.max"),
-        ),
-    )
-    return tuple(dict.fromkeys(name for value, names in named if value is not None for name in names))
+    fields = [field for field in _IN_SPEC if getattr(changes, field) is not None]
+    names = [file.name for field in fields for file in knob_table.files(field, cgroup=cgroup)]
+    with_swap = [each for name in names for each in (_WITH_SWAP.get(name, name), name)]
+    return tuple(dict.fromkeys(with_swap))
 
 
-def _mems(orders: Knobs) -> Iterator[FileValue]:
-    if orders.mems:
-        yield FileValue("cpuset", "cpuset.mems", orders.mems)
-
-
-def _cpu(orders: Knobs, can: Capability) -> Iterator[FileValue]:
-    if orders.shares is None:
-        return
-    if can.cgroup == 1:
-        yield FileValue("cpu", "cpu.shares", str(orders.shares))
-    else:
-        text, image = str(cpu_weight(orders.shares)), str(bent_cpu_weight(orders.shares))
-        yield FileValue("cpu", "cpu.weight", text, image if image != text else "")
-
-
-def _memory(orders: Knobs, can: Capability) -> Iterator[FileValue]:
-    limit = MEMORY_LIMIT[can.cgroup]
-    values = (
-        # its end is the runtime's to write: the limit of memory and swap, set together with it, has to go first
-        (limit, None if orders.memory_limit == NO_LIMIT else orders.memory_limit),
-        ("memory.high", orders.memory_high),
-        ("memory.low", orders.memory_low),
-        ("memory.min", orders.memory_min),
-    )
-    for name, value in values:
-        if value is not None and (name == limit or name in can.files):
-            yield FileValue("memory", name, str(whole_pages(value)))
-
-
-def _io(orders: Knobs, can: Capability) -> Iterator[FileValue]:
-    weight = orders.io_weight
-    if weight is None:
-        return
-    if can.cgroup == 1:
-        values = {"blkio.bfq.weight": str(bfq_weight(weight)), "blkio.weight": str(blkio_weight(weight))}
-    else:
-        values = {"io.weight": f"default {weight}", "io.bfq.weight": str(bfq_weight(weight))}
-    for name, text in values.items():
-        if name in can.files:
-            yield FileValue("blkio", name, text)
+_IN_SPEC: Final = tuple(field for field in knob_table.carried(Carrier.SPEC) if field not in _LISTS)

@@ -8,58 +8,34 @@ value but never take one out of a spec (nri-protocol §5.2).
 from collections.abc import Mapping
 from typing import Final
 
+from nri_coloc.core import knob_table
+from nri_coloc.core.knob_table import Carrier
 from nri_coloc.core.knobs import ATTRIBUTES, KERNELS_PERIOD, KERNELS_SHARES, NO_LIMIT, Knobs, Original
 from nri_coloc.core.weights import bent_cpu_weight, cpu_weight, shares_of
 from nri_coloc.host.knob_files import FileValue, number
 
-KERNELS_WEIGHT: Final = "100"
-"""cpu.weight, io.weight and bfq's of a new cgroup (Documentation/admin-guide/cgroup-v2, "Weights")."""
-
-KERNELS_BLKIO_WEIGHT: Final = "500"
-"""v1's blkio.weight of a new cgroup (Documentation/admin-guide/cgroup-v1/blkio-controller)."""
-
 UNLIMITED_V1: Final = 1 << 60
 """v1 shows no limit as the largest multiple of a page; everything from here on means it."""
 
-SPEC_FILES: Final = frozenset(
-    {
-        *("cpuset.cpus", "cpuset.mems", "cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.cfs_period_us"),
-        *("cpu.max", "memory.limit_in_bytes", "memory.max"),
-    }
-)
+SPEC_FILES: Final = frozenset(file.name for file in knob_table.files(*knob_table.carried(Carrier.SPEC)))
 """The files of a container whose values its runtime's spec holds too."""
 
-KERNELS: Final[Mapping[str, str]] = {
-    "cpu.shares": str(KERNELS_SHARES),
-    "cpu.weight": KERNELS_WEIGHT,
-    "cpu.cfs_burst_us": "0",
-    "cpu.max.burst": "0",
-    "memory.limit_in_bytes": str(NO_LIMIT),
-    "memory.max": "max",
-    "memory.high": "max",
-    "memory.low": "0",
-    "memory.min": "0",
-    "io.weight": f"default {KERNELS_WEIGHT}",
-    "io.bfq.weight": KERNELS_WEIGHT,
-    "blkio.bfq.weight": KERNELS_WEIGHT,
-    "blkio.weight": KERNELS_BLKIO_WEIGHT,
-}
+KERNELS: Final = {file.name: file.fresh for file in knob_table.files() if file.fresh}
 """The values that the kernel gives a new cgroup, by file."""
 
-UNIFIED: Final = ("memory.high", "memory.low", "memory.min", "io.weight", "io.bfq.weight")
+UNIFIED: Final = tuple(file.name for file in knob_table.files(*knob_table.carried(Carrier.UNIFIED), cgroup=2))
 """The files of v2 that stand in a spec under their own names (`nri.adjustment`)."""
 
-WEIGHTS: Final = frozenset({"io.weight", "io.bfq.weight", "blkio.bfq.weight", "blkio.weight"})
-"""The files of I/O weights."""
+_WEIGHTS: Final = frozenset(file.name for file in knob_table.files("io_weight"))
 
-NOT_RESTORABLE: Final = ("blockio_class", "rdt_class")
+NOT_RESTORABLE: Final = tuple(knob.field for knob in knob_table.TABLE if not knob.restorable)
 """Given to the runtime at creation alone: it has no call that would take them back."""
 
-_CARRIED: Final = Knobs(cpus="", mems="", shares=0, quota=0, period=0, memory_limit=0)
-"""The knobs that an update of a spec carries, on every version of cgroups; only which are set counts."""
+_CARRIED: Final = frozenset(knob_table.carried(Carrier.SPEC))
+"""The knobs that an update of a spec carries, on every version of cgroups."""
 
 _FIGURES: Final = Knobs(shares=0, quota=0, period=0, memory_limit=0)
-"""Likewise."""
+"""The numbers among them; only which are set counts."""
 
 _DEFAULTS: Final = Knobs(shares=KERNELS_SHARES, quota=NO_LIMIT, period=KERNELS_PERIOD, memory_limit=NO_LIMIT)
 
@@ -120,8 +96,10 @@ def as_update(original: Original, inherited: Knobs, now: Knobs) -> Knobs:
     A value that is absent from the spec stays absent: no later run of runc touches it.
     """
     wanted = _DEFAULTS.overlaid(inherited).overlaid(original.values).differing(now).where_set(now)
-    ours = [value if name in original.ours else None for name, value in zip(ATTRIBUTES, wanted, strict=True)]
-    return Knobs._make(ours).where_set(_CARRIED)
+    ours = original.ours & _CARRIED
+    return Knobs._make(
+        [value if name in ours else None for name, value in zip(ATTRIBUTES, wanted, strict=True)]
+    )
 
 
 def as_files(original: Original, inherited: Knobs, cgroup: int) -> tuple[FileValue, ...]:
@@ -148,7 +126,7 @@ def written(name: str, was: str) -> str:
     A weight is shown with a line for each device that has its own, and is taken one line at a time (block/blk-iocost.c,
     ioc_weight_write: EINVAL for the whole). Weights of devices are not ours, and stay as they are.
     """
-    if name not in WEIGHTS:
+    if name not in _WEIGHTS:
         return was
     lines = was.split("\n")
     return next((line for line in lines if line.startswith("default ")), lines[0])
@@ -162,10 +140,7 @@ def _v1(was: Knobs, inherited: Knobs) -> dict[str, tuple[FileValue, ...]]:
         "period": (FileValue("cpu", "cpu.cfs_period_us", str(was.period or KERNELS_PERIOD)),),
         "quota": (FileValue("cpu", "cpu.cfs_quota_us", str(was.quota or NO_LIMIT)),),
         "memory_limit": (FileValue("memory", "memory.limit_in_bytes", str(was.memory_limit or NO_LIMIT)),),
-        "io_weight": (
-            FileValue("blkio", "blkio.bfq.weight", KERNELS_WEIGHT),
-            FileValue("blkio", "blkio.weight", KERNELS_BLKIO_WEIGHT),
-        ),
+        **_fresh(1),
     }
 
 
@@ -174,17 +149,22 @@ def _v2(was: Knobs) -> dict[str, tuple[FileValue, ...]]:
     return {
         "cpus": (FileValue("cpuset", "cpuset.cpus", was.cpus or ""),),
         "mems": (FileValue("cpuset", "cpuset.mems", was.mems or ""),),
-        "shares": () if was.shares else (FileValue("cpu", "cpu.weight", KERNELS_WEIGHT),),
+        "shares": () if was.shares else (FileValue("cpu", "cpu.weight", KERNELS["cpu.weight"]),),
         "quota": (bandwidth,),
         "period": (bandwidth,),
         "memory_limit": (FileValue("memory", "memory.max", _or_max(was.memory_limit)),),
-        "memory_high": (FileValue("memory", "memory.high", "max"),),
-        "memory_low": (FileValue("memory", "memory.low", "0"),),
-        "memory_min": (FileValue("memory", "memory.min", "0"),),
-        "io_weight": (
-            FileValue("blkio", "io.weight", f"default {KERNELS_WEIGHT}"),
-            FileValue("blkio", "io.bfq.weight", KERNELS_WEIGHT),
-        ),
+        **_fresh(2),
+    }
+
+
+def _fresh(cgroup: int) -> dict[str, tuple[FileValue, ...]]:
+    """Return the kernel's values of the knobs that no spec holds by a field of its own."""
+    return {
+        field: tuple(
+            FileValue(file.controller, file.name, file.fresh)
+            for file in knob_table.files(field, cgroup=cgroup)
+        )
+        for field in knob_table.carried(Carrier.UNIFIED)
     }
 
 

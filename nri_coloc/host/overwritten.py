@@ -10,10 +10,11 @@ from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple
 
+from nri_coloc.core.knob_table import Controller
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import Controller, makes_sense
+from nri_coloc.host.knob_files import makes_sense
 
 LASTS_S: Final = 100.0
 """The longest pause between two looks at a file: a memory bound is looked at with each picture of the node, every half

@@ -5,12 +5,14 @@ carries less (nri-protocol §5.2). Only what was ordered is set, never an empty 
 resources: containerd would take that as "wipe the kubelet's request".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Final
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core import knob_table
+from nri_coloc.core.knob_table import Carrier
 from nri_coloc.core.knobs import Capability, Knobs
-from nri_coloc.core.weights import bfq_weight
 from nri_coloc.core.workload import RECORD_KEY
 
 
@@ -75,13 +77,11 @@ def resources_of(orders: Knobs, can: Capability) -> nri_pb2.LinuxResources | Non
     return resources if resources.ByteSize() else None
 
 
-def _unified(orders: Knobs, can: Capability) -> Iterable[tuple[str, str]]:
+def _unified(orders: Knobs, can: Capability) -> Iterator[tuple[str, str]]:
     """Yield the values that only v2's files carry, for the files that exist."""
-    values = (
-        ("memory.high", orders.memory_high),
-        ("memory.low", orders.memory_low),
-        ("memory.min", orders.memory_min),
-        ("io.weight", orders.io_weight and f"default {orders.io_weight}"),
-        ("io.bfq.weight", orders.io_weight and bfq_weight(orders.io_weight)),
-    )
-    return ((name, str(value)) for name, value in values if value is not None and can.unified(name))
+    for field in _UNIFIED if can.cgroup == 2 else ():
+        for file, text in knob_table.written(orders, can, field):
+            yield file.name, text
+
+
+_UNIFIED: Final = knob_table.carried(Carrier.UNIFIED)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nri_coloc.core import knob_table
 from nri_coloc.core.knobs import NOTHING_KNOWN, Capability, Knobs
 
 FILES = frozenset({"memory.high"})
@@ -76,5 +77,6 @@ MEMORY = Knobs(memory_high=1, memory_low=2, memory_min=3)
     ],
     ids=["everything", "nothing", "a part", "guessed"],
 )
-def test_what_nothing_here_takes_is_known_once_pods_were_seen(can, lacking):
-    assert can.lacking(MEMORY._replace(cpus="0", io_weight=5, burst=6, rdt_class="gold")) == lacking
+def test_missing_files_count_once_seen_on_pods(can, lacking):
+    wanted = MEMORY._replace(cpus="0", io_weight=5, burst=6, rdt_class="gold")
+    assert knob_table.lacking(wanted, can) == lacking

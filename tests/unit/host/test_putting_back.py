@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from nri_coloc.core import cpuset
+from nri_coloc.core.knob_table import Controller
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.scheduler_hints import Hint, Policy
 from nri_coloc.errors import KernelInterfaceError
@@ -13,7 +14,6 @@ from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import Controller
 from nri_coloc.host.target import Applied, Target
 from nri_coloc.host.write_back import Apart
 from tests.unit.host.host import SHARES, WEIGHT, Host

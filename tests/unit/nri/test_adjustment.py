@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
+from nri_coloc.core.knobs import NO_KNOBS, PAGE, Capability, Knobs
 from nri_coloc.nri import adjustment
 
 V1 = Capability(1, frozenset({"blkio.bfq.weight", "memory.high"}))
@@ -68,15 +68,15 @@ class TestCreation:
 
 
 class TestUnified:
-    ORDERS = Knobs(memory_high=3, memory_low=2, memory_min=1, io_weight=200)
+    ORDERS = Knobs(memory_high=3 * PAGE + 1, memory_low=2 * PAGE, memory_min=PAGE, io_weight=200)
 
     def test_v2s_own_values_travel_by_the_names_of_their_files(self):
         resources = adjustment.resources_of(self.ORDERS, V2)
         assert resources is not None
         assert dict(resources.unified) == {
-            "memory.high": "3",
-            "memory.low": "2",
-            "memory.min": "1",
+            "memory.high": f"{3 * PAGE}",
+            "memory.low": f"{2 * PAGE}",
+            "memory.min": f"{PAGE}",
             "io.weight": "default 200",
             "io.bfq.weight": "109",
         }
@@ -87,7 +87,7 @@ class TestUnified:
     def test_never_for_a_file_that_does_not_exist(self):
         resources = adjustment.resources_of(self.ORDERS, Capability(2, frozenset({"memory.high"})))
         assert resources is not None
-        assert dict(resources.unified) == {"memory.high": "3"}
+        assert dict(resources.unified) == {"memory.high": f"{3 * PAGE}"}
 
     def test_no_protection_is_a_value_too(self):
         resources = adjustment.resources_of(Knobs(memory_min=0), V2)
