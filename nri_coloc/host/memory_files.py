@@ -119,9 +119,9 @@ def _corrected(file: str, was: str, now: str) -> Correction:
 
 
 def _bytes(text: str) -> int:
-    """Return an amount in bytes; "max", and v1's text for it, is above any."""
+    """Return an amount in bytes; "max", and v1's texts for it, a large number or -1, is above any."""
     found = number(text)
-    return UNLIMITED if found is None else found
+    return UNLIMITED if found is None or found < 0 else found
 
 
 def _is_above(text: str, other: str) -> bool:

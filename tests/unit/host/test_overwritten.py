@@ -144,6 +144,14 @@ class TestBounds:
         assert bounded(v2, str(2 * GIB)) == str(GIB)
         assert v2.noted()["memory.max"] == str(2 * GIB)
 
+    def test_v1s_word_for_no_limit_is_above_a_bound(self, v1):
+        v1.cgroup(memory_limit_in_bytes=str(GIB))
+        file = str(v1.file("memory.limit_in_bytes"))
+        v1.journal.note_known(file, "-1")
+        bound = FileValue("memory", "memory.limit_in_bytes", str(GIB // 2))
+        assert v1.writer.bound("pod", (bound,)).failures == ()
+        assert (v1.text("memory.limit_in_bytes"), v1.journal.original(file)) == (str(GIB // 2), "-1")
+
     def test_without_the_runtimes_word_it_is_a_reset_and_is_put_right(self, v2):
         bounded(v2, str(2 * GIB))
         assert bounded(v2, "max") == str(GIB)
