@@ -7,37 +7,46 @@ back and waits before it is answered. `wiring.wire` holds that order, by kind of
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Final, Protocol
 
 from nri_coloc.core.decisions import NOBODY, Decision, Moves, Outcome
 from nri_coloc.core.events import Event
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.report import Drift
 from nri_coloc.core.state import NodeState
+from nri_coloc.core.value import value
 
 
 class Prepare(Protocol):
     """Returns a context manager that is entered before a hook's event is decided and left after it.
 
-    It may decide on an event of its own first, and keep other threads from deciding on theirs meanwhile. For most
-    events it does nothing.
+    It may decide on an event of its own first, and keep other threads from deciding on theirs meanwhile. Returns
+    `UNPREPARED` for an event that needs no preparation, as most do.
     """
 
     def __call__(self, event: Event, /) -> AbstractContextManager[object]: ...
 
 
+UNPREPARED: Final = nullcontext()
+"""Does nothing; compared by identity."""
+
+
+def prepared(prepare: tuple[Prepare, ...], event: Event) -> AbstractContextManager[object]:
+    """Return a context that enters every preparation for an event, in order, and leaves them in reverse."""
+    needed = [context for each in prepare if (context := each(event)) is not UNPREPARED]
+    return _entered(needed) if needed else UNPREPARED
+
+
 @contextmanager
-def prepared(prepare: tuple[Prepare, ...], event: Event) -> Iterator[None]:
-    """Enter every preparation for an event, in order; leave them in reverse."""
+def _entered(contexts: Iterable[AbstractContextManager[object]]) -> Iterator[None]:
     with ExitStack() as stack:
-        for each in prepare:
-            stack.enter_context(each(event))
+        for each in contexts:
+            stack.enter_context(each)
         yield
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decided:
     """A decision on a hook that is not answered yet.
 
@@ -64,7 +73,7 @@ class BeforeAnswer(Protocol):
     def __call__(self, decided: Decided, deadline: float, /) -> Drift | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """The changes of a decision, by id. Observers take values from the newest state, never from here.
 
@@ -104,7 +113,14 @@ def tell(after: After, change: Change) -> None:
         each(change)
 
 
-def all_of(outcome: Outcome, before: NodeState, *, owner: str = "", ended: Iterable[str] = ()) -> Change:
+def all_of(
+    outcome: Outcome,
+    before: NodeState,
+    *,
+    owner: str = "",
+    ended: Iterable[str] = (),
+    latency_us: int | None = None,
+) -> Change:
     """Return the change of an outcome of which nothing was applied before the answer."""
     return Change(
         before=before,
@@ -115,10 +131,11 @@ def all_of(outcome: Outcome, before: NodeState, *, owner: str = "", ended: Itera
         owner=owner,
         waits_for=outcome.waits_for,
         ended=(*superseded(outcome), *ended),
+        latency_us=latency_us,
     )
 
 
 def superseded(outcome: Outcome) -> tuple[str, ...]:
     """Return the containers whose end no hook reports: another container took their place."""
-    found = (d.subject for d in outcome.decisions if d.reason is Reason.SUPERSEDED)
-    return tuple(subject.id for subject in found if subject is not None)
+    found = [d.subject for d in outcome.decisions if d.reason is Reason.SUPERSEDED]
+    return tuple([subject.id for subject in found if subject is not None])

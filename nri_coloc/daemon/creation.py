@@ -11,7 +11,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import Moves, Outcome
 from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
-from nri_coloc.core.seams import Change, Decided, Prepare, all_of, prepared
+from nri_coloc.core.seams import Decided, Prepare, all_of, prepared
 from nri_coloc.core.state import Assignment
 from nri_coloc.daemon import foresight, specs
 from nri_coloc.daemon.actuator import Actuator
@@ -85,7 +85,7 @@ class Creation:
             ours = specs.of(codec.resources_of(answer.adjust.linux.resources))
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
         self._learn(event, ours)
-        self._follow(all_of(outcome, before), exchange)
+        self._consequences.follow(all_of(outcome, before, latency_us=exchange.latency_us))
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
         if foresight.names_cpus(hook):  # no answer is foreseen for such a container
@@ -120,10 +120,8 @@ class Creation:
             if reply[0] is not None:
                 self._actuator.answered(event.container.id, outcome.state)
                 self._foresight.learn(hook, before, outcome.state, self._terms, reply[0])
-        self._follow(all_of(outcome, before, owner=event.container.id), exchange)
-
-    def _follow(self, change: Change, exchange: Exchange) -> None:
-        self._consequences.follow(replace(change, latency_us=exchange.latency_us))
+        change = all_of(outcome, before, owner=event.container.id, latency_us=exchange.latency_us)
+        self._consequences.follow(change)
 
     def _learn(self, event: ContainerCreating, ours: Knobs) -> None:
         """Note what the runtime's specification holds after the answer, and that the runtime may refuse it."""

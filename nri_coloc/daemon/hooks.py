@@ -10,14 +10,14 @@ to the runtime.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core.decisions import NOBODY
+from nri_coloc.core.decisions import NOBODY, Outcome
 from nri_coloc.core.events import ContainerGone, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.seams import After, Change, Decided, Prepare, all_of, prepared
+from nri_coloc.core.seams import After, Decided, Prepare, all_of, prepared
 from nri_coloc.core.state import NodeState
 from nri_coloc.daemon import specs, targets
 from nri_coloc.daemon.actuator import Actuator
@@ -116,15 +116,15 @@ class Hooks:
         decided = Decided(outcome, before, event.pod.id)
         self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
-        change = all_of(outcome, before)
-        self._follow(replace(change, moves=change.moves.without_pod(event.pod.id)), exchange)
+        change = all_of(outcome, before, latency_us=exchange.latency_us)
+        self._consequences.follow(replace(change, moves=change.moves.without_pod(event.pod.id)))
 
     def _pod_gone(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
         before = self._node.state
         gone = [assignment.id for assignment in before.of_pod(hook.pod.id)]
         outcome = self._node.decide(PodRemoved(hook.pod.id))
-        self._follow(all_of(outcome, before, ended=gone), exchange)
+        self._follow(outcome, before, exchange, ended=gone)
 
     def _update_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         self._actuator.resized(hook.pod.id)
@@ -133,7 +133,7 @@ class Hooks:
         outcome = self._node.decide(event) if event is not None else None
         exchange.answer(None)
         if outcome is not None:
-            self._follow(all_of(outcome, before), exchange)
+            self._follow(outcome, before, exchange)
 
     # ---- containers ----
 
@@ -163,7 +163,8 @@ class Hooks:
         decided = Decided(outcome, before, event.pod.id, container_id)
         drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
-        self._follow(replace(all_of(outcome, before), moves=NOBODY), exchange)
+        change = all_of(outcome, before, latency_us=exchange.latency_us)
+        self._consequences.follow(replace(change, moves=NOBODY))
         self._consequences.tell_drift(container_id, *drifts)
 
     def _started(self, hook: events.Hook, exchange: Exchange) -> None:
@@ -171,7 +172,7 @@ class Hooks:
         before = self._node.state
         event = self._translator.starting(hook, before, self._node.tuning, running=True)
         outcome = self._node.decide(event)
-        self._follow(all_of(outcome, before), exchange)
+        self._follow(outcome, before, exchange)
         if self._node.tuning.dra_driver:
             self._pusher.submit((event.container.id,))  # the specification names the driver's CPUs yet
         self._actuator.bandwidths.place(event.container.id)
@@ -191,7 +192,7 @@ class Hooks:
             self._consequences.learn(answer)
         if hook.container.id in before.containers:
             self._actuator.bandwidths.resized(hook.pod.id)
-        self._follow(all_of(outcome, before, ended=(hook.container.id,)), exchange)
+        self._follow(outcome, before, exchange, ended=(hook.container.id,))
 
     def _nothing(self, _hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
@@ -224,8 +225,11 @@ class Hooks:
 
     # ---- after the answer ----
 
-    def _follow(self, change: Change, exchange: Exchange) -> None:
-        self._consequences.follow(replace(change, latency_us=exchange.latency_us))
+    def _follow(
+        self, outcome: Outcome, before: NodeState, exchange: Exchange, ended: Iterable[str] = ()
+    ) -> None:
+        change = all_of(outcome, before, ended=ended, latency_us=exchange.latency_us)
+        self._consequences.follow(change)
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():

@@ -38,7 +38,7 @@ from nri_coloc.core.lending import Change, Headroom
 from nri_coloc.core.readings import FastReadings, Look, Role
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
-from nri_coloc.core.seams import After
+from nri_coloc.core.seams import UNPREPARED, After
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.core.workload import QoSClass
@@ -170,7 +170,7 @@ class Lending:
         self._sentry.start()
 
     def prepare(self, event: Event) -> AbstractContextManager[None]:
-        """Return a context for a decision: it sizes the reclaim pool before the first reclaimed pod and the list."""
+        """Return a context that sizes the reclaim pool, for an event with its first reclaimed pod and for the list."""
         match event:
             case PodStarted() if reclaim_cgroups.belongs(event.wish):
                 return self._expecting_member()
@@ -179,11 +179,11 @@ class Lending:
                 is_first = (
                     event.wish.qos is QoSClass.RECLAIMED and RECLAIM not in self._node.state.pools.counts
                 )
-                return self._expecting_member() if is_first else nullcontext()
+                return self._expecting_member() if is_first else UNPREPARED
             case Synchronized():
                 return self._expecting_list(event)
             case _:
-                return nullcontext()
+                return UNPREPARED
 
     @contextmanager
     def _expecting_member(self) -> Iterator[None]:

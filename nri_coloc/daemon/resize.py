@@ -65,7 +65,9 @@ class Resize:
             return
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
-            self._follow(Change(before, outcome.state, outcome.decisions), exchange)
+            self._consequences.follow(
+                Change(before, outcome.state, outcome.decisions, latency_us=exchange.latency_us)
+            )
             return
         self._actuator.resized(event.container.pod_id)
         decided = Decided(outcome, before, event.container.pod_id, container_id)
@@ -76,10 +78,8 @@ class Resize:
         self._consequences.learn(reply[0])
         self._consequences.tell_drift(container_id, *drifts)
         # specs are pushed only now: the answer has carried most of their values, perhaps all
-        self._follow(replace(all_of(outcome, before), moves=NOBODY), exchange)
-
-    def _follow(self, change: Change, exchange: Exchange) -> None:
-        self._consequences.follow(replace(change, latency_us=exchange.latency_us))
+        change = all_of(outcome, before, latency_us=exchange.latency_us)
+        self._consequences.follow(replace(change, moves=NOBODY))
 
     def carried_out(self, hook: events.Hook, exchange: Exchange) -> None:
         """Handle PostUpdateContainer: check whether the runtime applied the answer."""

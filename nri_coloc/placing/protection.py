@@ -9,14 +9,13 @@ may be protected. Within a bound the kernel divides by use (mm/page_counter.c, e
 bound is reached, the older pods keep theirs: a new pod takes nothing from them.
 """
 
-from dataclasses import dataclass
-
 from nri_coloc.core import memory_request
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.value import value
 from nri_coloc.placing import admission
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Protection:
     """Protected memory in bytes; 0 is none."""
 

@@ -3,13 +3,12 @@
 NRI carries no requests. A quota never stands for one: a tenant sets a limit without any cost.
 """
 
-from dataclasses import dataclass
-
+from nri_coloc.core.value import value
 from nri_coloc.core.workload import DEFAULT_WISH, Container, Resources, Wish
 from nri_coloc.placing import record
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Request:
     """The CPU request of a container.
 

@@ -27,19 +27,19 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.placing import lifecycle, loans, ownership, resynchronisation, sizing, starts, update, waiting
 
+_OfContainer = ContainerCreating | ContainerStarting | ContainerUpdating
+
 
 def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
     """Return the outcome of an event; the same state and event give the same outcome."""
-    if isinstance(event, ContainerCreating | ContainerStarting | ContainerUpdating):
+    if isinstance(event, _OfContainer):
         outcome = _with_request(state, event, tuning)
     else:
         outcome = _answered(state, event, tuning)
     return sizing.followed(state, event, outcome) if state.pools.plan else outcome
 
 
-def _with_request(
-    state: NodeState, event: ContainerCreating | ContainerStarting | ContainerUpdating, tuning: Tuning
-) -> Outcome:
+def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outcome:
     """Return the outcome of a container's event, after a resize of its pod if the event has a new CPU request of it."""
     place = state.pods.get(event.pod.id)
     if place is None or place.pod.cpu_request == event.pod.cpu_request:

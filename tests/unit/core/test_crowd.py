@@ -78,3 +78,13 @@ def test_what_is_not_there_is_not_found():
 def test_the_order_is_the_same_however_the_interpreter_hashes():
     crowd = Crowd.of([one("b2"), one("a1"), one("c1"), one("a2")])
     assert list(crowd) == ["a1", "c1", "b2", "a2"]
+
+
+def test_a_changed_container_keeps_its_place_in_its_pod():
+    crowd = Crowd.of([one("a"), one("b"), one("a", pool="reclaim")])
+    assert [(a.id, a.pool) for a in crowd.of_pod("p")] == [("a", "reclaim"), ("b", "share")]
+
+
+def test_a_known_id_in_another_pod_leaves_the_first():
+    crowd = Crowd.of([one("a", "p"), one("a", "q")])
+    assert (crowd.of_pod("p"), [a.id for a in crowd.of_pod("q")]) == ((), ["a"])
