@@ -120,6 +120,7 @@ class Pod:
     excess_bytes: the size of its known labels and annotations where that is over the bound; then none is kept.
     claims_record: it carries the annotation that only the plugin may write, on containers.
     cpu_request: thousandths of a CPU by the pod's own cgroup, None where not known.
+    kube_qos: Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers).
     """
 
     id: str
@@ -135,12 +136,12 @@ class Pod:
     excess_bytes: int = 0
     claims_record: bool = False
     cpu_request: int | None = None
+    kube_qos: KubeQoS = field(init=False, compare=False)
 
-    @property
-    def kube_qos(self) -> KubeQoS:
-        """Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers)."""
+    def __post_init__(self) -> None:
         name = kubepods.class_below(self.cgroup_parent)
-        return KubeQoS.UNKNOWN if name is None else _CLASSES.get(name, KubeQoS.GUARANTEED)
+        found = KubeQoS.UNKNOWN if name is None else _CLASSES.get(name, KubeQoS.GUARANTEED)
+        object.__setattr__(self, "kube_qos", found)
 
     @property
     def owns_cgroup(self) -> bool:

@@ -95,9 +95,15 @@ class Translator:
         self._reader = codec.Reader(known)
         return True
 
-    def wish(self, pod: Pod, container: Container, tuning: Tuning) -> Wish:
-        """Return a container's wish, from its pod's annotations and the kubelet's own values."""
-        found = annotations.resolve(pod, record.before_us(container), tuning, self._memory_bytes)
+    def wish(
+        self, pod: Pod, container: Container, tuning: Tuning, members_request: int | None = None
+    ) -> Wish:
+        """Return a container's wish, from its pod's annotations and the kubelet's own values.
+
+        members_request: the CPU requests of the pod's containers, for a pod whose own is unknown.
+        """
+        kubelets = record.before_us(container)
+        found = annotations.resolve(pod, kubelets, tuning, self._memory_bytes, members_request)
         return _unless_the_kubelets(found, pod, container, tuning)
 
     def _in_pod(
@@ -120,7 +126,7 @@ class Translator:
         place = now.state.pods.get(pod.id)
         wish = annotations.resolve_as_pod(place.wish, container) if place is not None else None
         if wish is None:
-            wish = self.wish(_with_members(now.state, pod, container), container, now.tuning)
+            wish = self.wish(pod, container, now.tuning, _members_request(now.state, pod, container))
         else:
             wish = _unless_the_kubelets(wish, pod, container, now.tuning)
         return _with_claims(wish, container, now, is_created=is_created)
@@ -224,7 +230,7 @@ class Translator:
     ) -> Iterator[tuple[Container, Wish]]:
         """Yield the listed containers of a pod with their wishes."""
         asked = sum(request.of_container(_kubelets(each, now.state)).milli for each in containers)
-        of_pod = _at_least(pod, asked)
+        of_pod = pod if pod.cpu_request is not None else replace(pod, cpu_request=asked)
         for each in containers:
             container, wish = self._listed(each, of_pod, now.state, now.tuning)
             yield container, _with_claims(wish, container, now, is_created=False)
@@ -291,7 +297,7 @@ class Translator:
 
     def _wish_again(self, pod: Pod, known: Assignment, now: _Now) -> Wish:
         own = known.container
-        wish = self.wish(_with_members(now.state, pod, own), own, now.tuning)
+        wish = self.wish(pod, own, now.tuning, _members_request(now.state, pod, own))
         return _as_resized(_with_claims(wish, own, now, is_created=False), known, own)
 
     def _subject(self, hook: Hook, state: NodeState) -> tuple[Pod, Container]:
@@ -310,18 +316,12 @@ def _kubelets(container: Container, state: NodeState) -> Container:
     return container if known is None else record.facts_of(container, known)
 
 
-def _with_members(state: NodeState, pod: Pod, container: Container) -> Pod:
-    """Return the pod with a CPU request. If none is known, it is the sum of this and its other containers' requests."""
+def _members_request(state: NodeState, pod: Pod, container: Container) -> int | None:
+    """Return the sum of this and the pod's other containers' CPU requests; None if the pod's own request is known."""
     if pod.cpu_request is not None:
-        return pod
-    others = sum(
-        request.of_container(a.container).milli for a in state.of_pod(pod.id) if a.id != container.id
-    )
-    return _at_least(pod, others + request.of_container(container).milli)
-
-
-def _at_least(pod: Pod, milli: int) -> Pod:
-    return pod if pod.cpu_request is not None else replace(pod, cpu_request=milli)
+        return None
+    others = [a.container for a in state.of_pod(pod.id) if a.id != container.id]
+    return sum([request.of_container(each).milli for each in (container, *others)])
 
 
 def _as_resized(wish: Wish, known: Assignment | None, asked: Container) -> Wish:

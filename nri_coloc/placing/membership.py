@@ -48,8 +48,10 @@ def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState
 
     The container counts before it is placed, because it gets the CPUs of the pool.
     """
+    if not state.pools.plan:
+        return state
     pool = pool_of(wish)
-    if not state.pools.plan or pool in POOLS or wish.handler == "ignore" or "cpu" in wish.preserve:
+    if pool in POOLS or wish.handler == "ignore" or "cpu" in wish.preserve:
         return state
     return change.with_container(state, Assignment(container, wish.qos, pool, wish=wish))
 

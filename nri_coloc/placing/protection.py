@@ -51,7 +51,7 @@ def asked_by_pod(state: NodeState, pod_id: str) -> Protection:
 def of_pod(state: NodeState, pod_id: str) -> Protection:
     """Return the protection that a pod may have."""
     asked = asked_by_pod(state, pod_id)
-    return NONE if asked == NONE else asked.within(bound_of_pod(state, pod_id))
+    return NONE if asked is NONE else asked.within(bound_of_pod(state, pod_id))
 
 
 def bound_of_pod(state: NodeState, pod_id: str) -> int:

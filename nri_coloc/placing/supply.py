@@ -23,13 +23,25 @@ class Due(NamedTuple):
     """How many CPUs a container may own.
 
     cpus: number of CPUs, 0 for none.
-    words: the requests behind that, for the audit.
+    asked: the container's own request.
     capped: the pod's request decides, because the container's own is greater or there is none.
+    pod: the pod's request if it decides, thousandths of a CPU.
+    beside: CPUs of the pod that other containers own, if its request decides.
     """
 
     cpus: int
-    words: str
+    asked: request.Request
     capped: bool = False
+    pod: int | None = None
+    beside: int = 0
+
+    @property
+    def words(self) -> str:
+        """The requests behind the number of CPUs, for the audit."""
+        if self.pod is None:
+            return self.asked.words
+        others = f", {self.beside} CPUs owned by other containers" if self.beside else ""
+        return f"{self.asked.words}; the pod's request is {self.pod / 1000:g} CPUs{others}, so {self.cpus}"
 
 
 def of(state: NodeState, container: Container, wish: Wish) -> Due:
@@ -38,25 +50,22 @@ def of(state: NodeState, container: Container, wish: Wish) -> Due:
     pod = of_pod(state, container.pod_id)
     owners = [a for a in state.of_pod(container.pod_id) if a.exclusive and a.id != container.id]
     if pod is None or 0 < asked.milli < 1000:
-        return Due(asked.whole, asked.words)
+        return Due(asked.whole, asked)
     left = pod - sum(_used(owner) for owner in owners)
     if asked.milli:
         # the kubelet's requests add up to the pod's; lowered ones are the tenant's, and must gain no CPU by rounding
         is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _whole(pod) - _owned(owners))
-        return Due(asked.whole, asked.words) if is_own else _of_the_pods(asked, pod, left, owners)
+        return Due(asked.whole, asked) if is_own else _of_the_pods(asked, pod, left, owners)
     has_main = any(not owner.hands_off for owner in owners)
-    return Due(0, asked.words) if has_main else _of_the_pods(asked, pod, left, owners)
+    return Due(0, asked) if has_main else _of_the_pods(asked, pod, left, owners)
 
 
 def _of_the_pods(asked: request.Request, pod: int, left: int, owners: list[Assignment]) -> Due:
     owned = _owned(owners)
     cpus = max(0, min(_whole(pod) - owned, _whole(left))) if left >= 1000 else 0
     if not cpus and not asked.milli:
-        return Due(0, asked.words, capped=True)
-    beside = f", {owned} CPUs owned by other containers" if owned else ""
-    return Due(
-        cpus, f"{asked.words}; the pod's request is {pod / 1000:g} CPUs{beside}, so {cpus}", capped=True
-    )
+        return Due(0, asked, capped=True)
+    return Due(cpus, asked, capped=True, pod=pod, beside=owned)
 
 
 def _whole(milli: int) -> int:

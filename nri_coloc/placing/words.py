@@ -112,17 +112,19 @@ def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
 def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:
     """Return a decision for each annotation that does not count, with the value that is used instead."""
     return tuple(
-        Decision(
-            AuditEvent(f.kind.value),
-            _FINDING_REASON[f.kind],
-            f"{f.key}={f.value!r} does not count: allowed is {f.allowed}; used is {f.used}",
-            subject=assignment,
-            key=f.key,
-            value=f.value,
-            allowed=f.allowed,
-            used=f.used,
-        )
-        for f in findings
+        [
+            Decision(
+                AuditEvent(f.kind.value),
+                _FINDING_REASON[f.kind],
+                f"{f.key}={f.value!r} does not count: allowed is {f.allowed}; used is {f.used}",
+                subject=assignment,
+                key=f.key,
+                value=f.value,
+                allowed=f.allowed,
+                used=f.used,
+            )
+            for f in findings
+        ]
     )
 
 
@@ -146,7 +148,7 @@ def of_refusal(state: NodeState, assignment: Assignment, refusal: str) -> Decisi
 def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
     """Return the decision on the memory protection of a pod's cgroup, and of every cgroup above; None if unchanged."""
     was, total = protection.of_pod(before, pod_id), protection.of_pod(after, pod_id)
-    if was == total:
+    if was is total or was == total:
         return None
     asked = protection.asked_by_pod(after, pod_id)
     because = f"its containers asked for memory.low {asked.low} and memory.min {asked.min} bytes in all"
@@ -235,15 +237,8 @@ def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assign
 
 def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tuple[Decision, ...]:
     """Return the decisions on values of these pods that changed, and on all values of a pod that was not known."""
-    return tuple(
-        [
-            one
-            for pod_id in pod_ids
-            if pod_id in after.pods
-            for one in _of_pod(before, after, pod_id)
-            if one is not None
-        ]
-    )
+    found = [one for pod_id in pod_ids if pod_id in after.pods for one in _of_pod(before, after, pod_id)]
+    return tuple([one for one in found if one is not None])
 
 
 def changed_of_all(before: NodeState, after: NodeState) -> tuple[Decision, ...]:
@@ -282,7 +277,8 @@ def _left(before: NodeState, after: NodeState, pod_id: str) -> Decision:
 
 
 def _weight(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
-    had, has = (reclaim_cgroups.io_weight(state, pod_id) or KERNELS_IO_WEIGHT for state in (before, after))
+    had = reclaim_cgroups.io_weight(before, pod_id) or KERNELS_IO_WEIGHT
+    has = reclaim_cgroups.io_weight(after, pod_id) or KERNELS_IO_WEIGHT
     place = after.pods[pod_id]
     if had == has or place.wish.handler == "ignore":
         return None

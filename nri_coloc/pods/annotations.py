@@ -69,14 +69,30 @@ _JUDGED: Final = (*(key for key in keys.KEYS if key != keys.QOS_CLASS), *USED)
 """Every key except the class, in the order in which the gate judges them."""
 
 
-def resolve(pod: Pod, container: Container, tuning: Tuning, node_memory_bytes: int) -> Wish:
-    """Return a container's wish. No annotation or label makes it raise."""
+def resolve(
+    pod: Pod,
+    container: Container,
+    tuning: Tuning,
+    node_memory_bytes: int,
+    members_request: int | None = None,
+) -> Wish:
+    """Return a container's wish. No annotation or label makes it raise.
+
+    members_request: the CPU requests of the pod's containers, thousandths of a CPU; they count if the pod's is unknown.
+    """
     limit = memory_request.known_limit(container)
     request = memory_request.certain(pod, container, node_memory_bytes)
     native, score = _has_shares(container.resources), container.oom_score_adj
     carried = order.found(pod)
     subject = gate.Subject(
-        pod, QoSClass.SHARED, tuning, limit, request, resources=container.resources, score=score
+        pod,
+        QoSClass.SHARED,
+        tuning,
+        limit,
+        request,
+        cpu_request=members_request if pod.cpu_request is None else pod.cpu_request,
+        resources=container.resources,
+        score=score,
     )
     if carried is order.NOTHING and (known := _by_rules(subject)) is not None:
         found = _of_class(pod, tuning, *known, _Given(native, limit, request, score))
@@ -100,7 +116,7 @@ def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
 def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
     """Return the pod's wish before any container is known. It has no memory values: their base is unknown."""
     carried = order.found(pod)
-    subject = gate.Subject(pod, QoSClass.SHARED, tuning, whole_pod=True)
+    subject = gate.Subject(pod, QoSClass.SHARED, tuning, cpu_request=pod.cpu_request, whole_pod=True)
     known = _by_rules(subject) if carried is order.NOTHING else None
     is_given = known is not None and classes.is_given(known[0], pod, tuning)
     if known is not None and is_given and not classes.tuned(tuning, known[0]).has_memory:
@@ -217,6 +233,8 @@ class _Reading:
 
     def findings(self, wish: Wish) -> tuple[Finding, ...]:
         """Return all findings, each with the value that is used instead."""
+        if not (self.noted or self.written.refused or self.claims.findings):
+            return ()
         told = (replace(finding, used=_used(key, wish)) for key, finding in self.noted)
         return (*told, *self.written.findings(self.container), *self.claims.findings)
 
@@ -246,7 +264,7 @@ class _Given(NamedTuple):
 
 def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wish:
     qos, because = _class_of(reading, subject)
-    subject = replace(subject, qos=qos)
+    subject = subject._replace(qos=qos)
     values: dict[str, Any] = {}
     origins: list[tuple[str, str, str]] = []
     chosen_by = burst_by = ""
@@ -262,7 +280,7 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
         if key == "cpu-burst":
             burst_by = written.shown(found.because)
         if key == "memory-limit":  # memory-high may be a percentage of this limit
-            subject = replace(subject, limit=found.value)
+            subject = subject._replace(limit=found.value)
     given = _Given(native, subject.limit, subject.request, subject.score)
     base = _of_class(subject.pod, subject.tuning, qos, because, given)
     if burst_by:

@@ -6,10 +6,10 @@ does not know the annotation or label that a value comes from.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
@@ -40,12 +40,12 @@ class ShortError(UnfitError):
         super().__init__(FindingKind.DENIED, allowed)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """The container whose values are judged, with the kubelet's own values.
 
     limit: memory limit in bytes; 0 for none or unknown.
     request: memory request in bytes; 0 for none or unknown.
+    cpu_request: the pod's CPU request, thousandths of a CPU; None if unknown.
     whole_pod: no container is known yet. A pod has neither memory values nor an OOM score.
     resources: the container's resources.
     score: oom_score_adj of the container; None if the runtime does not report it.
@@ -56,6 +56,7 @@ class Subject:
     tuning: Tuning
     limit: int = 0
     request: int = 0
+    cpu_request: int | None = None
     whole_pod: bool = False
     resources: Resources = _NO_RESOURCES
     score: int | None = None
@@ -94,7 +95,7 @@ def _need_request(subject: Subject) -> None:
     because a pod requests at least as much as each container.
     """
     least = max(1, tuned(subject.tuning, QoSClass.DEDICATED).min_request)
-    known = subject.pod.cpu_request
+    known = subject.cpu_request
     if subject.pod.kube_qos is KubeQoS.BEST_EFFORT:
         known = 0
     elif known is None:

@@ -24,7 +24,7 @@ def subject(pod: Pod = BURSTABLE, qos: QoSClass = QoSClass.SHARED, **facts: Any)
 
 def requesting(pod: Pod, milli: int, tuning: Tuning | None = None) -> gate.Subject:
     """Return a subject whose pod requests `milli` milli-CPU."""
-    return gate.Subject(replace(pod, cpu_request=milli), QoSClass.SHARED, tuning or Tuning())
+    return gate.Subject(pod, QoSClass.SHARED, tuning or Tuning(), cpu_request=milli)
 
 
 def refused(key: str, value: Any, who: gate.Subject) -> tuple[FindingKind, str]:
@@ -73,7 +73,7 @@ def test_an_unknown_pods_class_waits_for_its_containers():
     alone = gate.Subject(BURSTABLE, QoSClass.SHARED, Tuning(), whole_pod=True)
     assert gate.admit_class(QoSClass.DEDICATED, alone) is QoSClass.DEDICATED
     with pytest.raises(gate.ShortError):
-        gate.admit_class(QoSClass.DEDICATED, replace(alone, pod=BEST_EFFORT))
+        gate.admit_class(QoSClass.DEDICATED, alone._replace(pod=BEST_EFFORT))
 
 
 def test_a_rule_gives_no_cpus_without_a_request():
