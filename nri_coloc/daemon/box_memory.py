@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core import memory_request
+from nri_coloc.core.cadence import SWING_S, Cadence, Extent
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.lending import Change, MemoryTarget, Part
@@ -23,7 +24,6 @@ from nri_coloc.core.state import RECLAIM, Assignment, NodeState, PodPlace
 from nri_coloc.daemon import targets
 from nri_coloc.daemon.memory_worker import Bounds, MemoryWorker
 from nri_coloc.daemon.node import Node
-from nri_coloc.lending.folding import SWING_S, Cadence, Extent
 from nri_coloc.memory import division, headroom
 from nri_coloc.memory.division import Member, MemoryControl
 from nri_coloc.memory.headroom import Growth, MemoryHeadroom

@@ -11,6 +11,7 @@ In `observe` the sizes are decided and recorded, and nothing changes.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from nri_coloc.core.cadence import Cadence
 from nri_coloc.core.decisions import Decision, Figure
 from nri_coloc.core.events import PoolsSized
 from nri_coloc.core.lending import Change
@@ -22,7 +23,6 @@ from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.relocation import Relocation
 from nri_coloc.lending import bands, partition
 from nri_coloc.lending.bands import Tier
-from nri_coloc.lending.folding import Cadence
 from nri_coloc.lending.partition import PartitionMemory, PartitionTick
 from nri_coloc.placing import sizing, tiers
 

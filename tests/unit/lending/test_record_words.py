@@ -2,8 +2,9 @@
 
 import pytest
 
+from nri_coloc.core.cadence import Extent
 from nri_coloc.core.lending import Change
-from nri_coloc.lending.folding import Extent, Record, because, inputs
+from nri_coloc.lending.folding import Record, because, inputs
 from nri_coloc.lending.sentence import Grounds
 from tests.unit.lending.test_sentence import MOST, SITUATIONS, grounds, large
 
