@@ -51,19 +51,12 @@ _LENT_PERIOD_US: Final = 100_000
 
 KNOBS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "memory-limit": "memory_limit",
-        "memory-high": "memory_high",
-        "memory-low": "memory_low",
-        "memory-min": "memory_min",
-        "io-weight": "io_weight",
-        "blockio-class": "blockio_class",
-        "rdt-class": "rdt_class",
-        "oom-score-adj": "oom_score_adj",
+        **{key: row.knob for key, row in keys.KEYS.items() if row.knob},
         LENT_SHARES: "shares",
         LENT_QUOTA: "quota",
     }
 )
-"""Annotation key to the knob that it sets."""
+"""Key to the knob that it orders: the annotations' and the lent amounts'."""
 
 _JUDGED: Final = (*(key for key in keys.KEYS if key != keys.QOS_CLASS), *USED)
 """Every key except the class, in the order in which the gate judges them."""
@@ -203,7 +196,7 @@ class _Reading:
         """Return the first readable value that the gate admits: ours first, then the other vocabularies'."""
         for name, text in self.written.candidates(key, self.container):
             try:
-                return _Answer(gate.judge(key, keys.read(key, text), subject), f"annotation {name}")
+                return _Answer(keys.judge(key, keys.read(key, text), subject), f"annotation {name}")
             except gate.UnfitError as unfit:
                 self.deny(key, unfit, name, text)
             except ValueError:

@@ -1,22 +1,22 @@
 """Limit values to the rights of a pod: annotations and labels are unprivileged input (DESIGN 4.1).
 
-`judge` returns the value that one subject gets for a readable value. A percentage becomes bytes, an oom_score_adj is
-clamped to the class's band, a privilege is denied. `unprivileged` does the same for a class's defaults. This module
+Each rule returns the value that one subject gets for a readable value, None for no value, or raises UnfitError. A
+percentage becomes bytes, an oom_score_adj is clamped to the class's band, a privilege is denied. `keys` names the rule
+of each key. `unprivileged` does the same for a class's defaults. This module
 does not know the annotation or label that a value comes from.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources
 from nri_coloc.pods.classes import BANDS, matches, pools_of, tuned
-from nri_coloc.pods.keys import QOS_CLASS
 from nri_coloc.pods.quantity import Amount
+
+_T = TypeVar("_T")
 
 _NO_RESOURCES: Final = Resources()
 
@@ -62,10 +62,9 @@ class Subject(NamedTuple):
     score: int | None = None
 
 
-def judge(key: str, value: Any, subject: Subject) -> Any:
-    """Return the value that this subject gets, None for no value; raise UnfitError if it must not have it."""
-    rule = _RULES.get(key)
-    return value if rule is None else rule(value, subject)
+def granted(value: _T, _subject: Subject) -> _T:
+    """Return the value: every pod may have it."""
+    return value
 
 
 def admit_class(qos: QoSClass, subject: Subject) -> QoSClass:
@@ -134,7 +133,7 @@ def _need_namespace(pod: Pod, qos: QoSClass, tuning: Tuning, words: str) -> None
         raise UnfitError(FindingKind.DENIED, f"{words} only in classes.{qos}.allowNamespaces: {allowed}")
 
 
-def _bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
+def bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
     if subject.whole_pod:
         return None
     found = amount.of(subject.limit)
@@ -148,7 +147,7 @@ def _bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
     return found
 
 
-def _bytes_of_request(amount: Amount, subject: Subject) -> int | None:
+def bytes_of_request(amount: Amount, subject: Subject) -> int | None:
     if subject.whole_pod:
         return None
     found = amount.of(subject.request)
@@ -164,7 +163,7 @@ def _bytes_of_request(amount: Amount, subject: Subject) -> int | None:
     return found
 
 
-def _score(value: int, subject: Subject) -> int | None:
+def score(value: int, subject: Subject) -> int | None:
     """Return a score clamped to the class's band. A score below the kubelet's needs an allowed namespace."""
     if subject.whole_pod:
         return None
@@ -183,14 +182,14 @@ def _own_score(kube_qos: KubeQoS, score: int | None) -> int:
     return _UNTOLD_SCORES.get(kube_qos, 0) if score is None else score
 
 
-def _io_weight(value: int, subject: Subject) -> int:
+def io_weight(value: int, subject: Subject) -> int:
     if value > KERNELS_IO_WEIGHT and _is_offline(subject.qos, subject.pod.kube_qos):
         words = f"at most {KERNELS_IO_WEIGHT} for a BestEffort or reclaimed pod; more"
         _need_namespace(subject.pod, subject.qos, subject.tuning, words)
     return value
 
 
-def _blockio_class(name: str, subject: Subject) -> str:
+def blockio_class(name: str, subject: Subject) -> str:
     """Return the name. A blockio class may hold weights, so an offline pod needs an allowed namespace."""
     if _is_offline(subject.qos, subject.pod.kube_qos):
         _need_namespace(subject.pod, subject.qos, subject.tuning, "for a BestEffort or reclaimed pod")
@@ -201,13 +200,13 @@ def _is_offline(qos: QoSClass, kube_qos: KubeQoS) -> bool:
     return qos is QoSClass.RECLAIMED or kube_qos is KubeQoS.BEST_EFFORT
 
 
-def _rdt_class(name: str, subject: Subject) -> str:
+def rdt_class(name: str, subject: Subject) -> str:
     """Return the name in an allowed namespace only: an RDT class takes cache and bandwidth that no pod requests."""
     _need_namespace(subject.pod, subject.qos, subject.tuning, "an RDT class")
     return name
 
 
-def _own_pool(name: str, subject: Subject) -> str | None:
+def own_pool(name: str, subject: Subject) -> str | None:
     if subject.qos is QoSClass.DEDICATED and name == ISOLATED:
         return name
     pools = pools_of(subject.qos, subject.tuning)
@@ -218,30 +217,12 @@ def _own_pool(name: str, subject: Subject) -> str | None:
     return name
 
 
-def _hands_off(parts: frozenset[str], subject: Subject) -> frozenset[str]:
+def hands_off(parts: frozenset[str], subject: Subject) -> frozenset[str]:
     _need_namespace(subject.pod, subject.qos, subject.tuning, "preserve")
     return parts
 
 
-def _avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
+def avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
     if not parts:
         _need_namespace(subject.pod, subject.qos, subject.tuning, "avoidance none")
     return parts
-
-
-_RULES: Final[Mapping[str, Callable[[Any, Subject], Any]]] = MappingProxyType(
-    {
-        QOS_CLASS: admit_class,
-        "cpu-pool": _own_pool,
-        "memory-limit": _bytes_of_limit,
-        "memory-high": _bytes_of_limit,
-        "memory-low": _bytes_of_request,
-        "memory-min": _bytes_of_request,
-        "io-weight": _io_weight,
-        "blockio-class": _blockio_class,
-        "rdt-class": _rdt_class,
-        "oom-score-adj": _score,
-        "avoidance": _avoidance,
-        "preserve": _hands_off,
-    }
-)

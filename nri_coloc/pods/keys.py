@@ -1,7 +1,7 @@
-"""The table of our annotation keys: parser, allowed values, and the value that holds without the key.
+"""The table of our annotation keys: parser, allowed values, rights, and the value that holds without the key.
 
-A key is one entry, and the hook needs one lookup; no pydantic here. This module knows no pods: `gate` decides whether
-a pod may have a readable value. Parsers raise ValueError. Its text is not shown: the finding carries `allowed`.
+A key is one entry, and the hook needs one lookup; no pydantic here. Rules of `gate` decide whether a pod may have a
+readable value. Parsers raise ValueError. Its text is not shown: the finding carries `allowed`.
 """
 
 import re
@@ -15,7 +15,8 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import LEAST_MEMORY
 from nri_coloc.core.metadata import PREFIX
 from nri_coloc.core.workload import Numa, Placement, QoSClass, Wish
-from nri_coloc.pods import quantity
+from nri_coloc.pods import gate, quantity
+from nri_coloc.pods.gate import Subject
 
 CONTAINERS: Final = "containers"
 RECORD: Final = "record"
@@ -41,11 +42,15 @@ class Key:
     parse: return the value of a text, or raise ValueError.
     allowed: the allowed values, in words.
     used: return the value of this key in a wish, in words.
+    right: return the value that a subject gets, None for no value; raise UnfitError if it must not have it.
+    knob: the field of `Knobs` that it orders, "" for none.
     """
 
     parse: Callable[[str], Any]
     allowed: str
     used: Callable[[Wish], str]
+    right: Callable[[Any, Subject], Any] = gate.granted
+    knob: str = ""
 
 
 def read(key: str, text: str) -> Any:
@@ -53,6 +58,11 @@ def read(key: str, text: str) -> Any:
     if len(text) > MAX_VALUE:
         raise ValueError(f"longer than {MAX_VALUE} characters")
     return KEYS[key].parse(text.strip())
+
+
+def judge(key: str, value: Any, subject: Subject) -> Any:
+    """Return the value that this subject gets for a known key, None for no value; raise UnfitError otherwise."""
+    return KEYS[key].right(value, subject)
 
 
 def base_of(name: str) -> str:
@@ -103,16 +113,25 @@ def _node_ids(text: str) -> cpuset.CPUMask:
     return mask
 
 
-def _choice(values: type[StrEnum], used: Callable[[Wish], str]) -> Key:
-    return Key(values, "one of " + ", ".join(values), used)
+def _choice(
+    values: type[StrEnum], used: Callable[[Wish], str], right: Callable[[Any, Subject], Any] = gate.granted
+) -> Key:
+    return Key(values, "one of " + ", ".join(values), used, right)
 
 
-def _knob(name: str, otherwise: str) -> Callable[[Wish], str]:
+def _knob(
+    name: str,
+    parse: Callable[[str], Any],
+    allowed: str,
+    *,
+    otherwise: str,
+    right: Callable[[Any, Subject], Any],
+) -> Key:
     def used(wish: Wish) -> str:
         value = getattr(wish.knobs, name)
         return otherwise if value is None else str(value)
 
-    return used
+    return Key(parse, allowed, used, right, name)
 
 
 def _avoidance_used(wish: Wish) -> str:
@@ -131,8 +150,8 @@ _NAME_ALLOWED: Final = "a name of 1 to 63 letters, digits, '.', '_' and '-', sta
 
 KEYS: Final[Mapping[str, Key]] = MappingProxyType(
     {
-        QOS_CLASS: _choice(QoSClass, lambda w: w.qos),
-        "cpu-pool": Key(_name, _NAME_ALLOWED, lambda w: w.pool or "the class's own pool"),
+        QOS_CLASS: _choice(QoSClass, lambda w: w.qos, gate.admit_class),
+        "cpu-pool": Key(_name, _NAME_ALLOWED, lambda w: w.pool or "the class's own pool", gate.own_pool),
         "numa": _choice(Numa, lambda w: w.numa),
         "numa-count": Key(
             _integer(1, _MOST_NODES),
@@ -143,17 +162,35 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             _node_ids, "NUMA nodes such as 0 or 0-1,3", lambda w: cpuset.render(w.numa_ids) or "any"
         ),
         "cpu-placement": _choice(Placement, lambda w: w.placement),
-        "memory-limit": Key(quantity.limit, _A_LIMIT, _knob("memory_limit", "the kubelet's")),
-        "memory-high": Key(quantity.limit, _A_LIMIT, _knob("memory_high", "none")),
-        "memory-low": Key(quantity.amount, _PROTECTED, _knob("memory_low", "none")),
-        "memory-min": Key(quantity.amount, _PROTECTED, _knob("memory_min", "none")),
-        "io-weight": Key(_integer(1, 10000), "an integer from 1 to 10000", _knob("io_weight", "100")),
-        "blockio-class": Key(_name, _NAME_ALLOWED, _knob("blockio_class", "none")),
-        "rdt-class": Key(_name, _NAME_ALLOWED, _knob("rdt_class", "none")),
-        "oom-score-adj": Key(
+        "memory-limit": _knob(
+            "memory_limit", quantity.limit, _A_LIMIT, otherwise="the kubelet's", right=gate.bytes_of_limit
+        ),
+        "memory-high": _knob(
+            "memory_high", quantity.limit, _A_LIMIT, otherwise="none", right=gate.bytes_of_limit
+        ),
+        "memory-low": _knob(
+            "memory_low", quantity.amount, _PROTECTED, otherwise="none", right=gate.bytes_of_request
+        ),
+        "memory-min": _knob(
+            "memory_min", quantity.amount, _PROTECTED, otherwise="none", right=gate.bytes_of_request
+        ),
+        "io-weight": _knob(
+            "io_weight",
+            _integer(1, 10000),
+            "an integer from 1 to 10000",
+            otherwise="100",
+            right=gate.io_weight,
+        ),
+        "blockio-class": _knob(
+            "blockio_class", _name, _NAME_ALLOWED, otherwise="none", right=gate.blockio_class
+        ),
+        "rdt-class": _knob("rdt_class", _name, _NAME_ALLOWED, otherwise="none", right=gate.rdt_class),
+        "oom-score-adj": _knob(
+            "oom_score_adj",
             _integer(-1000, 1000),
             "an integer from -1000 to 1000",
-            _knob("oom_score_adj", "the kubelet's"),
+            otherwise="the kubelet's",
+            right=gate.score,
         ),
         "cpu-burst": Key(_integer(0, 100, sign="%"), "a percentage of the quota, from 0 to 100", _burst_used),
         "priority": Key(
@@ -162,11 +199,14 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             "an integer from -1000000000 to 1000000000",
             lambda w: str(w.priority),
         ),
-        "avoidance": Key(_avoidance, "none, or a comma list of throttle, evict", _avoidance_used),
+        "avoidance": Key(
+            _avoidance, "none, or a comma list of throttle, evict", _avoidance_used, gate.avoidance
+        ),
         "preserve": Key(
             _set_of("cpu", "memory"),
             "a comma list of cpu, memory",
             lambda w: ",".join(sorted(w.preserve)) or "nothing",
+            gate.hands_off,
         ),
     }
 )

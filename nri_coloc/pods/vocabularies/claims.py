@@ -104,7 +104,7 @@ class Claim:
             raise gate.UnfitError(FindingKind.INVALID, self.problem)
         if self.fit is not None:
             return self.fit(self.value, subject)
-        return gate.judge(self.key, self.value, subject)
+        return keys.judge(self.key, self.value, subject) if self.key in keys.KEYS else self.value
 
 
 @dataclass(slots=True)

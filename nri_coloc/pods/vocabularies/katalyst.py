@@ -76,7 +76,7 @@ def _oom_score(priority: int, subject: gate.Subject) -> int | None:
     better, because they follow from the requests. 300 is the lowest score of the band, -300 has no effect.
     """
     score = _in_band(priority, subject)
-    return None if score is None else gate.judge("oom-score-adj", score, subject)
+    return None if score is None else keys.judge("oom-score-adj", score, subject)
 
 
 def _in_band(priority: int, subject: gate.Subject) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import LEAST_MEMORY, MAX_SHARES, MIN_SHARES
 from nri_coloc.core.workload import FindingKind, QoSClass
-from nri_coloc.pods import gate, quantity
+from nri_coloc.pods import gate, keys, quantity
 from nri_coloc.pods.vocabularies.claims import LENT_QUOTA, LENT_SHARES, Claims, Meaning
 
 
@@ -116,7 +116,7 @@ def _if_lent_quota(value: int, subject: gate.Subject) -> int | None:
 def _if_lent_memory(value: quantity.Amount, subject: gate.Subject) -> Any:
     if subject.qos is not QoSClass.RECLAIMED or subject.limit:
         return None
-    return gate.judge("memory-limit", value, subject)
+    return keys.judge("memory-limit", value, subject)
 
 
 _CORES: Final = "a whole number of millicores such as 2000 (2 CPUs)"

@@ -9,7 +9,7 @@ import pytest
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import Container, FindingKind, Numa, Placement, Pod, QoSClass, Resources, Wish
-from nri_coloc.pods import gate
+from nri_coloc.pods import keys
 from nri_coloc.pods.annotations import resolve, resolve_as_pod, resolve_pod
 
 P = "coloc.nri.io/"
@@ -439,13 +439,13 @@ def test_an_excess_is_found_beside_a_class_default_of_memory():
 def test_each_class_of_containers_is_judged_once(monkeypatch):
     """A pod may name more than two thousand containers that need not exist, within the bound of its metadata."""
     judged: list[str] = []
-    judge = gate.judge
+    judge = keys.judge
 
     def counted(key: str, *rest: Any) -> Any:
         judged.append(key)
         return judge(key, *rest)
 
-    monkeypatch.setattr(gate, "judge", counted)
+    monkeypatch.setattr(keys, "judge", counted)
     classes = {
         f"c{number}": {"qos-class": "system" if number % 2 else f"junk-{number}"} for number in range(1000)
     }

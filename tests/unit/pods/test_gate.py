@@ -9,7 +9,7 @@ import pytest
 from nri_coloc.core.knobs import LEAST_MEMORY
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import FindingKind, Pod, QoSClass, Resources
-from nri_coloc.pods import gate
+from nri_coloc.pods import gate, keys
 from nri_coloc.pods.quantity import Amount
 
 BURSTABLE = Pod("p", namespace="shop", cgroup_parent="/kubepods/burstable/pod1")
@@ -29,7 +29,7 @@ def requesting(pod: Pod, milli: int, tuning: Tuning | None = None) -> gate.Subje
 
 def refused(key: str, value: Any, who: gate.Subject) -> tuple[FindingKind, str]:
     with pytest.raises(gate.UnfitError) as caught:
-        gate.judge(key, value, who)
+        keys.judge(key, value, who)
     return caught.value.kind, caught.value.allowed
 
 
@@ -108,7 +108,7 @@ def test_system_is_for_no_other_namespace():
 )
 def test_a_privilege_is_for_the_classs_namespaces(key, value):
     closed = Tuning(classes={QoSClass.SHARED: ClassTuning(allow_namespaces=())})
-    assert gate.judge(key, value, subject(tuning=OPEN)) == value
+    assert keys.judge(key, value, subject(tuning=OPEN)) == value
     assert refused(key, value, subject(tuning=closed))[0] is FindingKind.DENIED
 
 
@@ -122,22 +122,22 @@ def test_a_namespace_of_another_class_gives_no_privilege():
 
 
 def test_who_may_be_throttled_needs_no_privilege():
-    assert gate.judge("avoidance", frozenset({"evict"}), subject()) == {"evict"}
+    assert keys.judge("avoidance", frozenset({"evict"}), subject()) == {"evict"}
 
 
 @pytest.mark.parametrize("key", ["memory-limit", "memory-high"])
 def test_a_percentage_of_the_limit_becomes_bytes(key):
-    assert gate.judge(key, Amount(percent=50), subject(limit=1 << 30)) == 1 << 29
+    assert keys.judge(key, Amount(percent=50), subject(limit=1 << 30)) == 1 << 29
 
 
 @pytest.mark.parametrize("key", ["memory-low", "memory-min"])
 def test_a_percentage_of_the_request_becomes_bytes(key):
-    assert gate.judge(key, Amount(percent=50), subject(request=1000)) == 500
+    assert keys.judge(key, Amount(percent=50), subject(request=1000)) == 500
 
 
 @pytest.mark.parametrize("key", ["memory-limit", "memory-high"])
 def test_a_part_with_which_nothing_starts_is_invalid(key):
-    assert gate.judge(key, Amount(percent=50), subject(limit=2 * LEAST_MEMORY)) == LEAST_MEMORY
+    assert keys.judge(key, Amount(percent=50), subject(limit=2 * LEAST_MEMORY)) == LEAST_MEMORY
     assert refused(key, Amount(percent=49), subject(limit=2 * LEAST_MEMORY)) == (
         FindingKind.INVALID,
         "at least 4194304 bytes, because no container starts with less; this gives 4110417",
@@ -152,7 +152,7 @@ def test_a_percentage_of_nothing_is_invalid(key):
 @pytest.mark.parametrize("key", ["memory-low", "memory-min"])
 def test_protection_goes_up_to_the_request_and_no_further(key):
     who = subject(request=1000)
-    assert gate.judge(key, Amount(bytes=1000), who) == 1000
+    assert keys.judge(key, Amount(bytes=1000), who) == 1000
     assert refused(key, Amount(bytes=1001), who) == (
         FindingKind.DENIED,
         "at most the container's own memory request, of which 1000 bytes are certain",
@@ -160,12 +160,12 @@ def test_protection_goes_up_to_the_request_and_no_further(key):
 
 
 def test_no_protection_at_all_is_always_granted():
-    assert gate.judge("memory-min", Amount(), subject()) == 0
+    assert keys.judge("memory-min", Amount(), subject()) == 0
 
 
 @pytest.mark.parametrize("key", ["memory-limit", "memory-high", "memory-low", "memory-min"])
 def test_nothing_is_said_about_the_memory_of_a_whole_pod(key):
-    assert gate.judge(key, Amount(bytes=5), subject(whole_pod=True)) is None
+    assert keys.judge(key, Amount(bytes=5), subject(whole_pod=True)) is None
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_nothing_is_said_about_the_memory_of_a_whole_pod(key):
     ],
 )
 def test_an_oom_score_is_clamped_to_the_band_of_the_class(qos, asked, expected):
-    assert gate.judge("oom-score-adj", asked, subject(qos=qos, tuning=OPEN, score=100)) == expected
+    assert keys.judge("oom-score-adj", asked, subject(qos=qos, tuning=OPEN, score=100)) == expected
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_an_oom_score_is_clamped_to_the_band_of_the_class(qos, asked, expected):
     ],
 )
 def test_a_pool_is_one_of_the_classs_own(qos, name, expected):
-    assert gate.judge("cpu-pool", name, subject(qos=qos)) == expected
+    assert keys.judge("cpu-pool", name, subject(qos=qos)) == expected
 
 
 @pytest.mark.parametrize("name", ["reserved", "dedicated", "reclaim", "system", "gold"])
@@ -205,4 +205,4 @@ def test_no_annotation_leads_into_a_pool_of_others(name):
 
 
 def test_what_costs_nobody_anything_is_granted_as_it_is():
-    assert gate.judge("priority", 7, subject()) == 7
+    assert keys.judge("priority", 7, subject()) == 7

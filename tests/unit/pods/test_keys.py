@@ -135,3 +135,9 @@ def test_a_metric_label_is_a_known_key_or_unknown(name, expected):
 def test_the_documentation_lists_exactly_these_keys():
     rows = re.findall(r"^\| `([a-z-]+)` \|", DOCUMENTED.read_text(), re.MULTILINE)
     assert rows == list(keys.KEYS)
+
+
+def test_each_annotated_knob_has_one_key():
+    annotated = [row.knob for row in keys.KEYS.values() if row.knob]
+    assert len(set(annotated)) == len(annotated)
+    assert set(annotated) <= set(Knobs._fields)
