@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19nri_coloc/_pb/admin.proto\x12\x0e\x63oloc.admin.v1\"6\n\x13PauseLendingRequest\x12\x0f\n\x07seconds\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"%\n\x14PauseLendingResponse\x12\r\n\x05until\x18\x01 \x01(\t\"\x16\n\x14ResumeLendingRequest\"+\n\x15ResumeLendingResponse\x12\x12\n\nwas_paused\x18\x01 \x01(\x08\"\x0f\n\rReloadRequest\"0\n\x0eReloadResponse\x12\r\n\x05valid\x18\x01 \x01(\x08\x12\x0f\n\x07problem\x18\x02 \x01(\t\"\x0f\n\rRepairRequest\"5\n\x0eRepairResponse\x12\x11\n\tlooked_at\x18\x01 \x01(\r\x12\x10\n\x08repaired\x18\x02 \x03(\t\"\x10\n\x0e\x43ompareRequest\"3\n\x0f\x43ompareResponse\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t2\x9e\x03\n\x05\x41\x64min\x12Y\n\x0cPauseLending\x12#.coloc.admin.v1.PauseLendingRequest\x1a$.coloc.admin.v1.PauseLendingResponse\x12\\\n\rResumeLending\x12$.coloc.admin.v1.ResumeLendingRequest\x1a%.coloc.admin.v1.ResumeLendingResponse\x12G\n\x06Reload\x12\x1d.coloc.admin.v1.ReloadRequest\x1a\x1e.coloc.admin.v1.ReloadResponse\x12G\n\x06Repair\x12\x1d.coloc.admin.v1.RepairRequest\x1a\x1e.coloc.admin.v1.RepairResponse\x12J\n\x07\x43ompare\x12\x1e.coloc.admin.v1.CompareRequest\x1a\x1f.coloc.admin.v1.CompareResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19nri_coloc/_pb/admin.proto\x12\x0e\x63oloc.admin.v1\"6\n\x13PauseLendingRequest\x12\x0f\n\x07seconds\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"%\n\x14PauseLendingResponse\x12\r\n\x05until\x18\x01 \x01(\t\"\x16\n\x14ResumeLendingRequest\"+\n\x15ResumeLendingResponse\x12\x12\n\nwas_paused\x18\x01 \x01(\x08\"P\n\x11LendingOffRequest\x12\r\n\x05\x64rain\x18\x01 \x01(\x08\x12\x1a\n\rgrace_seconds\x18\x02 \x01(\rH\x00\x88\x01\x01\x42\x10\n\x0e_grace_seconds\"\x84\x01\n\x12LendingOffResponse\x12\x0f\n\x07\x62\x65\x63\x61use\x18\x01 \x01(\t\x12\r\n\x05until\x18\x02 \x01(\t\x12\x10\n\x08not_kept\x18\x03 \x01(\t\x12+\n\x07running\x18\x04 \x03(\x0b\x32\x1a.coloc.admin.v1.RunningPod\x12\x0f\n\x07outside\x18\x05 \x03(\t\"\'\n\nRunningPod\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03why\x18\x02 \x01(\t\"\x12\n\x10LendingOnRequest\"G\n\x11LendingOnResponse\x12\x0f\n\x07was_off\x18\x01 \x01(\x08\x12\x0f\n\x07\x62\x65\x63\x61use\x18\x02 \x01(\t\x12\x10\n\x08not_kept\x18\x03 \x01(\t\"\x0f\n\rReloadRequest\"0\n\x0eReloadResponse\x12\r\n\x05valid\x18\x01 \x01(\x08\x12\x0f\n\x07problem\x18\x02 \x01(\t\"\x0f\n\rRepairRequest\"5\n\x0eRepairResponse\x12\x11\n\tlooked_at\x18\x01 \x01(\r\x12\x10\n\x08repaired\x18\x02 \x03(\t\"\x10\n\x0e\x43ompareRequest\"3\n\x0f\x43ompareResponse\x12\x10\n\x08\x63omplete\x18\x01 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t2\xc5\x04\n\x05\x41\x64min\x12Y\n\x0cPauseLending\x12#.coloc.admin.v1.PauseLendingRequest\x1a$.coloc.admin.v1.PauseLendingResponse\x12\\\n\rResumeLending\x12$.coloc.admin.v1.ResumeLendingRequest\x1a%.coloc.admin.v1.ResumeLendingResponse\x12S\n\nLendingOff\x12!.coloc.admin.v1.LendingOffRequest\x1a\".coloc.admin.v1.LendingOffResponse\x12P\n\tLendingOn\x12 .coloc.admin.v1.LendingOnRequest\x1a!.coloc.admin.v1.LendingOnResponse\x12G\n\x06Reload\x12\x1d.coloc.admin.v1.ReloadRequest\x1a\x1e.coloc.admin.v1.ReloadResponse\x12G\n\x06Repair\x12\x1d.coloc.admin.v1.RepairRequest\x1a\x1e.coloc.admin.v1.RepairResponse\x12J\n\x07\x43ompare\x12\x1e.coloc.admin.v1.CompareRequest\x1a\x1f.coloc.admin.v1.CompareResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,18 +39,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESUMELENDINGREQUEST']._serialized_end=162
   _globals['_RESUMELENDINGRESPONSE']._serialized_start=164
   _globals['_RESUMELENDINGRESPONSE']._serialized_end=207
-  _globals['_RELOADREQUEST']._serialized_start=209
-  _globals['_RELOADREQUEST']._serialized_end=224
-  _globals['_RELOADRESPONSE']._serialized_start=226
-  _globals['_RELOADRESPONSE']._serialized_end=274
-  _globals['_REPAIRREQUEST']._serialized_start=276
-  _globals['_REPAIRREQUEST']._serialized_end=291
-  _globals['_REPAIRRESPONSE']._serialized_start=293
-  _globals['_REPAIRRESPONSE']._serialized_end=346
-  _globals['_COMPAREREQUEST']._serialized_start=348
-  _globals['_COMPAREREQUEST']._serialized_end=364
-  _globals['_COMPARERESPONSE']._serialized_start=366
-  _globals['_COMPARERESPONSE']._serialized_end=417
-  _globals['_ADMIN']._serialized_start=420
-  _globals['_ADMIN']._serialized_end=834
+  _globals['_LENDINGOFFREQUEST']._serialized_start=209
+  _globals['_LENDINGOFFREQUEST']._serialized_end=289
+  _globals['_LENDINGOFFRESPONSE']._serialized_start=292
+  _globals['_LENDINGOFFRESPONSE']._serialized_end=424
+  _globals['_RUNNINGPOD']._serialized_start=426
+  _globals['_RUNNINGPOD']._serialized_end=465
+  _globals['_LENDINGONREQUEST']._serialized_start=467
+  _globals['_LENDINGONREQUEST']._serialized_end=485
+  _globals['_LENDINGONRESPONSE']._serialized_start=487
+  _globals['_LENDINGONRESPONSE']._serialized_end=558
+  _globals['_RELOADREQUEST']._serialized_start=560
+  _globals['_RELOADREQUEST']._serialized_end=575
+  _globals['_RELOADRESPONSE']._serialized_start=577
+  _globals['_RELOADRESPONSE']._serialized_end=625
+  _globals['_REPAIRREQUEST']._serialized_start=627
+  _globals['_REPAIRREQUEST']._serialized_end=642
+  _globals['_REPAIRRESPONSE']._serialized_start=644
+  _globals['_REPAIRRESPONSE']._serialized_end=697
+  _globals['_COMPAREREQUEST']._serialized_start=699
+  _globals['_COMPAREREQUEST']._serialized_end=715
+  _globals['_COMPARERESPONSE']._serialized_start=717
+  _globals['_COMPARERESPONSE']._serialized_end=768
+  _globals['_ADMIN']._serialized_start=771
+  _globals['_ADMIN']._serialized_end=1352
 # @@protoc_insertion_point(module_scope)

@@ -1,8 +1,8 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -29,6 +29,50 @@ class ResumeLendingResponse(_message.Message):
     WAS_PAUSED_FIELD_NUMBER: _ClassVar[int]
     was_paused: bool
     def __init__(self, was_paused: _Optional[bool] = ...) -> None: ...
+
+class LendingOffRequest(_message.Message):
+    __slots__ = ("drain", "grace_seconds")
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    drain: bool
+    grace_seconds: int
+    def __init__(self, drain: _Optional[bool] = ..., grace_seconds: _Optional[int] = ...) -> None: ...
+
+class LendingOffResponse(_message.Message):
+    __slots__ = ("because", "until", "not_kept", "running", "outside")
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    OUTSIDE_FIELD_NUMBER: _ClassVar[int]
+    because: str
+    until: str
+    not_kept: str
+    running: _containers.RepeatedCompositeFieldContainer[RunningPod]
+    outside: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, because: _Optional[str] = ..., until: _Optional[str] = ..., not_kept: _Optional[str] = ..., running: _Optional[_Iterable[_Union[RunningPod, _Mapping]]] = ..., outside: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RunningPod(_message.Message):
+    __slots__ = ("name", "why")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    why: str
+    def __init__(self, name: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+
+class LendingOnRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LendingOnResponse(_message.Message):
+    __slots__ = ("was_off", "because", "not_kept")
+    WAS_OFF_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
+    was_off: bool
+    because: str
+    not_kept: str
+    def __init__(self, was_off: _Optional[bool] = ..., because: _Optional[str] = ..., not_kept: _Optional[str] = ...) -> None: ...
 
 class ReloadRequest(_message.Message):
     __slots__ = ()

@@ -44,6 +44,16 @@ class AdminStub:
                 request_serializer=nri__coloc_dot___pb_dot_admin__pb2.ResumeLendingRequest.SerializeToString,
                 response_deserializer=nri__coloc_dot___pb_dot_admin__pb2.ResumeLendingResponse.FromString,
                 _registered_method=True)
+        self.LendingOff = channel.unary_unary(
+                '/coloc.admin.v1.Admin/LendingOff',
+                request_serializer=nri__coloc_dot___pb_dot_admin__pb2.LendingOffRequest.SerializeToString,
+                response_deserializer=nri__coloc_dot___pb_dot_admin__pb2.LendingOffResponse.FromString,
+                _registered_method=True)
+        self.LendingOn = channel.unary_unary(
+                '/coloc.admin.v1.Admin/LendingOn',
+                request_serializer=nri__coloc_dot___pb_dot_admin__pb2.LendingOnRequest.SerializeToString,
+                response_deserializer=nri__coloc_dot___pb_dot_admin__pb2.LendingOnResponse.FromString,
+                _registered_method=True)
         self.Reload = channel.unary_unary(
                 '/coloc.admin.v1.Admin/Reload',
                 request_serializer=nri__coloc_dot___pb_dot_admin__pb2.ReloadRequest.SerializeToString,
@@ -74,6 +84,22 @@ class AdminServicer:
 
     def ResumeLending(self, request, context):
         """Ends a pause before its time; without one it changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LendingOff(self, request, context):
+        """Switches lending off until LendingOn, also over restarts of the daemon. At once no new pods are offered anything.
+        After the grace nothing is lent; with `drain` the reclaimed pods that still run are then to be evicted. The same
+        order again keeps its time. The call does not wait for pods to end: call it again to see which still run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LendingOn(self, request, context):
+        """Undoes LendingOff: the schedule alone decides again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -112,6 +138,16 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ResumeLending,
                     request_deserializer=nri__coloc_dot___pb_dot_admin__pb2.ResumeLendingRequest.FromString,
                     response_serializer=nri__coloc_dot___pb_dot_admin__pb2.ResumeLendingResponse.SerializeToString,
+            ),
+            'LendingOff': grpc.unary_unary_rpc_method_handler(
+                    servicer.LendingOff,
+                    request_deserializer=nri__coloc_dot___pb_dot_admin__pb2.LendingOffRequest.FromString,
+                    response_serializer=nri__coloc_dot___pb_dot_admin__pb2.LendingOffResponse.SerializeToString,
+            ),
+            'LendingOn': grpc.unary_unary_rpc_method_handler(
+                    servicer.LendingOn,
+                    request_deserializer=nri__coloc_dot___pb_dot_admin__pb2.LendingOnRequest.FromString,
+                    response_serializer=nri__coloc_dot___pb_dot_admin__pb2.LendingOnResponse.SerializeToString,
             ),
             'Reload': grpc.unary_unary_rpc_method_handler(
                     servicer.Reload,
@@ -183,6 +219,60 @@ class Admin:
             '/coloc.admin.v1.Admin/ResumeLending',
             nri__coloc_dot___pb_dot_admin__pb2.ResumeLendingRequest.SerializeToString,
             nri__coloc_dot___pb_dot_admin__pb2.ResumeLendingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LendingOff(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coloc.admin.v1.Admin/LendingOff',
+            nri__coloc_dot___pb_dot_admin__pb2.LendingOffRequest.SerializeToString,
+            nri__coloc_dot___pb_dot_admin__pb2.LendingOffResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LendingOn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coloc.admin.v1.Admin/LendingOn',
+            nri__coloc_dot___pb_dot_admin__pb2.LendingOnRequest.SerializeToString,
+            nri__coloc_dot___pb_dot_admin__pb2.LendingOnResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -20,6 +20,35 @@ def resume(path: str) -> int:
     return 0
 
 
+def lending_off(path: str, grace_s: int | None, *, drain: bool) -> int:
+    """Switch lending off; return 1 if the order is not stored or, with `drain`, if a reclaimed pod still runs."""
+    ends = AdminClient(path).lending_off(grace_s, drain=drain)
+    print(plain(f"{ends.because}; until {ends.until}" if ends.until else ends.because))
+    for group in ends.outside:
+        print(f"not drained, because it is outside Kubernetes: {plain(group)}")
+    remains = len(ends.running) if drain else 0
+    if remains:
+        for pod in ends.running:
+            print(f"{plain(pod.name)}: {plain(pod.why)}")
+        print(f"nri-coloc: reclaimed pods that still run: {remains}", file=sys.stderr)
+    elif drain:
+        print("no reclaimed pod runs")
+    return int(_is_unkept(ends.not_kept) or bool(remains))
+
+
+def lending_on(path: str) -> int:
+    """Undo `lending_off`; return 1 if this is not stored."""
+    begins = AdminClient(path).lending_on()
+    print(f"lending {'is on again' if begins.was_off else 'was not off'}: {plain(begins.because)}")
+    return int(_is_unkept(begins.not_kept))
+
+
+def _is_unkept(why: str) -> bool:
+    if why:
+        print(f"nri-coloc: the order is in force, and it is not stored: {plain(why)}", file=sys.stderr)
+    return bool(why)
+
+
 def reload(path: str) -> int:
     """Make the daemon read its configuration; return 1 if it is invalid."""
     found = AdminClient(path).reload()

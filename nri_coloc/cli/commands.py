@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from nri_coloc.cli.exit_codes import DONE, WRONG_USAGE
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.durations import seconds
 from nri_coloc.core.settings import Settings
 from nri_coloc.errors import ColocError, SettingsError
 
@@ -138,10 +139,21 @@ def _admin_arguments(admin: argparse.ArgumentParser) -> None:
     pause.add_argument("seconds", type=_positive, metavar="SECONDS", help="at most 86400")
     pause.add_argument("--reason", type=_text, default="", metavar="TEXT", help="for the audit")
     orders.add_parser("resume", help="end a pause before its time")
+    lending = orders.add_parser("lending", help="switch lending off and on again, also over restarts")
+    positions = lending.add_subparsers(required=True, metavar="off|on", dest="position")
+    off = positions.add_parser("off", help="lend nothing and offer nothing; running pods go on")
+    off.add_argument("--drain", action="store_true", help="evict the reclaimed pods that still run then")
+    off.add_argument(
+        "--grace",
+        type=_duration,
+        metavar="DURATION",
+        help="time until then, such as 10m (with --drain schedule.grace, otherwise 0)",
+    )
+    on = positions.add_parser("on", help="lend by the schedule again")
     orders.add_parser("reload", help="read the configuration file now")
     orders.add_parser("repair", help="check every cgroup now, and repair drift")
     orders.add_parser("compare", help="compare the runtime's list with CRI's list, now")
-    for order in orders.choices.values():
+    for order in (*(each for each in orders.choices.values() if each is not lending), off, on):
         order.add_argument("--admin-socket", type=_text, default="", metavar="PATH")
     admin.set_defaults(command=_admin)
 
@@ -150,6 +162,13 @@ def _positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
+
+
+def _duration(text: str) -> int:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; write 10m, 1h30m, 90s or 0, at most 24h") from error
 
 
 def _text(argument: str) -> str:
@@ -305,6 +324,10 @@ def _admin(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
 
     if options.order == "pause":
         return admin.pause(path, options.seconds, options.reason)
+    if options.order == "lending":
+        if options.position == "on":
+            return admin.lending_on(path)
+        return admin.lending_off(path, options.grace, drain=options.drain)
     orders = {
         "resume": admin.resume,
         "reload": admin.reload,

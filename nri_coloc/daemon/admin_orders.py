@@ -13,25 +13,32 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from nri_coloc.core.durations import LONGEST_S
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.comparison import Comparison
 from nri_coloc.daemon.lending import Lending
+from nri_coloc.daemon.lending_switch import LendingSwitch
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
 from nri_coloc.daemon.steering import Steering
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.errors import ColocError
+from nri_coloc.schedule import ON, running_pods, still_runs, switched_off
 from nri_coloc.service.admin_gate import Gate
+from nri_coloc.service.audit import timestamp
 from nri_coloc.service.orders import (
     LONGEST_PAUSE_S,
     LONGEST_REASON,
     Caller,
     Compared,
+    LendingBegins,
+    LendingEnds,
     OrderDeclined,
     OrderInvalid,
     OrderLate,
     Repaired,
+    RunningPod,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +55,10 @@ Result = TypeVar("Result")
 
 
 class AdminOrders:
-    """`look` is for the main thread, `stop` for any; all other methods may wait and are for gRPC's threads."""
+    """`look` is for the main thread, `stop` for any; all other methods may wait and are for gRPC's threads.
+
+    Size: the orders of one socket, each bounded and recorded in the same way.
+    """
 
     def __init__(
         self,
@@ -60,6 +70,7 @@ class AdminOrders:
         survey: Survey,
         actuator: Actuator,
         comparison: Comparison,
+        switch: LendingSwitch,
     ) -> None:
         self._node = node
         self._report = report
@@ -68,6 +79,7 @@ class AdminOrders:
         self._survey = survey
         self._actuator = actuator
         self._comparison = comparison
+        self._switch = switch
         self._handed: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._waiting: set[Future[Any]] = set()
         self._stopped = False
@@ -132,6 +144,33 @@ class AdminOrders:
             caller, "resume lending", lambda: self._on_main(self._resume), lambda was: words[was]
         )
 
+    def lending_off(self, caller: Caller, grace_s: int | None, *, drain: bool) -> LendingEnds:
+        """Switch lending off, as described in `service.orders.Orders`."""
+        grace = "default" if grace_s is None else f"{grace_s} s"
+        asked = f"switch lending off (drain={'yes' if drain else 'no'}, grace={grace})"
+
+        def work() -> LendingEnds:
+            if grace_s is not None and grace_s > LONGEST_S:
+                raise OrderInvalid(f"a grace lasts {LONGEST_S} seconds at most, not {grace_s}")
+            ends = self._on_main(lambda: self._switch_off(grace_s, drain=drain))
+            return ends._replace(not_kept=self._switch.keep())
+
+        return self._told(
+            caller, asked, work, lambda ends: f"done, reclaimed pods={len(ends.running)}{_unkept(ends)}"
+        )
+
+    def lending_on(self, caller: Caller) -> LendingBegins:
+        """Undo `lending_off`."""
+
+        def work() -> LendingBegins:
+            begins = self._on_main(self._switch_on)
+            return begins._replace(not_kept=self._switch.keep())
+
+        was = {True: "it was off", False: "it was not off"}
+        return self._told(
+            caller, "switch lending on", work, lambda begins: f"{was[begins.was_off]}{_unkept(begins)}"
+        )
+
     def reload(self, caller: Caller) -> str:
         """Read the configuration file again; return its problem, "" if it is valid and in force."""
         return self._told(
@@ -185,6 +224,26 @@ class AdminOrders:
         self._lending.look_now()
         self._survey.look_now()
         self._report.metrics.paused(now=bool(self._steering.pause.words))
+
+    def _switch_off(self, grace_s: int | None, *, drain: bool) -> LendingEnds:
+        default_s = self._steering.grace_s if drain else 0.0
+        wait_s = default_s if grace_s is None else float(grace_s)
+        self._switch.put(lambda before, now_s: switched_off(before, now_s, wait_s, drain=drain))
+        self._take_effect()
+        lending = self._steering.lending
+        until = "" if lending.until_s is None else timestamp(round(lending.until_s * 1e9))
+        running = tuple(
+            RunningPod(name, still_runs(name, lending)) for name in running_pods(self._node.state)
+        )
+        if not self._node.told:
+            running = (*running, RunningPod("unknown", "the runtime has not sent its list of pods yet"))
+        return LendingEnds(lending.because, until, "", running, self._actuator.members_outside())
+
+    def _switch_on(self) -> LendingBegins:
+        was_off = self._switch.held.off
+        self._switch.put(lambda *_: ON)
+        self._take_effect()
+        return LendingBegins(was_off, self._steering.lending.because, "")
 
     def _repair(self) -> Repaired:
         if self._node.tuning.observe:
@@ -247,6 +306,10 @@ class AdminOrders:
         inputs = {"uid": caller.uid, "pid": caller.pid, "order": asked, "result": result}
         because = f"{caller}: {asked}: {result}"
         self._report.said(AuditEvent.ADMIN_CALL, reason, because, extra={"inputs": inputs})
+
+
+def _unkept(result: LendingEnds | LendingBegins) -> str:
+    return f", not stored: {result.not_kept}" if result.not_kept else ""
 
 
 class AdminSide:

@@ -137,12 +137,23 @@ class Daemon:
         self._serves = True
         parts.state_folder.begin()
         parts.records.load()
+        self._take_switch()
         parts.node.learn(probe.capability(parts.layout, (0, 0, 0), parts.options.host_root))
         parts.actuator.start()
         parts.pusher.start()
         parts.lending.start()
         parts.survey.start()
         self._start_trunk()
+
+    def _take_switch(self) -> None:
+        """Follow an operator's order that the previous process stored, before anything is lent."""
+        parts = self._parts
+        known = parts.switch.held
+        problem = parts.switch.load()
+        if problem:
+            parts.report.unread_file(problem)
+        if parts.switch.held != known:
+            parts.steering.repeat()
 
     def _until_due(self) -> float:
         return min(HOUSEKEEPING_S, self._parts.comparison.due_in(time.monotonic()))
@@ -181,6 +192,7 @@ class Daemon:
         }
         if self._serves:
             steps["keeping the state folder"] = partial(parts.state_folder.look, now)
+            steps["keeping the switch"] = partial(parts.switch.look, now)
             steps["keeping the admin socket"] = partial(parts.admin.look, now)
             steps["keeping records"] = partial(self._keep_records, now)
         return each_step(parts.report.log, "a turn of housekeeping", steps)

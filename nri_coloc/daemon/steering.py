@@ -25,7 +25,7 @@ from nri_coloc.daemon.translation import Translator
 from nri_coloc.errors import SettingsError
 from nri_coloc.host import granted
 from nri_coloc.placing import resynchronisation
-from nri_coloc.schedule import remarks
+from nri_coloc.schedule import Lending, remarks
 from nri_coloc.service import logs
 from nri_coloc.service.audit import timestamp
 from nri_coloc.service.orders import OrderDeclined
@@ -177,7 +177,7 @@ class Steering:
         self._look_at_settings(now)
         self._look_for_list(now)
         if self._clock.look(self._in_force.settings.schedule, self._report):
-            self.repeat()
+            self._retune(self._node.state.topology)
         self.look_at_kubelet()
         if now - self._topology_at >= TOPOLOGY_EVERY_S:
             self._topology_at = now
@@ -187,6 +187,16 @@ class Steering:
     def problem(self) -> str:
         """Return the problems of the settings as one sentence, "" for none."""
         return "; ".join(filter(None, (self.config_problem, self.kubelet_problem)))
+
+    @property
+    def lending(self) -> Lending:
+        """Return how much is lent by schedule and switch."""
+        return self._clock.lending
+
+    @property
+    def grace_s(self) -> float:
+        """Return the schedule's grace in seconds."""
+        return self._in_force.settings.schedule.grace_s
 
     def _look_at_settings(self, now: float) -> None:
         change = self._watch.look(now)
@@ -201,7 +211,8 @@ class Steering:
         return self.config_problem
 
     def repeat(self) -> None:
-        """Put the settings in force again, because the pause over them has changed."""
+        """Put the settings in force again, because the pause or the switch over them has changed."""
+        self._clock.look(self._in_force.settings.schedule, self._report)
         self._retune(self._node.state.topology)
 
     def _take(self, change: Change) -> None:

@@ -72,7 +72,7 @@ class DaemonView:
         actual = {k: cpuset.render(mask) for k, mask in self._actuator.actual.copy().items()}
         waits_for = {a.id: waiting.lack(state, a) for a in waiting.of(state)}
         found = ReadBack(actual, self._actuator.unread.copy(), self._actuator.members_outside())
-        lending = lending_clock.shown(self._clock.lending)
+        lending = lending_clock.shown(self._clock.lending, self._clock.switch)
         observe = self._node.tuning.observe
         return state_json(state, observe=observe, found=found, waits_for=waits_for, lending=lending)
 

@@ -42,6 +42,7 @@ from nri_coloc.daemon.instance_lock import InstanceLock
 from nri_coloc.daemon.kubelet_watch import KubeletWatch
 from nri_coloc.daemon.lending import Lending
 from nri_coloc.daemon.lending_clock import LendingClock
+from nri_coloc.daemon.lending_switch import LendingSwitch
 from nri_coloc.daemon.loans import Loans, memory_in_use
 from nri_coloc.daemon.machine import Machine
 from nri_coloc.daemon.memory_worker import MemoryWorker
@@ -72,7 +73,7 @@ from nri_coloc.host import cgroup_layout
 from nri_coloc.host import kubelet as kubelet_files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.journal import Journal
+from nri_coloc.host.journal import Journal, boot_of
 from nri_coloc.host.marks import Marks
 from nri_coloc.host.readings import CgroupReader
 from nri_coloc.host.sysfs import memory_total
@@ -80,6 +81,7 @@ from nri_coloc.lending.sampler import FastSampler
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.placing import pools
 from nri_coloc.pods import keys
+from nri_coloc.schedule import Clocks
 from nri_coloc.service.audit import AuditLog
 from nri_coloc.service.http import HttpServer
 from nri_coloc.service.metrics import Metrics
@@ -109,6 +111,7 @@ class Parts:
     connection: Connection
     pusher: Pusher
     steering: Steering
+    switch: LendingSwitch
     hooks: Hooks
     trunk: Trunk
     comparison: Comparison
@@ -130,7 +133,8 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     steering.refuse_full_reserve(topology.usable_by_all, settings)
     in_force = InForce(settings)
     kubelet = KubeletWatch(root)
-    clock = LendingClock(settings.schedule, time.time)
+    switch = LendingSwitch(options.state_dir, partial(_clocks, boot_of(root)))
+    clock = LendingClock(settings.schedule, time.time, switch)
     tuning = clock.over(kubelet.over(settings.tuning))
     node = Node(pools.initial(topology, tuning), tuning, memory_total(root))
     metrics = Metrics(version(), lambda: node.state, keys.base_of)
@@ -143,7 +147,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     forecasts = ForecastFile(options.state_dir, report.unread_file)
     records = RecordsFile(options.state_dir, audit.kept, report.unread_file)
     state_folder = StateFolder(
-        options.state_dir, lock, journal, (forecasts, records), report, lambda: node.tuning.observe
+        options.state_dir, lock, journal, (forecasts, records, switch), report, lambda: node.tuning.observe
     )
 
     # the objects that write files
@@ -248,16 +252,20 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     comparison = Comparison(node, connection, report, listing=cri, after=after)
 
     # the operator's side
-    orders = AdminOrders(
-        node,
+    admin = AdminSide(
+        options.admin_socket,
+        AdminOrders(
+            node,
+            report,
+            steering=steered,
+            lending=lending,
+            survey=survey,
+            actuator=actuator,
+            comparison=comparison,
+            switch=switch,
+        ),
         report,
-        steering=steered,
-        lending=lending,
-        survey=survey,
-        actuator=actuator,
-        comparison=comparison,
     )
-    admin = AdminSide(options.admin_socket, orders, report)
     required = _required_checks(
         connection,
         comparison,
@@ -312,6 +320,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         connection=connection,
         pusher=pusher,
         steering=steered,
+        switch=switch,
         hooks=hooks,
         trunk=served,
         comparison=comparison,
@@ -382,6 +391,10 @@ def _no_place_for_cpus(layout: CgroupLayout, machine: Machine, node: Node) -> st
 
 
 # ---- small functions that objects are given ----
+
+
+def _clocks(boot: str) -> Clocks:
+    return Clocks(boot, time.clock_gettime(time.CLOCK_BOOTTIME), time.time())
 
 
 def _with_files_of_pods(layout: CgroupLayout, node: Node, known: Capability) -> Capability:

@@ -54,7 +54,7 @@ class Journal:
         self._path = Path(path)
         self._root = host_root.rstrip("/")
         self._marks = marks or Marks()
-        self._boot = _boot_of(self._root)
+        self._boot = boot_of(self._root)
         self._lock = RLock()
         self._originals: dict[str, Former] = {}
         self._in_folder: dict[str, set[str]] = {}
@@ -376,7 +376,8 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_size
 
 
-def _boot_of(root: str) -> str:
+def boot_of(root: str) -> str:
+    """Return the kernel's id of this boot, "" if it cannot be read."""
     with suppress(KernelInterfaceError):
         return (files.read(f"{root}{BOOT}") or "").strip()
     return ""

@@ -103,7 +103,7 @@ def _candidates(line: Timeline, grace_s: float, switch: Switch) -> set[float]:
     """Return all times at which the result may change."""
     ends = [after.begins_s for before, after in pairwise(line.stretches) if before.lend != after.lend]
     found = {end_s + shift_s for end_s in ends for shift_s in (-grace_s, 0.0, RISE_S)}
-    return found | {switch.ends_s} if switch.off else found
+    return found | {switch.ends_s, switch.drains_s} if switch.off else found
 
 
 def _differs(one: Lending, other: Lending) -> bool:
@@ -160,7 +160,7 @@ def _switched_off(by_clock: Lending, switch: Switch, now_s: float) -> Lending:
         )
         return Lending(State.OFFLINE_TO_ONLINE, by_clock.factor, 0.0, None, Cause.OPERATOR, because)
     because = "an operator switched lending off; `nri-coloc admin lending on` undoes it"
-    drains = switch.drain or by_clock.drains
+    drains = by_clock.drains or (switch.drain and now_s >= switch.drains_s)
     return Lending(State.ONLINE, 0.0, 0.0, None, Cause.OPERATOR, because, drains=drains)
 
 

@@ -73,6 +73,27 @@ class _Service(admin_pb2_grpc.AdminServicer):
     ) -> pb.ResumeLendingResponse:
         return pb.ResumeLendingResponse(was_paused=self._ordered(context, self._orders.resume_lending))
 
+    def LendingOff(  # noqa: N802
+        self, request: pb.LendingOffRequest, context: grpc.ServicerContext
+    ) -> pb.LendingOffResponse:
+        grace_s = request.grace_seconds if request.HasField("grace_seconds") else None
+        ends = self._ordered(
+            context, lambda caller: self._orders.lending_off(caller, grace_s, drain=request.drain)
+        )
+        return pb.LendingOffResponse(
+            because=ends.because,
+            until=ends.until,
+            not_kept=ends.not_kept,
+            running=[pb.RunningPod(name=pod.name, why=pod.why) for pod in ends.running],
+            outside=ends.outside,
+        )
+
+    def LendingOn(  # noqa: N802
+        self, _request: pb.LendingOnRequest, context: grpc.ServicerContext
+    ) -> pb.LendingOnResponse:
+        begins = self._ordered(context, self._orders.lending_on)
+        return pb.LendingOnResponse(was_off=begins.was_off, because=begins.because, not_kept=begins.not_kept)
+
     def Reload(self, _request: pb.ReloadRequest, context: grpc.ServicerContext) -> pb.ReloadResponse:  # noqa: N802
         problem = self._ordered(context, self._orders.reload)
         return pb.ReloadResponse(valid=not problem, problem=problem)

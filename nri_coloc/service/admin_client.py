@@ -46,6 +46,15 @@ class AdminClient:
         """End a pause of lending."""
         return self._call("ResumeLending", pb.ResumeLendingRequest(), pb.ResumeLendingResponse)
 
+    def lending_off(self, grace_s: int | None, *, drain: bool) -> pb.LendingOffResponse:
+        """Switch lending off; without a grace the daemon chooses it."""
+        request = pb.LendingOffRequest(drain=drain, grace_seconds=grace_s)
+        return self._call("LendingOff", request, pb.LendingOffResponse)
+
+    def lending_on(self) -> pb.LendingOnResponse:
+        """Undo `lending_off`."""
+        return self._call("LendingOn", pb.LendingOnRequest(), pb.LendingOnResponse)
+
     def reload(self) -> pb.ReloadResponse:
         """Make the daemon read its configuration."""
         return self._call("Reload", pb.ReloadRequest(), pb.ReloadResponse)

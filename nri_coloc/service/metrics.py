@@ -80,6 +80,10 @@ class Metrics:
             "waiting_containers", "Dedicated containers that wait for CPUs of their own."
         )
         self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
+        self._lent_part = self._gauge(
+            "lending_factor", "Part of the headroom that schedule and switch lend, 0 to 1."
+        )
+        self._off = self._gauge("lending_off", "1 while an operator has switched lending off.")
         self._state_writable = self._gauge("state_writable", "1 while the state folder can be written.")
         self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
         self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
@@ -208,6 +212,11 @@ class Metrics:
     def paused(self, *, now: bool) -> None:
         """Set whether an operator has paused lending."""
         self._paused.set(now)
+
+    def lending(self, factor: float, *, is_off: bool) -> None:
+        """Set the part of the headroom that schedule and switch lend, and whether an operator switched lending off."""
+        self._lent_part.set(factor)
+        self._off.set(is_off)
 
     def state_writable(self, *, now: bool) -> None:
         """Set whether the state folder and all files in it can be written."""

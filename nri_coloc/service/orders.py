@@ -49,6 +49,38 @@ class Compared(NamedTuple):
     detail: str
 
 
+class RunningPod(NamedTuple):
+    """A reclaimed pod that still runs, as NAMESPACE/NAME, and why."""
+
+    name: str
+    why: str
+
+
+class LendingEnds(NamedTuple):
+    """The result of an order to switch lending off.
+
+    because: the present state, and why.
+    until: when that changes, RFC 3339; "" for not by time.
+    not_kept: why a restart of the daemon undoes the order; "" if it is stored.
+    running: the reclaimed pods that still run.
+    outside: the cgroups outside Kubernetes that are lent to; they are not drained.
+    """
+
+    because: str
+    until: str
+    not_kept: str
+    running: Sequence[RunningPod]
+    outside: Sequence[str]
+
+
+class LendingBegins(NamedTuple):
+    """The result of an order to switch lending on; the fields as above."""
+
+    was_off: bool
+    because: str
+    not_kept: str
+
+
 class Orders(Protocol):
     """Carries out orders. Each method may be called from several threads and waits for the result, for a limited time.
 
@@ -60,6 +92,12 @@ class Orders(Protocol):
 
     def resume_lending(self, caller: Caller) -> bool:
         """End a pause; return whether lending was paused."""
+
+    def lending_off(self, caller: Caller, grace_s: int | None, *, drain: bool) -> LendingEnds:
+        """Switch lending off; without a grace the schedule's holds for a drain, and none otherwise."""
+
+    def lending_on(self, caller: Caller) -> LendingBegins:
+        """Undo `lending_off`."""
 
     def reload(self, caller: Caller) -> str:
         """Read the configuration file; return its problems, "" if it is in force."""

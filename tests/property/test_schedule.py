@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_coloc.core.settings import ScheduleTuning, WindowTuning
-from nri_coloc.schedule import ON, Lending, State, Switch, at
+from nri_coloc.schedule import ON, Clocks, Lending, State, Switch, at, switched_off
+from nri_coloc.schedule.switch import parsed, text_of
 
 ZONES = [
     UTC,
@@ -45,8 +46,18 @@ TIMES = st.one_of(
 )
 SWITCHES = st.one_of(
     st.just(ON),
-    st.builds(Switch, st.just(True), TIMES, st.sampled_from((0.0, 600.0, 86400.0)), st.booleans()),
+    st.lists(
+        st.tuples(TIMES, st.sampled_from((0.0, 600.0, 86400.0)), st.booleans()), min_size=1, max_size=3
+    ).map(lambda orders: after(sorted(orders))),
 )
+
+
+def after(orders: list[tuple[float, float, bool]]) -> Switch:
+    """Return the switch after some orders to end lending: time, grace and drain of each."""
+    switch = ON
+    for now_s, grace_s, drain in orders:
+        switch = switched_off(switch, now_s, grace_s, drain=drain)
+    return switch
 
 
 def effect(found: Lending) -> tuple[object, ...]:
@@ -75,6 +86,28 @@ def test_the_parts_agree_with_the_state(schedule, now_s, switch):
     assert (found.state is State.OFFLINE_TO_ONLINE) == (found.offer < found.factor)
     assert not (found.drains and found.factor)
     assert len(found.because) <= 160
+
+
+@settings(max_examples=60)
+@given(SCHEDULES, TIMES, SWITCHES, st.sampled_from((0.0, 600.0, 86400.0)), st.booleans())
+def test_an_order_to_end_never_lends_more(schedule, now_s, before, grace_s, drain):
+    if not before.off or now_s >= before.at_s:
+        now = switched_off(before, now_s, grace_s, drain=drain)
+        assert at(schedule, now_s, now).factor <= at(schedule, now_s, before).factor
+        assert at(schedule, now_s, now).offer == 0
+
+
+@settings(max_examples=60)
+@given(SWITCHES, st.floats(0, 1e6), st.floats(-1e6, 1e6), st.sampled_from(("", "one", "two")))
+def test_no_restart_extends_an_order(before, since_s, set_by_s, boot):
+    written = Clocks("one", before.at_s, before.at_s + 1e6)
+    now = Clocks(boot, before.at_s + since_s, before.at_s + 1e6 + since_s + set_by_s)
+    found = parsed(text_of(before, written), now)
+    assert found.at_s <= now.boot_s
+    assert found.ends_s <= found.drains_s
+    assert (found.off, found.grace_s, found.drain) == (before.off, before.grace_s, before.drain)
+    if boot == "one":
+        assert found == before
 
 
 def week_minute(now_s: float) -> int:

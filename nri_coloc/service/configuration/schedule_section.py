@@ -7,16 +7,15 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from nri_coloc.core.durations import seconds
 from nri_coloc.core.settings import ScheduleTuning, WindowTuning
 from nri_coloc.service.configuration.sections import MisplacedError, Section, listed, written
 
 MOST_WINDOWS: Final = 32
-LONGEST_GRACE_S: Final = 86400
 
 _DEFAULTS: Final = ScheduleTuning()
 _WEEK: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])|24:00")
-_DURATION: Final = re.compile(r"(?:([0-9]{1,5})h)?(?:([0-9]{1,5})m)?(?:([0-9]{1,5})s)?")
 
 
 def weekdays(text: str) -> frozenset[int]:
@@ -37,18 +36,6 @@ def minute(text: str) -> int:
     if match is None:
         raise ValueError(f"{text[:40]!r} is no time of the day")
     return 60 * int(match[1]) + int(match[2]) if match[1] else 1440
-
-
-def seconds(text: str) -> int:
-    """Return the seconds of a duration such as "10m" or "1h30m"."""
-    match = _DURATION.fullmatch(text)
-    if text != "0" and (match is None or not any(match.groups())):
-        raise ValueError(f"{text[:40]!r} is no duration with units")
-    hours, minutes, rest = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
-    found = 3600 * hours + 60 * minutes + rest
-    if found > LONGEST_GRACE_S:
-        raise ValueError(f"{text!r} is longer than 24h")
-    return found
 
 
 def zone(name: str) -> tzinfo:

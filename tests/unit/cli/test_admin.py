@@ -42,6 +42,41 @@ def test_its_end_is_said(ordered, capsys):
     assert capsys.readouterr().out == "lending continues\n"
 
 
+def test_off_says_what_is_lent(ordered, orderly, capsys):
+    assert ordered("lending", "off", "--grace", "1h30m") == 0
+    said = "lending ends; until noon\nnot drained, because it is outside Kubernetes: /yarn\n"
+    assert capsys.readouterr().out == said
+    assert orderly.asked[0][2:] == (5400, False)
+
+
+def test_a_drain_ends_with_1_while_a_pod_runs(ordered, orderly, capsys):
+    assert ordered("lending", "off", "--drain") == 1
+    said = capsys.readouterr()
+    assert "\nshop/batch: it may run on\n" in said.out
+    assert said.err == "nri-coloc: reclaimed pods that still run: 1\n"
+    assert orderly.asked[0][2:] == (None, True)
+
+
+def test_a_drain_ends_with_0_without_pods(ordered, orderly, capsys):
+    orderly.running = ()
+    assert ordered("lending", "off", "--drain", "--grace", "0") == 0
+    assert capsys.readouterr().out.endswith("\nno reclaimed pod runs\n")
+    assert orderly.asked[0][2:] == (0, True)
+
+
+def test_on_says_what_decides(ordered, capsys):
+    assert ordered("lending", "on") == 0
+    assert capsys.readouterr().out == "lending is on again: the schedule has no windows\n"
+
+
+@pytest.mark.parametrize("position", ["off", "on"])
+def test_an_order_that_is_not_stored_ends_with_1(position, ordered, orderly, capsys):
+    orderly.not_kept = "cannot write the file"
+    assert ordered("lending", position) == 1
+    said = "nri-coloc: the order is in force, and it is not stored: cannot write the file\n"
+    assert capsys.readouterr().err == said
+
+
 def test_an_invalid_configuration_is_told_and_ends_with_1(ordered, capsys):
     assert ordered("reload") == 1
     said = capsys.readouterr()
@@ -88,8 +123,34 @@ def test_without_a_daemon_it_is_a_sentence_and_ends_with_1(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["stop"], ["pause"], ["pause", "0"], ["pause", "soon"], ["pause", "86401"], ["resume", "60"]],
-    ids=["nothing", "unknown", "no time", "zero", "words", "too long", "too much"],
+    [
+        [],
+        ["stop"],
+        ["pause"],
+        ["pause", "0"],
+        ["pause", "soon"],
+        ["pause", "86401"],
+        ["resume", "60"],
+        ["lending"],
+        ["lending", "half"],
+        ["lending", "on", "--drain"],
+        ["lending", "off", "--grace", "10"],
+        ["lending", "off", "--grace", "25h"],
+    ],
+    ids=[
+        "nothing",
+        "unknown",
+        "no time",
+        "zero",
+        "words",
+        "too long",
+        "too much",
+        "no position",
+        "no such position",
+        "on drains nothing",
+        "a grace without unit",
+        "a long grace",
+    ],
 )
 def test_wrong_usage_ends_with_2(arguments, capsys):
     assert main(["admin", *arguments], {}) == 2

@@ -1,6 +1,7 @@
 """The daemon's parts without a process: a real node and policy, audit records in a list, a fake writer."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from nri_coloc._pb import told_pb2
@@ -14,6 +15,7 @@ from nri_coloc.daemon import translation
 from nri_coloc.daemon.actuator import Actuator
 from nri_coloc.daemon.bandwidths import PodBandwidths
 from nri_coloc.daemon.hints import Hints
+from nri_coloc.daemon.lending_switch import LendingSwitch
 from nri_coloc.daemon.listing import Listing
 from nri_coloc.daemon.node import Node
 from nri_coloc.daemon.report import Report
@@ -27,6 +29,7 @@ from nri_coloc.host.write_back import Apart
 from nri_coloc.nri.events import Call, Synchronize
 from nri_coloc.placing import pools
 from nri_coloc.pods import keys
+from nri_coloc.schedule import Clocks
 from nri_coloc.service.audit import AuditLog, Record
 from nri_coloc.service.metrics import Metrics
 from tests.unit.placing import kit
@@ -49,6 +52,14 @@ class Requests:
 
 NO_REQUESTS = Requests()
 """Pod cgroups on a node without a kubelet: no request can be read."""
+
+
+BOOT = "the boot"
+
+
+def a_switch(folder: Path, wall: Callable[[], float] = lambda: 1_800_000_000.0) -> LendingSwitch:
+    """Return a switch in a state folder, on a machine that booted at the beginning of 1970."""
+    return LendingSwitch(str(folder), lambda: Clocks(BOOT, wall(), wall()))
 
 
 class Heard:

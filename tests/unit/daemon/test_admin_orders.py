@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.core.report import Drift
 from nri_coloc.daemon import admin_orders as module
@@ -24,7 +25,14 @@ from nri_coloc.daemon.steering import InForce, Steering
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.placing import pools
 from nri_coloc.service.configuration import loading as reader
-from nri_coloc.service.orders import LONGEST_PAUSE_S, Caller, OrderDeclined, OrderInvalid, OrderLate
+from nri_coloc.service.orders import (
+    LONGEST_PAUSE_S,
+    Caller,
+    OrderDeclined,
+    OrderInvalid,
+    OrderLate,
+    RunningPod,
+)
 from tests.rig.waiting import wait_until
 from tests.unit.daemon import kit
 from tests.unit.placing import kit as machine
@@ -45,6 +53,7 @@ class Rig:
         self.swept: Future[int] = Future()
         self.compared: list[Future[str]] = []
         nobody = cast("Any", None)
+        self.switch = kit.a_switch(folder, time.time)
         watch = SettingsWatch(str(self.file), lambda found: found)
         self.steering = Steering(
             InForce(settings),
@@ -53,7 +62,7 @@ class Rig:
             machine=Machine(str(folder), CgroupLayout(2)),
             watch=watch,
             kubelet=KubeletWatch(str(folder)),
-            clock=LendingClock(settings.schedule, time.time),
+            clock=LendingClock(settings.schedule, time.time, self.switch),
             translator=kit.a_translator(settings.tuning),
             runtime=nobody,
             after=(self.report.changed,),
@@ -64,8 +73,11 @@ class Rig:
             steering=self.steering,
             lending=cast("Any", SimpleNamespace(look_now=lambda: self.looked.append("lending"))),
             survey=cast("Any", SimpleNamespace(look_now=lambda: self.looked.append("survey"))),
-            actuator=cast("Any", SimpleNamespace(sweep_soon=lambda: self.swept)),
+            actuator=cast(
+                "Any", SimpleNamespace(sweep_soon=lambda: self.swept, members_outside=lambda: ("/yarn",))
+            ),
             comparison=cast("Any", SimpleNamespace(hasten=self.compared.append)),
+            switch=self.switch,
         )
         self.ended = False
         self.thread = Thread(target=self._turn, daemon=True)
@@ -130,6 +142,67 @@ def test_without_a_pause_there_is_nothing_to_end(rig):
     assert not rig.orders.resume_lending(ROOT)
     assert rig.looked == []
     assert rig.calls()[-1] == ("operator", "uid 0, pid 42: resume lending: it was not paused")
+
+
+def test_off_takes_effect_before_its_answer(rig, tmp_path):
+    ends = rig.orders.lending_off(ROOT, None, drain=False)
+    assert rig.node.tuning.reclaim.lend == 0
+    assert rig.looked == ["lending", "survey"]
+    assert (ends.until, ends.not_kept, ends.running, ends.outside) == (
+        "",
+        "",
+        (RunningPod("unknown", "the runtime has not sent its list of pods yet"),),
+        ("/yarn",),
+    )
+    assert kit.a_switch(tmp_path, time.time).held.off
+
+
+def test_a_drain_waits_for_the_schedules_grace(rig):
+    ends = rig.orders.lending_off(ROOT, None, drain=True)
+    assert ends.because == "an operator ends lending, no new pods until then (lend=100%, grace=600 s)"
+    assert (rig.node.tuning.reclaim.lend, rig.node.tuning.reclaim.offer) == (1, 0)
+    assert ("schedule.state", "operator") in rig.heard.said()
+
+
+def test_a_drain_lists_reclaimed_pods(rig):
+    rig.node.told = True
+    pod = machine.pod(annotations={machine.KEY: "reclaimed"})
+    rig.node.decide(ContainerCreating(pod, machine.container("job"), machine.RECLAIMED))
+    found = rig.orders.lending_off(ROOT, 0, drain=True).running
+    assert [pod.name for pod in found] == ["shop/web"]
+
+
+def test_on_undoes_off(rig, tmp_path):
+    rig.orders.lending_off(ROOT, 0, drain=False)
+    assert rig.orders.lending_on(ROOT) == (True, "the schedule has no windows (lend=100 %)", "")
+    assert rig.node.tuning.reclaim.lend == 1
+    assert not kit.a_switch(tmp_path, time.time).held.off
+
+
+def test_on_without_off_changes_nothing(rig):
+    assert not rig.orders.lending_on(ROOT).was_off
+    assert rig.calls()[-1] == ("operator", "uid 0, pid 42: switch lending on: it was not off")
+
+
+def test_a_full_disk_does_not_prevent_off(rig, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    ends = rig.orders.lending_off(ROOT, 0, drain=False)
+    assert "No space left on device" in ends.not_kept
+    assert rig.node.tuning.reclaim.lend == 0
+    assert "not stored: cannot write" in rig.calls()[-1][1]
+
+
+def test_off_outlives_another_schedule(rig):
+    rig.orders.lending_off(ROOT, 0, drain=False)
+    rig.file.write_text("schedule: {outside: 50}\n")
+    assert rig.orders.reload(ROOT) == ""
+    assert rig.node.tuning.reclaim.lend == 0
+
+
+def test_too_long_a_grace_is_refused(rig):
+    with pytest.raises(OrderInvalid, match="a grace lasts 86400 seconds at most, not 86401"):
+        rig.orders.lending_off(ROOT, 86401, drain=True)
+    assert rig.node.tuning.reclaim.lend == 1
 
 
 def test_a_pause_ends_by_itself(rig):

@@ -64,7 +64,7 @@ class Rig:
             machine=Machine(str(root), cgroup_layout.detect(str(root))),
             watch=watch,
             kubelet=kubelet,
-            clock=LendingClock(SETTINGS.schedule, lambda: self.wall_s),
+            clock=LendingClock(SETTINGS.schedule, lambda: self.wall_s, kit.a_switch(root)),
             translator=kit.a_translator(SETTINGS.tuning),
             runtime=self.runtime,
             after=(report.changed,),

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,12 +19,12 @@ from nri_coloc.daemon.readiness import Readiness
 from nri_coloc.daemon.survey import Survey
 from nri_coloc.daemon.view import HEALTHY_WITHIN_S, DaemonView
 from nri_coloc.memory.headroom import MemoryHeadroom
-from tests.unit.daemon.kit import Cgroups, a_node, a_report, an_actuator, create
+from tests.unit.daemon.kit import Cgroups, a_node, a_report, a_switch, an_actuator, create
 from tests.unit.placing import kit
 
 
 @pytest.fixture
-def parts() -> tuple[DaemonView, Any, Actuator]:
+def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
     node = a_node()
     report, _ = a_report(node)
     actuator = an_actuator(node, Cgroups().as_writer(), report)
@@ -35,7 +36,7 @@ def parts() -> tuple[DaemonView, Any, Actuator]:
             report,
             actuator=actuator,
             readiness=cast("Readiness", readiness),
-            clock=LendingClock(ScheduleTuning(), lambda: 0.0),
+            clock=LendingClock(ScheduleTuning(), lambda: 0.0, a_switch(tmp_path)),
             lending=lending,
             survey=a_survey(),
             memory=cast(
@@ -78,6 +79,7 @@ def test_the_state_shows_lending_by_the_clock(parts):
         "until": None,
         "reason": "no_windows",
         "because": "the schedule has no windows (lend=100 %)",
+        "switch": "on",
     }
 
 

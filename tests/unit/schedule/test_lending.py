@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from nri_coloc.core.settings import ScheduleTuning
-from nri_coloc.schedule import Cause, State, Switch, at
+from nri_coloc.schedule import ON, Cause, State, Switch, at, switched_off
 from tests.unit.schedule.kit import BERLIN, NEW_YORK, NIGHT, in_berlin, in_new_york, window
 
 ONLINE, RISING, OFFLINE, FALLING = (
@@ -152,7 +152,7 @@ NIGHTLY = in_berlin("2026-11-26T23:00")
 
 
 def off(grace_s: float = 0, *, drain: bool = False) -> Switch:
-    return Switch(off=True, at_s=NIGHTLY.timestamp(), grace_s=grace_s, drain=drain)
+    return switched_off(ON, NIGHTLY.timestamp(), grace_s, drain=drain)
 
 
 def test_off_ends_lending_at_once():

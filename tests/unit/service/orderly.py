@@ -1,6 +1,6 @@
 """Fake daemon behind the admin socket."""
 
-from nri_coloc.service.orders import Caller, Compared, Repaired
+from nri_coloc.service.orders import Caller, Compared, LendingBegins, LendingEnds, Repaired, RunningPod
 
 
 class Orderly:
@@ -9,6 +9,8 @@ class Orderly:
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
         self.error: Exception | None = None
+        self.not_kept = ""
+        self.running: tuple[RunningPod, ...] = (RunningPod("shop/batch", "it may run on"),)
 
     def _note(self, *asked: object) -> None:
         self.asked.append(asked)
@@ -22,6 +24,14 @@ class Orderly:
     def resume_lending(self, caller: Caller) -> bool:
         self._note("resume", caller)
         return True
+
+    def lending_off(self, caller: Caller, grace_s: int | None, *, drain: bool) -> LendingEnds:
+        self._note("off", caller, grace_s, drain)
+        return LendingEnds("lending ends", "noon", self.not_kept, self.running, ("/yarn",))
+
+    def lending_on(self, caller: Caller) -> LendingBegins:
+        self._note("on", caller)
+        return LendingBegins(True, "the schedule has no windows", self.not_kept)
 
     def reload(self, caller: Caller) -> str:
         self._note("reload", caller)

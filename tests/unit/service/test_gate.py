@@ -72,6 +72,16 @@ ME = Caller(os.geteuid(), os.getpid())
 def test_every_call_of_the_contract_is_an_order_with_its_caller(rig):
     assert rig.client.pause_lending(60, "load test").until == "noon"
     assert rig.client.resume_lending().was_paused
+    ends = rig.client.lending_off(60, drain=True)
+    assert (ends.because, ends.until, ends.not_kept, list(ends.outside)) == (
+        "lending ends",
+        "noon",
+        "",
+        ["/yarn"],
+    )
+    assert list(ends.running) == [pb.RunningPod(name="shop/batch", why="it may run on")]
+    assert rig.client.lending_off(None, drain=False).until == "noon"
+    assert rig.client.lending_on().was_off
     assert rig.client.reload() == pb.ReloadResponse(valid=False, problem="line 7 is wrong")
     found = rig.client.repair()
     assert (found.looked_at, list(found.repaired)) == (3, ["shop/web: found cpu.shares 5"])
@@ -79,6 +89,9 @@ def test_every_call_of_the_contract_is_an_order_with_its_caller(rig):
     assert rig.orders.asked == [
         ("pause", ME, 60, "load test"),
         ("resume", ME),
+        ("off", ME, 60, True),
+        ("off", ME, None, False),
+        ("on", ME),
         ("reload", ME),
         ("repair", ME),
         ("compare", ME),
