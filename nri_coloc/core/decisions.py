@@ -1,7 +1,7 @@
 """The policy's decisions as values: the shell renders, applies and audits them.
 
-Each decision carries its audit texts: `event`, `reason` (a code) and `because` (a sentence with every figure that the
-decision used, enough to derive it again). `before` and `after` hold the changed knobs only.
+Each decision carries its audit texts: `event`, `reason` (a code) and `because` (what was done, and the cause). `inputs`
+has every figure that the decision used, enough to derive it again. `before` and `after` hold the changed knobs only.
 """
 
 from collections.abc import Mapping
@@ -61,12 +61,14 @@ class PlaceFigures(NamedTuple):
     cpus: CPUs of the pool, or of the container that it follows.
     main: name of the container that it follows, "" for none.
     pool_asked_milli: requests in the pool, thousandths of a CPU, None for a pool that is not sized by them.
+    pod_owned: CPUs that other containers of its pod own, None for a container that may own none.
     """
 
     pod_request_milli: int | None
     cpus: CPUMask
     main: str
     pool_asked_milli: int | None
+    pod_owned: int | None = None
 
 
 class Decision(NamedTuple):
@@ -74,6 +76,8 @@ class Decision(NamedTuple):
 
     orders: values that the answer to the hook must carry for the subject (creation: the adjustment; update: the
         overlay). Empty if the decision needs no answer.
+    because: `<what was done>: <cause>`. The record adds the figures of `shows`, so that no hook waits for that.
+    shows: names of the figures that the record's sentence ends with.
     considered: set only if CPUs were chosen.
     inputs: the figures that were used, by name.
     place: the figures of a container's place. They get their names when the record is written, so that no hook waits
@@ -98,6 +102,7 @@ class Decision(NamedTuple):
     inputs: Inputs | None = None
     place: PlaceFigures | None = None
     qos: QoSClass | None = None
+    shows: tuple[str, ...] = ()
 
 
 @value

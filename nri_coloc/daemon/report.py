@@ -11,6 +11,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from nri_coloc.core import figures
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
@@ -65,7 +66,7 @@ class Report:
             # not the states themselves: a record that waits must not keep their containers alive
             absent = NO_KNOBS if decision.after is NO_KNOBS else self._lacking(decision.after)
             set_here = decision if absent == NO_KNOBS else _without(decision, absent)
-            self.audit.submit(partial(_record, set_here, pod, state.topology, decision_id, latency_us))
+            self.audit.submit(partial(recorded, set_here, pod, state.topology, decision_id, latency_us))
             self.metrics.decided(decision)
             if absent != NO_KNOBS:
                 self._not_set(decision, absent, pod, decision_id)
@@ -174,30 +175,34 @@ def _cgroup(subject: Subject, state: NodeState, drift: Drift) -> str:
     return (_named(subject, state) or drift.because).partition(": ")[0]
 
 
-def _record(
+def recorded(
     decision: Decision,
     pod: Pod,
     topology: Topology,
     decision_id: str,
     latency_us: int | None,
 ) -> Record:
-    """Return the record of a decision.
+    """Return the record of a decision, with the figures that were used.
 
-    For `explain` it has the figures that were used, and the nodes that a dedicated container could have got.
+    For `explain` it has the nodes that a dedicated container could have got.
     """
     record = worded(decision, pod, decision_id, latency_us)
     subject, considered = decision.subject, decision.considered
-    used = dict(decision.inputs or {})
+    used: dict[str, Any] = dict(decision.inputs or {})
+    extra: dict[str, Any] = {}
     if decision.place is not None and subject is not None:
         used |= words.inputs(subject, decision.place)
-    if considered is None or subject is None:
-        return replace(record, extra={"inputs": used}) if used else record
-    found = candidates(topology, considered, subject.exclusive)
-    used |= {
-        "request_milli": request.of_container(subject.container, subject.wish).milli,
-        **allocator.inputs(topology, considered, subject.exclusive),
-    }
-    return replace(record, extra={"inputs": used, "candidates": [each.as_json() for each in found]})
+    if considered is not None and subject is not None:
+        found = candidates(topology, considered, subject.exclusive)
+        extra["candidates"] = [each.as_json() for each in found]
+        used |= {
+            "request_milli": request.of_container(subject.container, subject.wish).milli,
+            **allocator.inputs(topology, considered, subject.exclusive),
+        }
+    if not used:
+        return record
+    because = figures.sentence(decision.because, used, decision.shows)
+    return replace(record, because=because, extra={"inputs": used, **extra})
 
 
 def _without(decision: Decision, absent: Knobs) -> Decision:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import Considered, Room
+from nri_coloc.core.decisions import Considered, Figure, Inputs, Room
 from nri_coloc.core.knobs import NO_KNOBS, Knobs, burst_of
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
@@ -28,7 +28,7 @@ from nri_coloc.core.workload import (
     Wish,
 )
 from nri_coloc.placing import allocator, claim, loans, membership, record, request, supply, tiers
-from nri_coloc.placing.allocator import Grant, wished
+from nri_coloc.placing.allocator import Grant
 from nri_coloc.placing.claim import Claim
 from nri_coloc.placing.supply import Due
 
@@ -38,6 +38,7 @@ class Admission(NamedTuple):
 
     findings: annotation values that could not be granted.
     considered: the free CPUs, the count and the wish from which CPUs were chosen; None if none were chosen.
+    inputs: further figures of the choice, by name.
     """
 
     assignment: Assignment
@@ -45,6 +46,7 @@ class Admission(NamedTuple):
     because: str
     findings: tuple[Finding, ...] = ()
     considered: Considered | None = None
+    inputs: Inputs | None = None
 
 
 def place(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
@@ -69,27 +71,25 @@ def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
     own = container.claimed & state.topology.online
     taken = reduce(or_, (cpus for k, cpus in state.owners.items() if k != container.id), 0)
     if own & taken or not state.pools.free & ~own:
-        why = f"{wish.because}; not owned, because other containers own {cpuset.render(own & taken) or 'the rest'}"
+        why = f"runs in share: {wish.because}, and other containers own {cpuset.render(own & taken) or 'the rest'}"
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.NO_FREE_CPUS, why)
     assignment = replace(_pooled(container, wish, hands_off=True), pool=DEDICATED, exclusive=own)
-    return Admission(assignment, Reason.HANDS_OFF, wish.because)
+    return Admission(assignment, Reason.HANDS_OFF, f"CPUs left alone: {wish.because}")
 
 
 def _left_alone(wish: Wish) -> str:
     if wish.handler == "ignore":
-        return "runtime handler is ignored"
-    return wish.because if KEPT_BY_KUBELET in wish.preserve else "preserve names cpu"
+        return "CPUs left alone: its runtime handler is ignored"
+    return f"CPUs left alone: {wish.because if KEPT_BY_KUBELET in wish.preserve else 'preserve names cpu'}"
 
 
 def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
     assignment = membership.housed(state.pools, _pooled(container, wish))
-    cpus = cpuset.render(state.pools.cpus(assignment.pool))
+    chosen = f", pool by {wish.pool_because}" if wish.pool_because else ""
     if wish.qos is QoSClass.RECLAIMED:
-        return Admission(
-            assignment, Reason.BOX_MEMBER, f"class by {wish.because}; the reclaim pool has CPUs {cpus}"
-        )
-    chosen = f" by {wish.pool_because}" if wish.pool_because else ""
-    why = f"class by {wish.because}; pool {assignment.pool}{chosen} has CPUs {cpus}"
+        why = f"runs in the reclaim pool: class reclaimed by {wish.because}"
+        return Admission(assignment, Reason.BOX_MEMBER, why)
+    why = f"runs in pool {assignment.pool}: class {wish.qos.value} by {wish.because}{chosen}"
     short = tiers.shortage(state.pools, assignment.pool)
     if short:
         return Admission(assignment, Reason.POOL_FULL, f"{why}; {short}")
@@ -105,19 +105,19 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
         # checked before the record: another container may own the recorded CPUs
         return _following(container, wish, main, due)
     if wish.init:
-        why = f"named as an init container; pool share has CPUs {cpuset.render(state.pools.share)}"
+        why = "runs in share: it is an init container"
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
     if not due.cpus:
-        return _below_one_cpu(state, container, wish, due)
+        return _below_one_cpu(container, wish, due)
     claimed = _believed(state, container, wish, due)
     kept = _still_free(state, wish, claimed.cpus)
     if kept:
         mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
-        why = f"{due.words}; {claimed.words}, still free"
-        return Admission(_owner(container, wish, kept, mems), Reason.RESTORED, why)
+        why = f"own CPUs {cpuset.render(kept)}: its {claimed.source} names them, and they are free"
+        return Admission(_owner(container, wish, kept, mems), Reason.RESTORED, why, inputs=claimed.inputs)
     if memory and memory.qos is QoSClass.DEDICATED and not memory.exclusive:
         if memory.pool != DEDICATED:
-            why = f"{due.words}; record gives no CPUs of its own"
+            why = "runs in share: its record names no CPUs of its own"
             return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.RESTORED, why)
         if main is not None:
             return _following(container, wish, main, due)._replace(reason=Reason.RESTORED)
@@ -128,14 +128,13 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
 
 def _following(container: Container, wish: Wish, main: Assignment, due: Due) -> Admission:
     assignment = replace(_pooled(container, wish), pool=DEDICATED, follows=main.id, mems=main.mems)
-    less = "" if due.capped or due.cpus else ", less than one"
-    why = f"{due.words}{less}: it runs on CPUs {cpuset.render(main.exclusive)} of {main.container.name}"
+    small = "its record names them" if due.cpus else due.why_none
+    why = f"runs on CPUs {cpuset.render(main.exclusive)} of main container {main.container.name}: {small}"
     return Admission(assignment, Reason.FOLLOWS_MAIN, why)
 
 
-def _below_one_cpu(state: NodeState, container: Container, wish: Wish, due: Due) -> Admission:
-    shared = cpuset.render(state.pools.share)
-    why = f"{due.words}, less than one, and its pod has no main container; pool share has CPUs {shared}"
+def _below_one_cpu(container: Container, wish: Wish, due: Due) -> Admission:
+    why = f"runs in share: {due.why_none}, and its pod has no main container"
     return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.BELOW_ONE_CPU, why)
 
 
@@ -162,8 +161,15 @@ def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim, 
     if grant is None or not state.pools.free & ~grant.cpus or _is_torn(state, wish, claimed.cpus, grant.cpus):
         return None
     assignment = _owner(container, wish, grant.cpus, bound_to(state, wish, grant.cpus))
-    why = f"{due.words}; {claimed.words}, of which free: {cpuset.render(left)}; {grant.because}"
-    return Admission(assignment, Reason.RESTORED, why, findings)
+    why = f"{grant.because}; its {claimed.source} names CPUs {cpuset.render(claimed.cpus)}"
+    inputs: Inputs = {
+        **claimed.inputs,
+        **allocator.wished(wish_now),
+        "n": due.cpus,
+        "claim_free": cpuset.render(left),
+        "free": cpuset.render(claimable),
+    }
+    return Admission(assignment, Reason.RESTORED, why, findings, inputs=inputs)
 
 
 def _is_torn(state: NodeState, wish: Wish, had: CPUMask, now: CPUMask) -> bool:
@@ -191,17 +197,34 @@ def _allocate(state: NodeState, container: Container, wish: Wish, due: Due, room
                 break
     if grant is None:
         assignment = replace(_pooled(container, wish), pool=SHARE)
-        why = (
-            f"{due.words}; {free.bit_count()} CPUs are free ({cpuset.render(free)}), "
-            f"and the last one of share is never taken{wished(wish_now)}{_unmet(wish, free)}"
-            f"{supply.short_of_isolated(state, wish, 0)}"
-        )
-        return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered)
+        why = f"runs in share: {short_of(count, free)}{_unmet(wish, free)}{supply.short_of_isolated(state, wish, 0)}"
+        inputs = _ordered(wish, free) | supply.isolated_left(state, wish, 0)
+        return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered, inputs or None)
     assignment = _owner(container, wish, grant.cpus, grant.mems)
-    why = f"{due.words}; {grant.because}"
-    if grant.reason is not Reason.ORDERED:
-        why += _unmet(wish, free) + supply.short_of_isolated(state, wish, grant.cpus)
-    return Admission(assignment, grant.reason, why, findings, considered)
+    if grant.reason is Reason.ORDERED:
+        inputs = _ordered(wish, free) | {"n": count, "free": cpuset.render(free)}
+        return Admission(assignment, grant.reason, grant.because, findings, inputs=inputs)
+    why = f"{grant.because}{_unmet(wish, free)}{supply.short_of_isolated(state, wish, grant.cpus)}"
+    inputs = _ordered(wish, free) | supply.isolated_left(state, wish, grant.cpus)
+    if grant.lost:
+        inputs["not_met"] = " and ".join(grant.lost)
+    return Admission(assignment, grant.reason, why, findings, considered, inputs or None)
+
+
+def _ordered(wish: Wish, free: CPUMask) -> dict[str, Figure]:
+    """Return by name the CPUs that a scheduler ordered, and the free ones of them; empty if none were ordered."""
+    if not wish.cpus_ordered:
+        return {}
+    left = cpuset.render(wish.cpus_ordered & free)
+    return {"ordered_cpus": cpuset.render(wish.cpus_ordered), "ordered_free": left}
+
+
+def short_of(count: int, free: CPUMask, more: str = "") -> str:
+    """Return in words why a number of (`more`) CPUs cannot be had although some are free."""
+    asked = f"{count} {more}{'CPU' if count == 1 else 'CPUs'}"
+    if count < free.bit_count():
+        return f"none of the free CPUs fit its placement, {asked} asked"
+    return f"{asked} asked, {free.bit_count()} free, and share keeps the last one"
 
 
 def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
@@ -215,7 +238,7 @@ def _as_ordered(state: NodeState, wish: Wish, count: int) -> Grant | None:
     if offered.bit_count() < count or count >= free.bit_count():
         return None
     part = allocator.choose(state.topology, offered, count, Wish(QoSClass.DEDICATED))
-    because = f"CPUs {cpuset.render(part)} of the ordered {cpuset.render(wish.cpus_ordered)} are free"
+    because = f"own CPUs {cpuset.render(part)}: free among the CPUs that a scheduler ordered"
     mems = state.topology.nodes_of(part) & state.topology.all_mems
     return Grant(part, Reason.ORDERED, because, 0 if wish.numa is Numa.NONE else mems)
 
@@ -225,7 +248,7 @@ def _unmet(wish: Wish, free: CPUMask) -> str:
     if not wish.cpus_ordered:
         return ""
     left = cpuset.render(wish.cpus_ordered & free) or "none"
-    return f"; ordered were CPUs {cpuset.render(wish.cpus_ordered)}, of which free: {left}"
+    return f"; of the ordered CPUs {cpuset.render(wish.cpus_ordered)} too few are free: {left}"
 
 
 def satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:

@@ -1,7 +1,7 @@
 """Choose CPUs for a dedicated container, grow or shrink its set, and give the reason with all figures used.
 
-The reason names the shape of the set (a whole node, whole cores, threads, across nodes). The sentence ends with the
-free CPUs, the wish and, for a binding, the memory. `test_because.py` derives each choice again from its inputs.
+The reason names the shape of the set (a whole node, whole cores, threads, across nodes). `inputs` has the free CPUs,
+the wish and, for a binding, the memory. `test_because.py` derives each choice again from them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ from nri_coloc.placing import nodes, search
 from nri_coloc.placing.nodes import MEMORY, Binding
 from nri_coloc.placing.search import Field
 
-_TIGHTEST: Final = "the tightest fit of free threads in"
+_TIGHTEST: Final = "tightest fit of free threads on"
 _THREADS: Final[Mapping[Placement, str]] = MappingProxyType(
     {
         Placement.PACKED: _TIGHTEST,
         Placement.FULL_CORES: _TIGHTEST,
-        Placement.SPREAD: "as far apart as possible in",
-        Placement.ONE_THREAD_PER_CORE: "a thread each of free cores of",
+        Placement.SPREAD: "as far apart as possible on",
+        Placement.ONE_THREAD_PER_CORE: "one thread of each free core of",
     }
 )
 
@@ -35,14 +35,16 @@ class Grant:
     """CPUs for a container, and the reason for them.
 
     cpus: the chosen CPUs.
-    because: the audit sentence, with the figures that were compared.
+    because: the CPUs and their cause, for the audit.
     mems: memory nodes to bind memory to, 0 for no binding.
+    lost: demands of the wish that were dropped, in the words of its keys.
     """
 
     cpus: CPUMask
     reason: Reason
     because: str
     mems: CPUMask = 0
+    lost: tuple[str, ...] = ()
 
 
 def of(topology: Topology, considered: Considered, chosen: CPUMask, binding: Binding) -> Grant:
@@ -51,22 +53,23 @@ def of(topology: Topology, considered: Considered, chosen: CPUMask, binding: Bin
     if len(homes) == 1:
         reason, what = _on_node(topology, considered, chosen, homes[0])
     else:
-        reason, what = Reason.ACROSS_NODES, _across(topology, considered, chosen, homes)
+        reason, what = Reason.ACROSS_NODES, _across(topology, considered, chosen)
     mems = 0
     if MEMORY in binding.lost:
         reason = Reason.MEMORY_UNBOUND
     elif considered.wish.numa is not Numa.NONE:
         mems = (binding.mems or topology.nodes_of(chosen)) & topology.all_mems
-    words = (what, _kind(topology, chosen), _given_up(binding), figures(considered))
-    return Grant(chosen, reason, "".join(words), mems)
+    words = f"own CPUs {cpuset.render(chosen)}: {what}{_kind(topology, chosen)}{_given_up(binding)}"
+    return Grant(chosen, reason, words, mems, binding.lost)
 
 
-def _across(topology: Topology, considered: Considered, chosen: CPUMask, homes: list[NumaNode]) -> str:
-    ids = ", ".join(str(n.id) for n in homes)
+def _across(topology: Topology, considered: Considered, chosen: CPUMask) -> str:
+    ids = cpuset.render(topology.nodes_of(chosen))
     usable = usable_by(topology, considered.free, considered.wish.placement)
     single = any((n.cpus & usable).bit_count() >= considered.count for n in topology.nodes)
-    why = "as the wish says" if single else f"no single node has {considered.count} CPUs free"
-    return f"CPUs {cpuset.render(chosen)} lie on nodes {ids}: {why}"
+    if single:
+        return f"its annotations ask for several nodes, here {ids}"
+    return f"on nodes {ids}, because no single node has {considered.count} fitting free CPUs"
 
 
 def usable_by(topology: Topology, free: CPUMask, placement: Placement) -> CPUMask:
@@ -81,27 +84,24 @@ def _on_node(
 ) -> tuple[Reason, str]:
     """Return the reason and the words for CPUs of one node."""
     size = node.cpus if chosen & topology.aside else node.cpus & topology.usable
-    free = node.cpus & considered.free
-    of_node = f"node {node.id}, which has {free.bit_count()} of {size.bit_count()} CPUs free"
     reason, what = _shape(topology, considered, chosen, node.cpus, size)
-    return reason, f"{what} {of_node}"
+    return reason, f"{what} node {node.id}"
 
 
 def _shape(
     topology: Topology, considered: Considered, chosen: CPUMask, node: CPUMask, size: CPUMask
 ) -> tuple[Reason, str]:
-    cpus = cpuset.render(chosen)
     if chosen == size:
-        return Reason.WHOLE_NODE, f"CPUs {cpus} are all of"
+        return Reason.WHOLE_NODE, "all CPUs of"
     if topology.whole_cores(chosen) != chosen:
-        return Reason.THREADS, f"CPUs {cpus} are {_THREADS[considered.wish.placement]}"
+        return Reason.THREADS, _THREADS[considered.wish.placement]
     cores = topology.first_threads(chosen)
     if cores & (cores - 1):
-        return Reason.WHOLE_CORES, f"CPUs {cpus} are {cores.bit_count()} whole cores of"
+        return Reason.WHOLE_CORES, f"{cores.bit_count()} free whole cores of"
     free = topology.first_threads(considered.free & node)
     if free & -free == cores:
-        return Reason.WHOLE_CORE, f"core {cpus} is the lowest free whole core of"
-    return Reason.WHOLE_CORE, f"core {cpus} is the tightest fit of the free whole cores of"
+        return Reason.WHOLE_CORE, "lowest free whole core of"
+    return Reason.WHOLE_CORE, "tightest fit of the free whole cores of"
 
 
 def _kind(topology: Topology, chosen: CPUMask) -> str:
@@ -110,24 +110,16 @@ def _kind(topology: Topology, chosen: CPUMask) -> str:
         return ""
     for rank, kind in enumerate(topology.kinds):
         if chosen & ~kind == 0:
-            return ", on its fastest cores" if rank == 0 else f", on cores of kind {rank} (0 is the fastest)"
+            return (
+                ", on its fastest cores"
+                if rank == 0
+                else f", on cores of kind {rank}, where kind 0 is fastest"
+            )
     return ", on cores of several kinds, because no kind has enough"
 
 
 def _given_up(binding: Binding) -> str:
-    return f"; could not be kept: {', '.join(binding.lost)}" if binding.lost else ""
-
-
-def figures(considered: Considered) -> str:
-    """Return in words the free CPUs, the wish and the room from which CPUs were chosen."""
-    room, wish = considered.room, considered.wish
-    words = f"; free were {cpuset.render(considered.free)}{wished(wish)}"
-    if wish.numa is Numa.EXCLUSIVE and room.ownable:
-        words += f"; nodes are whole with CPUs {cpuset.render(room.ownable)}"
-    if room.bytes:
-        left = ", ".join(f"{node}={amount}" for node, amount in room.left) or "none"
-        words += f"; asked {room.bytes} bytes of memory, left by node {left}"
-    return words
+    return f"; wishes not met: {', '.join(binding.lost)}" if binding.lost else ""
 
 
 def inputs(topology: Topology, considered: Considered, chosen: CPUMask) -> dict[str, int | str]:
@@ -136,11 +128,21 @@ def inputs(topology: Topology, considered: Considered, chosen: CPUMask) -> dict[
     `node` and `node_free` are present if the CPUs lie on one memory node. The keys of a binding are present only with
     one.
     """
-    wish, room = considered.wish, considered.room
+    room = considered.room
     found: dict[str, int | str] = {"n": considered.count, "free": cpuset.render(considered.free)}
     homes = [node for node in topology.nodes if node.cpus & chosen]
     if len(homes) == 1:
         found |= {"node": homes[0].id, "node_free": (homes[0].cpus & considered.free).bit_count()}
+    found |= wished(considered.wish)
+    if considered.wish.numa is Numa.NONE:
+        return found
+    found |= {"memory_bytes": room.bytes, "ownable": cpuset.render(room.ownable)}
+    return found | {f"memory_left_bytes_node_{node}": left for node, left in room.left}
+
+
+def wished(wish: Wish) -> dict[str, int | str]:
+    """Return by name the parts of a wish that affect the choice; empty for a wish without demands."""
+    found: dict[str, int | str] = {}
     if wish.placement is not Placement.PACKED:
         found["placement"] = wish.placement.value
     if wish.pool == ISOLATED:
@@ -152,25 +154,7 @@ def inputs(topology: Topology, considered: Considered, chosen: CPUMask) -> dict[
         "numa_count": wish.numa_count,
         "numa_ids": cpuset.render(wish.numa_ids),
     }
-    found |= {"numa_evenly": int(wish.evenly), "one_socket": int(wish.one_socket)}
-    found |= {"memory_bytes": room.bytes, "ownable": cpuset.render(room.ownable)}
-    return found | {f"memory_left_bytes_node_{node}": left for node, left in room.left}
-
-
-def wished(wish: Wish) -> str:
-    """Return in words the parts of a wish that affected the choice; empty for a wish without demands."""
-    numa = wish.numa is not Numa.NONE
-    parts = (
-        (wish.placement is not Placement.PACKED, f"placement {wish.placement.value}"),
-        (wish.pool == ISOLATED, f"cpu-pool {ISOLATED}"),
-        (numa, f"numa {wish.numa.value}"),
-        (numa and wish.numa_count > 0, f"numa-count {wish.numa_count}"),
-        (numa and wish.numa_ids > 0, f"numa-ids {cpuset.render(wish.numa_ids)}"),
-        (numa and wish.evenly, "numa-parts even"),
-        (numa and wish.one_socket, "numa-sockets one"),
-    )
-    said = ", ".join(words for counts, words in parts if counts)
-    return f"; wished were {said}" if said else ""
+    return found | {"numa_evenly": int(wish.evenly), "one_socket": int(wish.one_socket)}
 
 
 def allocate(topology: Topology, free: CPUMask, count: int, wish: Wish, room: Room = NO_ROOM) -> Grant | None:
@@ -251,8 +235,8 @@ def grow(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wi
         return None
     cpus = owned | taken
     because = (
-        f"it keeps CPUs {cpuset.render(owned)} and takes {cpuset.render(taken)} beside them"
-        f"{_crossing(topology, free, owned, taken)}; free were {cpuset.render(free)}{wished(wish)}"
+        f"own CPUs {cpuset.render(cpus)}: kept {cpuset.render(owned)}, added the nearest free CPUs "
+        f"{cpuset.render(taken)}{_crossing(topology, owned, taken)}"
     )
     return Grant(cpus, Reason.GROWN, because)
 
@@ -265,8 +249,8 @@ def shrink(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> Grant:
         give = owned.bit_count() - count
         returned = _evenly_returned(topology, owned, count, wish) or _returned(topology, owned, give)
     kept = owned & ~returned
-    because = f"it keeps CPUs {cpuset.render(kept)} and returns {cpuset.render(returned)}"
-    return Grant(kept, Reason.SHRUNK, because + wished(wish))
+    because = f"own CPUs {cpuset.render(kept)}: returned CPUs {cpuset.render(returned)}"
+    return Grant(kept, Reason.SHRUNK, because)
 
 
 def fit(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wish) -> Grant | None:
@@ -274,7 +258,7 @@ def fit(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wis
     if owned.bit_count() > count:
         return shrink(topology, owned, count, wish)
     if owned.bit_count() == count:
-        return Grant(owned, Reason.RESTORED, f"it keeps CPUs {cpuset.render(owned)}")
+        return Grant(owned, Reason.RESTORED, f"own CPUs {cpuset.render(owned)}: kept as they are")
     return grow(topology, free, owned, count, wish)
 
 
@@ -348,14 +332,14 @@ def _evenly_taken(topology: Topology, free: CPUMask, owned: CPUMask, count: int,
     )
 
 
-def _crossing(topology: Topology, free: CPUMask, owned: CPUMask, taken: CPUMask) -> str:
+def _crossing(topology: Topology, owned: CPUMask, taken: CPUMask) -> str:
     """Return words for growth beyond the nodes of the owned CPUs; empty if there was none."""
     nodes = _touching((n.cpus for n in topology.nodes), owned)
     beyond = taken & ~nodes
     if not beyond:
         return ""
     had, more = cpuset.render(topology.nodes_of(owned)), cpuset.render(topology.nodes_of(beyond))
-    return f", some on nodes {more}: of its nodes {had} only CPUs {cpuset.render(free & nodes) or 'none'} were free"
+    return f", some on nodes {more}, because nodes {had} have too few free CPUs"
 
 
 # ---- shrinking ----

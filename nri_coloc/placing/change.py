@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 from operator import or_
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
@@ -21,6 +21,7 @@ from nri_coloc.placing import pools, tiers
 from nri_coloc.placing.tiers import Population
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
+_SHOWN: Final = ("members", "asked_milli")
 
 
 def with_container(state: NodeState, assignment: Assignment) -> NodeState:
@@ -212,9 +213,11 @@ def changed_pools(before: Pools, after: Pools) -> list[str]:
 
 
 def pool_decisions(
-    before: NodeState, after: NodeState, reason: Reason, cause: str, inputs: Inputs | None = None
+    before: NodeState, after: NodeState, reason: Reason, because: str, inputs: Inputs | None = None
 ) -> tuple[Decision, ...]:
-    """Return a decision for each pool whose CPUs changed and that has containers; `inputs`: the figures of the cause.
+    """Return a decision for each pool whose CPUs changed and that has containers.
+
+    inputs: the figures of the cause; None if `because` shows none, so that the record shows the pool's own.
 
     `share`, and a pool that has or had a count of its own, gets a decision without containers too.
     """
@@ -223,11 +226,12 @@ def pool_decisions(
         Decision(
             AuditEvent.POOL_RESIZE,
             reason,
-            _because(after, pool, cause, members),
+            _because(after, pool, because),
             pool=pool,
             before=Knobs(cpus=cpuset.render(before.pools.cpus(pool))),
             after=Knobs(cpus=cpuset.render(after.pools.cpus(pool))),
             inputs={**(inputs or {}), **_figures(after, pool, members)},
+            shows=_SHOWN if inputs is None else (),
         )
         for pool in changed_pools(before.pools, after.pools)
         if (members := after.containers.in_pool(pool)) or pool in sized
@@ -245,7 +249,6 @@ def _figures(state: NodeState, pool: str, members: int) -> dict[str, Figure]:
     }
 
 
-def _because(state: NodeState, pool: str, cause: str, members: int) -> str:
+def _because(state: NodeState, pool: str, because: str) -> str:
     short = tiers.shortage(state.pools, pool)
-    follow = f"{members} {'container moves' if members == 1 else 'containers move'}"
-    return f"{cause}; {short}; {follow}" if short else f"{cause}; {follow}"
+    return f"{because}; {short}" if short else because

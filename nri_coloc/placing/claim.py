@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.decisions import Inputs
 from nri_coloc.core.state import DEDICATED
 from nri_coloc.core.workload import Container, Phase, QoSClass, Wish
 from nri_coloc.placing import record, request
@@ -36,9 +37,9 @@ class Claim(NamedTuple):
         return self.source == "record" and not self.sure
 
     @property
-    def words(self) -> str:
-        """The source and the CPUs, for the audit."""
-        return f"{self.source} gives CPUs {cpuset.render(self.cpus)}"
+    def inputs(self) -> Inputs:
+        """The source and the CPUs by name, for the audit."""
+        return {"claim": self.source, "claim_cpus": cpuset.render(self.cpus)}
 
 
 NO_CLAIM: Final = Claim()

@@ -188,7 +188,7 @@ def admit(
     state, new = of(state, pod.id, wish.findings)
     said = words.of_findings(new + admitted.findings, admitted.assignment)
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
-        said = (*said, words.of_refusal(state, admitted.assignment, refusal))
+        said = (*said, words.of_refusal(state, admitted, refusal))
         if not tuning.observe:  # in observe mode the refusal is only recorded
             # the kubelet retries often: findings that were reported stay reported
             return Outcome(of(before, pod.id, wish.findings)[0], said, refusal=refusal)
@@ -205,7 +205,8 @@ def admit(
     if not assignment.exclusive:
         return Outcome(after, decisions, box_moves)
     moves = change.moved(before, after)
-    cause = f"{pod.namespace}/{pod.name}/{container.name} owns {cpuset.render(assignment.exclusive)}"
+    owner = f"{pod.namespace}/{pod.name}/{container.name}"
+    cause = f"pool resized: {owner} owns CPUs {cpuset.render(assignment.exclusive)}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
 
@@ -279,7 +280,7 @@ def _released(state: NodeState, leaving: tuple[Assignment, ...], reason: Reason)
     returned = state.pools.dedicated & ~after.pools.dedicated
     if not returned:
         return Outcome(after, decisions, moves)
-    cause = f"CPUs {cpuset.render(returned)} were returned"
+    cause = f"pool resized: CPUs {cpuset.render(returned)} were returned"
     resized = change.pool_decisions(state, after, Reason.CPUS_RETURNED, cause)
     return Outcome(after, (*decisions, *resized), moves + change.moved(state, after))
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import NOBODY, Decision, Figure, Moves, Outcome
+from nri_coloc.core.decisions import NOBODY, Considered, Decision, Figure, Moves, Outcome
 from nri_coloc.core.events import ContainerStarting, PodResized
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
@@ -20,7 +20,6 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
 from nri_coloc.core.workload import Finding, QoSClass
 from nri_coloc.placing import admission, allocator, change, lifecycle, supply, words
-from nri_coloc.placing.allocator import wished
 from nri_coloc.placing.supply import Due
 
 
@@ -29,12 +28,14 @@ class Resize(NamedTuple):
 
     assignment: the new one, or the old one if the request was not met.
     findings: annotation values that were not granted.
+    considered: set if the container was placed like a new one, and CPUs were chosen.
     """
 
     assignment: Assignment
     reason: Reason
     because: str
     findings: tuple[Finding, ...] = ()
+    considered: Considered | None = None
 
     @property
     def is_met(self) -> bool:
@@ -61,12 +62,11 @@ def _given_up(state: NodeState, assignment: Assignment, asked: Due) -> Resize:
     returned = cpuset.render(assignment.exclusive)
     if main is None:
         now = replace(assignment, pool=SHARE, exclusive=0, mems=0)
-        return Resize(
-            now, Reason.BELOW_ONE_CPU, f"{asked.words}; it runs in share and returns CPUs {returned}"
-        )
+        why = f"runs in share: {asked.why_none}; returned CPUs {returned}"
+        return Resize(now, Reason.BELOW_ONE_CPU, why)
     joined = replace(assignment, pool=DEDICATED, exclusive=0, follows=main.id, mems=main.mems)
-    where = f"{main.container.name} of its pod on CPUs {cpuset.render(main.exclusive)}"
-    return Resize(joined, Reason.FOLLOWS_MAIN, f"{asked.words}; it joins {where} and returns {returned}")
+    where = f"CPUs {cpuset.render(main.exclusive)} of main container {main.container.name}"
+    return Resize(joined, Reason.FOLLOWS_MAIN, f"runs on {where}: {asked.why_none}; returned CPUs {returned}")
 
 
 def _owner_resized(state: NodeState, assignment: Assignment, asked: Due) -> Resize | None:
@@ -81,14 +81,13 @@ def _owner_resized(state: NodeState, assignment: Assignment, asked: Due) -> Resi
     grant = next((found for found in grants if found is not None), None)
     if grant is None:
         because = (
-            f"{asked.words}; it keeps CPUs {cpuset.render(owned)}: {missing} more were asked for, "
-            f"{free.bit_count()} are free ({cpuset.render(free)}), and the last one of share is never taken"
-            f"{wished(wish)}{supply.short_of_isolated(state, wish, 0)}"
+            f"own CPUs {cpuset.render(owned)} kept: {admission.short_of(missing, free, 'more ')}"
+            f"{supply.short_of_isolated(state, wish, 0)}"
         )
         return Resize(assignment, Reason.RESIZE_UNMET, because, findings)
     mems = admission.bound_to(state, assignment.wish, grant.cpus)
     now = replace(assignment, exclusive=grant.cpus, mems=mems, knobs=_knobs(assignment, mems))
-    return Resize(now, grant.reason, f"{asked.words}; {grant.because}", findings)
+    return Resize(now, grant.reason, grant.because, findings)
 
 
 def _placed(state: NodeState, assignment: Assignment, reserved_memory: int) -> Resize | None:
@@ -97,9 +96,7 @@ def _placed(state: NodeState, assignment: Assignment, reserved_memory: int) -> R
     listed = replace(assignment.container, record="", resources=spec)
     found = admission.dedicate(state, listed, assignment.wish, reserved_memory)
     if found.reason is Reason.NO_FREE_CPUS:
-        runs_on = cpuset.render(state.cpus_of(assignment))
-        because = f"{found.because}; it stays on CPUs {runs_on}"
-        return Resize(assignment, Reason.RESIZE_UNMET, because, found.findings)
+        return Resize(assignment, Reason.RESIZE_UNMET, found.because, found.findings, found.considered)
     if not found.assignment.exclusive and found.assignment.follows == assignment.follows:
         return None
     placed = found.assignment
@@ -111,7 +108,7 @@ def _placed(state: NodeState, assignment: Assignment, reserved_memory: int) -> R
         mems=placed.mems,
         knobs=_knobs(assignment, placed.mems),
     )
-    return Resize(now, found.reason, found.because, found.findings)
+    return Resize(now, found.reason, found.because, found.findings, found.considered)
 
 
 def _knobs(assignment: Assignment, mems: CPUMask) -> Knobs:
@@ -169,9 +166,9 @@ def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome
         if found is not None and (known.exclusive or found.is_met):
             after, joined = adopt(state, found.assignment)
             of_findings = words.of_findings(found.findings, found.assignment)
-            decisions += [said(state, after, found, "its pod's request has changed"), *of_findings, *joined]
+            decisions += [said(state, after, found, "its pod's request changed"), *of_findings, *joined]
             state = after
-    cause = f"{event.pod.namespace}/{event.pod.name} changed its CPU request"
+    cause = f"pool resized: the CPU request of {event.pod.namespace}/{event.pod.name} changed"
     returned = before.pools.dedicated & ~state.pools.dedicated
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     resizes = change.pool_decisions(before, state, reason, cause) if decisions else ()
@@ -194,7 +191,8 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
         return outcome
     after, joined = adopt(before, found.assignment)
     who, waits_for = moves(before, after, known.id)
-    cause = f"{known.container.name} owns {cpuset.render(found.assignment.exclusive)} from its start on"
+    owned = cpuset.render(found.assignment.exclusive)
+    cause = f"pool resized: {known.container.name} owns CPUs {owned} from its start on"
     decisions = (
         said(before, after, found, "CPUs are free now"),
         *joined,
@@ -203,9 +201,7 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
     return outcome + Outcome(after, decisions, who, waits_for)
 
 
-def said(
-    before: NodeState, after: NodeState, found: Resize, cause: str = "its request has changed"
-) -> Decision:
+def said(before: NodeState, after: NodeState, found: Resize, cause: str = "its request changed") -> Decision:
     """Return the decision on a resize that is no answer to a kubelet's update."""
     now = after.containers[found.assignment.id]
     was = before.containers.get(now.id, now)
@@ -214,19 +210,22 @@ def said(
     return Decision(
         AuditEvent.UPDATE,
         found.reason,
-        f"{cause}: {found.because}",
+        f"{found.because}; {cause}",
         subject=now,
         before=changed[0].differing(changed[1]),
         after=changed[1].differing(changed[0]),
+        considered=found.considered,
         inputs=words.of_request(after, now) | figures(before, found),
+        shows=words.SHOWN,
     )
 
 
 def figures(before: NodeState, found: Resize) -> dict[str, Figure]:
-    """Return by name the figures of a resize: the CPUs to own, the CPUs owned before, and the CPUs that were free."""
+    """Return by name the figures of a resize: the CPUs to own, owned before and free, and the wish."""
     was = before.containers.get(found.assignment.id, found.assignment)
     return {
         "n": due(before, found.assignment),
         "owned": cpuset.render(was.exclusive),
         "free": cpuset.render(before.pools.free),
+        **allocator.wished(found.assignment.wish),
     }

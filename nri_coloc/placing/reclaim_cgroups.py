@@ -162,6 +162,10 @@ def io_weight(state: NodeState, pod_id: str) -> int | None:
     return max(weight or KERNELS_IO_WEIGHT for weight in members)
 
 
+SHOWN: Final = ("containers", "own_io_weight", "highest_io_weight", "overhead_bytes")
+"""The figures of a pod's own values that a sentence ends with."""
+
+
 def figures(state: NodeState, pod_id: str) -> dict[str, Figure]:
     """Return by name the figures of a pod's own values: its containers, their I/O weights, the reclaim pool's CPUs."""
     place, members = state.pods[pod_id], tuple(state.of_pod(pod_id))
@@ -181,11 +185,12 @@ def limit(before: NodeState, state: NodeState, pod: Pod, wish: Wish) -> Decision
     if changed == NO_KNOBS:
         return None
     said = partial(Decision, AuditEvent.POD_LIMIT, pod_id=pod.id, after=changed, qos=wish.qos)
-    said = partial(said, inputs=figures(state, pod.id))
+    of_vm = vm_pods.inputs(state, pod) if wish.handler == "pod" else {}
+    said = partial(said, inputs=figures(state, pod.id) | of_vm)
     said = partial(said, before=had.where_set(changed))
-    asked = vm_pods.words(state, pod) if wish.handler == "pod" else ""
+    in_a_vm = vm_pods.words(pod) if wish.handler == "pod" else ""
     if state.boxed(pod.id):
-        why = f"class reclaimed by {wish.because}; the reclaim pool has CPUs {values.cpus}, with minimum weight{asked}"
-        return said(Reason.BOX_MEMBER, why, pool=RECLAIM)
-    why = f"class {wish.qos.value} by {wish.because}; weights and protections act along the whole path{asked}"
-    return said(Reason.POOL_MEMBER, why)
+        why = f"limited to the reclaim pool with minimum weight: class reclaimed by {wish.because}{in_a_vm}"
+        return said(Reason.BOX_MEMBER, why, pool=RECLAIM, shows=("reclaim_cpus", "containers"))
+    why = f"values of its containers set on the pod: class {wish.qos.value} by {wish.because}{in_a_vm}"
+    return said(Reason.POOL_MEMBER, why, shows=SHOWN)

@@ -134,7 +134,7 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     state, said = _requests_met(before, state, event, tuning)
     decisions.extend(said)
     state = pools.settled(box_again(state), near)
-    cause = f"the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
+    cause = f"pool resized: the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     decisions.extend(words.changed_of_all(before, state))
     return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))
@@ -382,7 +382,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         decisions.extend(said)
     state = lifecycle.forgotten(pools.settled(box_again(state), before.pools))
     decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]
-    cause = "the configuration or the machine changed"
+    cause = "pool resized: the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     decisions.extend(words.changed_of_all(before, state))
     return Outcome(state, tuple(decisions), _differing(before, state))

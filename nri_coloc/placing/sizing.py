@@ -33,7 +33,7 @@ def sized(state: NodeState, event: PoolsSized) -> Outcome:
     derived = pools.derive(state.topology, known.reserved, known.dedicated, known.kept, told)
     after = replace(state, pools=derived, generation=state.generation + 1)
     reason = event.reason or _reason(known.counts, event.counts)
-    decisions = change.pool_decisions(state, after, reason, event.because, event.inputs)
+    decisions = change.pool_decisions(state, after, reason, event.because, event.inputs or {})
     said = tuple(_lent_or_taken_back(d) if _resizes_what_is_lent(d, known) else d for d in decisions)
     return Outcome(after, said, change.moved(state, after))
 
@@ -80,7 +80,7 @@ def followed(before: NodeState, event: Event, outcome: Outcome) -> Outcome:
     if after.pools is before.pools or _is_said(before, event, after):
         return outcome
     told = {d.pool for d in outcome.decisions if d.event in _OF_POOLS}
-    cause = "members came, left or changed their requests"
+    cause = "pool resized: the requests of its containers changed"
     resized = change.pool_decisions(before, after, Reason.MEMBERS_ASKED, cause)
     said = tuple(d for d in resized if d.pool not in told)
     moves = change.moved(before, after)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import NO_ROOM, Room
+from nri_coloc.core.decisions import NO_ROOM, Figure, Room
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState
 from nri_coloc.core.workload import ISOLATED, Container, Numa, QoSClass, Wish
 from nri_coloc.placing import record, request
@@ -23,49 +23,48 @@ class Due(NamedTuple):
     """How many CPUs a container may own.
 
     cpus: number of CPUs, 0 for none.
-    asked: the container's own request.
     capped: the pod's request decides, because the container's own is greater or there is none.
-    pod: the pod's request if it decides, thousandths of a CPU.
-    beside: CPUs of the pod that other containers own, if its request decides.
     """
 
     cpus: int
-    asked: request.Request
     capped: bool = False
-    pod: int | None = None
-    beside: int = 0
 
     @property
-    def words(self) -> str:
-        """The requests behind the number of CPUs, for the audit."""
-        if self.pod is None:
-            return self.asked.words
-        others = f", {self.beside} CPUs owned by other containers" if self.beside else ""
-        return f"{self.asked.words}; the pod's request is {self.pod / 1000:g} CPUs{others}, so {self.cpus}"
+    def why_none(self) -> str:
+        """Why the container may own no CPUs, for the audit."""
+        if self.capped:
+            return "its pod's CPU request leaves no whole CPU for it"
+        return "it asks for less than one CPU"
 
 
 def of(state: NodeState, container: Container, wish: Wish) -> Due:
     """Return how many CPUs a container may own beside the owners in its pod."""
     asked = request.of_container(container, wish)
     pod = of_pod(state, container.pod_id)
-    owners = [a for a in state.of_pod(container.pod_id) if a.exclusive and a.id != container.id]
+    owners = _owners_beside(state, container)
     if pod is None or 0 < asked.milli < 1000:
-        return Due(asked.whole, asked)
+        return Due(asked.whole)
     left = pod - sum(_used(owner) for owner in owners)
     if asked.milli:
         # the kubelet's requests add up to the pod's; lowered ones are the tenant's, and must gain no CPU by rounding
         is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _whole(pod) - _owned(owners))
-        return Due(asked.whole, asked) if is_own else _of_the_pods(asked, pod, left, owners)
+        return Due(asked.whole) if is_own else _of_the_pods(pod, left, owners)
     has_main = any(not owner.hands_off for owner in owners)
-    return Due(0, asked) if has_main else _of_the_pods(asked, pod, left, owners)
+    return Due(0) if has_main else _of_the_pods(pod, left, owners)
 
 
-def _of_the_pods(asked: request.Request, pod: int, left: int, owners: list[Assignment]) -> Due:
-    owned = _owned(owners)
-    cpus = max(0, min(_whole(pod) - owned, _whole(left))) if left >= 1000 else 0
-    if not cpus and not asked.milli:
-        return Due(0, asked, capped=True)
-    return Due(cpus, asked, capped=True, pod=pod, beside=owned)
+def owned_beside(state: NodeState, container: Container) -> int:
+    """Return how many CPUs other containers of a pod own."""
+    return _owned(_owners_beside(state, container))
+
+
+def _owners_beside(state: NodeState, container: Container) -> list[Assignment]:
+    return [a for a in state.of_pod(container.pod_id) if a.exclusive and a.id != container.id]
+
+
+def _of_the_pods(pod: int, left: int, owners: list[Assignment]) -> Due:
+    cpus = max(0, min(_whole(pod) - _owned(owners), _whole(left))) if left >= 1000 else 0
+    return Due(cpus, capped=True)
 
 
 def _whole(milli: int) -> int:
@@ -138,10 +137,14 @@ def sources(state: NodeState, wish: Wish, count: int) -> tuple[CPUMask, ...]:
 
 def short_of_isolated(state: NodeState, wish: Wish, chosen: CPUMask) -> str:
     """Return words for isolated CPUs that were asked for and could not be taken; empty otherwise."""
+    return "; too few isolated CPUs are free and fit" if isolated_left(state, wish, chosen) else ""
+
+
+def isolated_left(state: NodeState, wish: Wish, chosen: CPUMask) -> dict[str, Figure]:
+    """Return by name the free isolated CPUs if isolated CPUs were asked for and could not be taken; else nothing."""
     if wish.pool != ISOLATED or chosen & state.topology.aside:
-        return ""
-    left = cpuset.render(isolated(state)) or "none"
-    return f"; asked for isolated CPUs, of which free and fit for it: too few of {left}"
+        return {}
+    return {"isolated_free": cpuset.render(isolated(state))}
 
 
 def room(state: NodeState, container: Container, wish: Wish, reserved_bytes: int) -> Room:

@@ -195,7 +195,7 @@ def named(
 
 
 def shortage(pools: Pools, name: str) -> str:
-    """Return in words, with the figures, that a pool has less than its containers ask for; "" if it has enough."""
+    """Return in words that a pool has less than its containers ask for; "" if it has enough."""
     total, tuning = pools.asked.get(name), bounds(pools, name)
     if total is None or not tuning.sized or name in pools.counts:
         return ""
@@ -203,9 +203,8 @@ def shortage(pools: Pools, name: str) -> str:
     has, is_name = cpus.bit_count(), bool(cpus & pools.share)  # over that, or over all that `system` has
     if has * 1000 >= total.milli and not is_name:
         return ""
-    asks = f"its members ask for {total.milli / 1000:g} CPUs"
     if is_name:
-        return f"{asks}, and none are left for it alone"
+        return "its containers ask for more, and no CPUs are left for it alone"
     if has == tuning.maximum:
-        return f"{asks}, and it may have {has}"
-    return f"{asks}, and {has} are left for it beside the other pools and the least of share"
+        return f"its containers ask for more than its maximum of {has} CPUs"
+    return f"its containers ask for more than the {has} CPUs that other pools leave"

@@ -24,6 +24,11 @@ _FIGURES: Final = Knobs(
 )
 """The knobs that follow from the kubelet's figures; only the names count."""
 
+_SHOWN: Final = tuple(
+    f"asked.{name}" for name in ("cpus", "mems", "shares", "quota", "period", "memory.limit")
+)
+"""The figures of an update that its sentence ends with."""
+
 
 def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcome:
     """Take the kubelet's new values and lay ours over them; an unknown container is admitted first.
@@ -76,12 +81,15 @@ def _asks_anew(state: NodeState, known: Assignment, now: Assignment, event: Cont
 
 def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:
     """Return the outcome that fails the kubelet's update; nothing has changed, and the kubelet retries."""
-    text = (
-        f"nri-coloc refuses {event.pod.namespace}/{event.pod.name}/{event.container.name}: {resize.because}"
-    )
-    inputs = words.of_request(state, resize.assignment) | ownership.figures(state, resize)
+    text = words.refused(event.pod, event.container, words.cause_of(resize.because))
     decision = Decision(
-        AuditEvent.UPDATE, Reason.REFUSED_STRICT, text, subject=resize.assignment, inputs=inputs
+        AuditEvent.UPDATE,
+        Reason.REFUSED_STRICT,
+        f"resize refused: {words.cause_of(resize.because)}",
+        subject=resize.assignment,
+        considered=resize.considered,
+        inputs=words.of_request(state, resize.assignment) | ownership.figures(state, resize),
+        shows=words.SHOWN,
     )
     return Outcome(state, (decision,), refusal=text)
 
@@ -92,7 +100,7 @@ def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) ->
     moves, waits_for = ownership.moves(before, after, event.container.id)
     returned = before.pools.dedicated & ~after.pools.dedicated
     where = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
-    cause = f"{where} owns {cpuset.render(resize.assignment.exclusive) or 'none'} now"
+    cause = f"pool resized: {where} owns CPUs {cpuset.render(resize.assignment.exclusive) or 'none'}"
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     decisions = (
         _said(before, after, resize.assignment, event, resize),
@@ -224,22 +232,29 @@ def _said(
     if assignment.knobs is not known.knobs:
         overlay = overlay.overlaid(_files_only(known.knobs, assignment.knobs))
     values = merged.knobs().overlaid(overlay).differing(spec)
-    told = f"the kubelet asked for {_listed(merged.knobs().differing(spec)) or 'nothing new'}"
-    if overlay == NO_KNOBS:
-        reason, what = Reason.NOTHING_OURS, "no value of the plugin differs, the request passes unchanged"
-    else:
-        reason, what = Reason.KUBELET_UPDATE, f"the plugin's values hold for {_listed(overlay)}"
+    asked = merged.knobs().differing(spec)
     if resize is not None:
-        reason, what = resize.reason, f"{resize.because}; {what}"
+        reason, what = resize.reason, f"{resize.because}; the kubelet changed its request"
+    elif overlay == NO_KNOBS:
+        reason, what = (
+            Reason.NOTHING_OURS,
+            "the kubelet's request passed unchanged: no value of the daemon differs",
+        )
+    else:
+        told = "other values" if asked != NO_KNOBS else "nothing new"
+        reason = Reason.KUBELET_UPDATE
+        what = f"kept the daemon's {', '.join(overlay.named())}: the kubelet asked for {told}"
     return Decision(
         AuditEvent.UPDATE,
         reason,
-        f"{told}; {what}",
+        what,
         subject=assignment,
         before=_held(before, known).overlaid(spec).where_set(values).differing(values),
         after=values,
         orders=overlay,
-        inputs=_inputs(before, assignment, merged.knobs().differing(spec), resize),
+        considered=None if resize is None else resize.considered,
+        inputs=_inputs(before, assignment, asked, resize),
+        shows=_SHOWN if resize is None else words.SHOWN,
     )
 
 
@@ -259,7 +274,3 @@ def _held(state: NodeState, known: Assignment) -> Knobs:
         memory_low=ours.memory_low or 0,
         memory_min=ours.memory_min or 0,
     )
-
-
-def _listed(knobs: Knobs) -> str:
-    return ", ".join(f"{name}={value}" for name, value in knobs.named().items())

@@ -12,6 +12,7 @@ from functools import reduce
 from operator import or_
 
 from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import Figure
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.state import Assignment, NodeState, PodPlace
 from nri_coloc.core.workload import KubeQoS, Pod
@@ -36,21 +37,19 @@ def knobs(state: NodeState, place: PodPlace) -> Knobs:
     )
 
 
-def words(state: NodeState, pod: Pod) -> str:
-    """Return words for the values that the containers of a VM's pod ask for; the pod's values follow from them."""
-    members = sorted(state.of_pod(pod.id), key=lambda each: each.container.name)
-    if not members:
-        return ""
-    asked = "; ".join(f"{each.container.name} {_listed(state, each)}" for each in members)
-    beside = f"; memory of the VM itself {pod.overhead_bytes}" if pod.overhead_bytes else ""
-    return f"; runtime handler {pod.handler} puts a VM there, with values of its containers: {asked}{beside}"
+def words(pod: Pod) -> str:
+    """Return words for a pod's cgroup that carries its containers' values."""
+    return f"; runtime handler {pod.handler} runs its containers in a VM"
 
 
-def _listed(state: NodeState, assignment: Assignment) -> str:
-    asked = admission.wanted(state, assignment)._replace(
-        memory_limit=assignment.container.resources.memory_limit
-    )
-    return ", ".join(f"{name}={value}" for name, value in asked.named().items()) or "nothing"
+def inputs(state: NodeState, pod: Pod) -> dict[str, Figure]:
+    """Return by name the values that the containers of a VM's pod ask for; the pod's values follow from them."""
+    found: dict[str, Figure] = {"overhead_bytes": pod.overhead_bytes} if pod.overhead_bytes else {}
+    for each in sorted(state.of_pod(pod.id), key=lambda each: each.container.name):
+        limit = each.container.resources.memory_limit
+        asked = admission.wanted(state, each)._replace(memory_limit=limit).named()
+        found |= {f"{each.container.name}.{name}": value for name, value in asked.items()}
+    return found
 
 
 def _high(state: NodeState, place: PodPlace, members: tuple[Assignment, ...]) -> int | None:

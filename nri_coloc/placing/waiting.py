@@ -92,7 +92,7 @@ def _placed(
         in_vain.add(asked)
         return Outcome(state)
     after, joined = ownership.adopt(state, found.assignment)
-    said = ownership.said(state, after, found, "placed again because CPUs are free now")
+    said = ownership.said(state, after, found, "CPUs are free now")
     findings = words.of_findings(found.findings, found.assignment)
     return Outcome(after, (said._replace(reason=Reason.CPUS_FREED), *findings, *joined))
 
@@ -107,8 +107,8 @@ def _moved(before: NodeState, outcome: Outcome) -> Outcome:
     others = Moves(
         tuple(k for k in moves.pods if k != pod_id), tuple(k for k in moves.containers if k not in own)
     )
-    where = ", ".join(f"{a.container.name} owns {cpuset.render(a.exclusive)}" for a in owners)
+    where = ", ".join(f"{a.container.name} owns CPUs {cpuset.render(a.exclusive)}" for a in owners)
     place = after.pods[pod_id].pod
-    cause = f"{place.namespace}/{place.name}: {where}"
+    cause = f"pool resized: in {place.namespace}/{place.name} {where}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return replace(outcome, decisions=(*outcome.decisions, *resized), moves=moves, waits_for=others)

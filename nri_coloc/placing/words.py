@@ -1,19 +1,35 @@
 """Build decisions for the audit: event, reason, a sentence, and the figures that decided."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.decisions import Decision, Figure, Inputs, PlaceFigures
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import DEDICATED, POOLS, RECLAIM, SHARE, Assignment, NodeState
-from nri_coloc.core.workload import Finding, FindingKind, Pod
+from nri_coloc.core.workload import Container, Finding, FindingKind, Pod
 from nri_coloc.placing import admission, claim, protection, reclaim_cgroups, request, supply
 from nri_coloc.placing.admission import Admission
 
 _FINDING_REASON = {FindingKind.INVALID: Reason.BAD_VALUE, FindingKind.DENIED: Reason.NOT_ALLOWED}
+SHOWN: Final = (
+    *("request_milli", "n", "owned", "placement", "numa", "claim_free", "free", "node_free"),
+    *(
+        "not_met",
+        "pod_request_milli",
+        "pod_owned_cpus",
+        "pool_asked_milli",
+        "pool_cpus",
+        "burst_percent",
+        "not_set",
+    ),
+)
+"""The figures of a container's place that its sentence ends with, as far as the record has them."""
+
+_FAULT = {FindingKind.INVALID: "invalid", FindingKind.DENIED: "not allowed"}
 _AGAIN = {
-    Reason.RECONFIGURED: "other settings apply to it now",
+    Reason.RECONFIGURED: "other settings apply now",
 }
 """Why a container that was placed before is placed again."""
 
@@ -31,11 +47,15 @@ def of_admission(
 
     by_file: why the answer to its creation did not carry its values, such as `adopted`; None if it did.
     """
-    because, event = f"{admitted.because}{_burst(assignment)}{_in_a_vm(state, assignment)}", AuditEvent.ADMIT
+    in_a_vm, not_set = _in_a_vm(state, assignment)
+    because, event = f"{admitted.because}{_burst(assignment)}{in_a_vm}", AuditEvent.ADMIT
     if by_file in _AGAIN:
-        because, event = f"{admitted.reason.value}: {because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
+        because, event = f"{because}; {_AGAIN[by_file]}", AuditEvent.UPDATE
     elif by_file is not None:
-        because = f"{admitted.reason.value}: {because}; the plugin did not answer its creation"
+        because = f"{because}; placed by file, because the daemon did not answer its creation"
+    inputs = admitted.inputs
+    if by_file is not None or not_set:
+        inputs = {**(inputs or {}), "placed_as": admitted.reason.value, **not_set}
     return Decision(
         event,
         admitted.reason if admitted.reason is Reason.NO_FREE_CPUS else by_file or admitted.reason,
@@ -45,7 +65,9 @@ def of_admission(
         after=assignment.knobs,
         orders=assignment.knobs,
         considered=admitted.considered,
+        inputs=inputs,
         place=_place_of(state, assignment),
+        shows=SHOWN,
     )
 
 
@@ -54,8 +76,16 @@ def _place_of(state: NodeState, assignment: Assignment) -> PlaceFigures:
     asked, main = state.pools.asked.get(assignment.pool), ""
     if assignment.follows in state.containers:
         main = state.containers[assignment.follows].container.name
-    pod = supply.of_pod(state, assignment.container.pod_id)
-    return PlaceFigures(pod, state.cpus_of(assignment), main, None if asked is None else asked.milli)
+    container, owned = assignment.container, None
+    if assignment.exclusive and not assignment.hands_off:
+        owned = supply.owned_beside(state, container)
+    return PlaceFigures(
+        pod_request_milli=supply.of_pod(state, container.pod_id),
+        cpus=state.cpus_of(assignment),
+        main=main,
+        pool_asked_milli=None if asked is None else asked.milli,
+        pod_owned=owned,
+    )
 
 
 def inputs(assignment: Assignment, place: PlaceFigures) -> Inputs:
@@ -72,6 +102,8 @@ def inputs(assignment: Assignment, place: PlaceFigures) -> Inputs:
         found["claimed_cpus"] = cpuset.render(container.claimed)
     if place.pool_asked_milli is not None:
         found["pool_asked_milli"] = place.pool_asked_milli
+    if place.pod_owned:
+        found["pod_owned_cpus"] = place.pod_owned
     if assignment.knobs.burst is not None:
         found |= {"quota": container.resources.quota, "burst_percent": wish.cpu_burst_percent}
     return found
@@ -91,22 +123,21 @@ def _burst(assignment: Assignment) -> str:
     wish = assignment.wish
     if assignment.knobs.burst is None or not wish.burst_because:
         return ""
-    quota = assignment.container.resources.quota
-    return f"; burst {wish.cpu_burst_percent} % of quota {quota} by {wish.burst_because}"
+    return f"; CPU burst by {wish.burst_because}"
 
 
-def _in_a_vm(state: NodeState, assignment: Assignment) -> str:
-    """Return words for the cgroup that has the values of a VM's container, and for values that are not set."""
+def _in_a_vm(state: NodeState, assignment: Assignment) -> tuple[str, dict[str, Figure]]:
+    """Return words for the cgroup that has the values of a VM's container, and by name the values that are not set."""
     if assignment.wish.handler != "pod":
-        return ""
+        return "", {}
     pod_id, asked = assignment.container.pod_id, admission.wanted(state, assignment)
     place = state.pods.get(pod_id)
     if place is None or not place.pod.owns_cgroup:
-        return "; a VM in a cgroup that is not its pod's alone, so nothing of it is set"
+        return "; not set: its VM's cgroup is not its pod's alone", {"not_set": " ".join(asked.named())}
     protected = Knobs(memory_low=asked.memory_low, memory_min=asked.memory_min)
     lost = asked.without(reclaim_cgroups.knobs(state, pod_id).overlaid(protected))._replace(period=None)
-    said = f"; its pod's cgroup has its values: runtime handler {place.pod.handler} puts a VM there"
-    return f"{said}; not set there: {', '.join(lost.named())}" if lost != NO_KNOBS else said
+    said = f"; set on its pod's cgroup, where runtime handler {place.pod.handler} runs a VM"
+    return said, {"not_set": " ".join(lost.named())} if lost != NO_KNOBS else {}
 
 
 def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:
@@ -116,7 +147,7 @@ def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[
             Decision(
                 AuditEvent(f.kind.value),
                 _FINDING_REASON[f.kind],
-                f"{f.key}={f.value!r} does not count: allowed is {f.allowed}; used is {f.used}",
+                f"{f.key} ignored: {f.value!r} is {_FAULT[f.kind]}; allowed is {f.allowed}; used is {f.used}",
                 subject=assignment,
                 key=f.key,
                 value=f.value,
@@ -130,19 +161,38 @@ def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[
 
 def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str:
     """Return the reason why `strict` refuses this container, empty if it does not."""
-    where = f"nri-coloc refuses {pod.namespace}/{pod.name}/{admitted.assignment.container.name}"
+    container = admitted.assignment.container
     if findings:
         first = findings[0]
-        return f"{where}: {first.key}={first.value!r} is not allowed; allowed is {first.allowed}"
+        return refused(
+            pod, container, f"{first.key}={first.value!r} is not allowed; allowed is {first.allowed}"
+        )
     if admitted.reason is Reason.NO_FREE_CPUS:
-        return f"{where}: {admitted.because}"
+        return refused(pod, container, cause_of(admitted.because))
     return ""
 
 
-def of_refusal(state: NodeState, assignment: Assignment, refusal: str) -> Decision:
+def refused(pod: Pod, container: Container, cause: str) -> str:
+    """Return the error that the runtime gets for a refused container."""
+    return f"nri-coloc refuses {pod.namespace}/{pod.name}/{container.name}: {cause}"
+
+
+def cause_of(because: str) -> str:
+    """Return the part of an audit sentence that follows `<what was done>: `."""
+    return because.partition(": ")[2]
+
+
+def of_refusal(state: NodeState, admitted: Admission, refusal: str) -> Decision:
     """Return the decision on a creation that `strict` failed."""
-    inputs = of_request(state, assignment)
-    return Decision(AuditEvent.ADMIT, Reason.REFUSED_STRICT, refusal, subject=assignment, inputs=inputs)
+    return Decision(
+        AuditEvent.ADMIT,
+        Reason.REFUSED_STRICT,
+        f"creation refused: {cause_of(refusal)}",
+        subject=admitted.assignment,
+        inputs=of_request(state, admitted.assignment),
+        considered=admitted.considered,
+        shows=SHOWN,
+    )
 
 
 def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
@@ -151,13 +201,15 @@ def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision 
     if was is total or was == total:
         return None
     asked = protection.asked_by_pod(after, pod_id)
-    because = f"its containers asked for memory.low {asked.low} and memory.min {asked.min} bytes in all"
+    because = "memory protection set: the sum that its containers ask for"
     inputs: dict[str, Figure] = {"asked_low_bytes": asked.low, "asked_min_bytes": asked.min}
     if asked != total:
-        inputs["most_bytes"] = most = protection.bound_of_pod(after, pod_id)
-        because += f", at most {most} bytes: its certain memory request"
+        inputs["most_bytes"] = protection.bound_of_pod(after, pod_id)
+        because = "memory protection limited: its containers ask for more than its certain memory request"
     had, has = (Knobs(memory_low=each.low, memory_min=each.min) for each in (was, total))
-    said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id, inputs=inputs)
+    said = Decision(
+        AuditEvent.POD_LIMIT, Reason.PROTECTED, because, pod_id=pod_id, inputs=inputs, shows=(*inputs,)
+    )
     qos = after.pods[pod_id].wish.qos if pod_id in after.pods else None
     return said._replace(before=had.differing(has), after=has.differing(had), qos=qos)
 
@@ -168,7 +220,8 @@ def of_release(state: NodeState, assignment: Assignment, reason: Reason) -> Deci
         claim.in_spec(assignment.container) if assignment.hands_off else state.cpus_of(assignment)
     )
     did = "had" if reason is Reason.SUPERSEDED else "ran on"
-    because = f"{_ENDS.get(reason, f'it was {reason.value}')}; it {did} {_place(state, assignment, cpus)}"
+    cause = _ENDS.get(reason, f"it was {reason.value}")
+    because = f"container released: {cause}; it {did} {_place(state, assignment, cpus)}"
     return Decision(AuditEvent.RELEASE, reason, because, subject=assignment, before=Knobs(cpus=cpus or None))
 
 
@@ -196,11 +249,12 @@ def of_orphan(before: NodeState, after: NodeState, assignment: Assignment) -> De
     return Decision(
         AuditEvent.UPDATE,
         Reason.MAIN_GONE,
-        "moved to share: the container on whose CPUs it ran owns none now",
+        "moved to share: its main container ended, or owns no CPUs now",
         subject=assignment,
         before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
         after=Knobs(cpus=cpuset.render(after.cpus_of(assignment))),
         place=_place_of(after, assignment),
+        shows=SHOWN,
     )
 
 
@@ -208,15 +262,16 @@ def of_heir(before: NodeState, after: NodeState, owner: Assignment, assignment: 
     """Return the decision on a container that owns the CPUs of its pod after another one, or follows the new owner."""
     now = after.containers[assignment.id]
     cpus = cpuset.render(after.cpus_of(now))
-    heir = after.containers[now.follows].container.name if now.follows else "it"
+    done = f"runs on CPUs {cpus} of {after.containers[now.follows].container.name}" if now.follows else ""
     return Decision(
         AuditEvent.UPDATE,
         Reason.INHERITED,
-        f"{owner.container.name} of its pod has ended; {heir} owns CPUs {cpus} of the pod's request now",
+        f"{done or f'own CPUs {cpus}'}: inherited from container {owner.container.name} of its pod, which ended",
         subject=now,
         before=Knobs(cpus=cpuset.render(before.cpus_of(before.containers[assignment.id]))),
         after=Knobs(cpus=cpus),
         place=_place_of(after, now),
+        shows=SHOWN,
     )
 
 
@@ -226,12 +281,13 @@ def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assign
     return Decision(
         AuditEvent.UPDATE,
         Reason.MAIN_CAME,
-        f"asked for less than one CPU; {main.container.name} of its pod now owns "
-        f"CPUs {cpuset.render(main.exclusive)}",
+        f"moved to CPUs {cpuset.render(main.exclusive)} of main container {main.container.name}: "
+        "it asks for less than one CPU",
         subject=joined,
         before=Knobs(cpus=cpuset.render(before.cpus_of(small))),
         after=Knobs(cpus=cpuset.render(after.cpus_of(joined))),
         place=_place_of(after, joined),
+        shows=SHOWN,
     )
 
 
@@ -268,11 +324,9 @@ def _left(before: NodeState, after: NodeState, pod_id: str) -> Decision:
         reclaim_cgroups.knobs(before, pod_id),
         reclaim_cgroups.knobs(after, pod_id),
     )
-    because = (
-        f"class {place.wish.qos.value} by {place.wish.because}, or a container's; it leaves the reclaim pool"
-    )
+    because = f"left the reclaim pool: class {place.wish.qos.value} by {place.wish.because}, or a container's"
     said = Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, because, pod_id=pod_id, qos=place.wish.qos)
-    said = said._replace(inputs=reclaim_cgroups.figures(after, pod_id))
+    said = said._replace(inputs=reclaim_cgroups.figures(after, pod_id), shows=("reclaim_cpus", "containers"))
     return said._replace(before=had.differing(has), after=has.differing(had))
 
 
@@ -285,12 +339,12 @@ def _weight(before: NodeState, after: NodeState, pod_id: str) -> Decision | None
     return Decision(
         AuditEvent.POD_LIMIT,
         Reason.BOX_MEMBER if place.boxed else Reason.POOL_MEMBER,
-        f"the highest I/O weight of its containers, or its own without any, is {has} now and was {had}; "
-        "weights act along the whole path",
+        f"I/O weight changed from {had} to {has}: the highest of its containers counts, its own without any",
         pod_id=pod_id,
         pool=RECLAIM if place.boxed else "",
         before=Knobs(io_weight=had),
         after=Knobs(io_weight=has),
         qos=place.wish.qos,
         inputs=reclaim_cgroups.figures(after, pod_id),
+        shows=reclaim_cgroups.SHOWN,
     )

@@ -47,7 +47,7 @@ def test_a_plugin_that_sets_the_same_field_fails_the_creation_and_costs_us_nothi
         pytest.raises(RuntimeRefused, match=r"plugins \S+ and \S+ both tried to set .*[cC][pP][uU]"),
     ):
         dedicated(node)
-    wait_until(lambda: owned(daemon) == "", 30, "the CPUs to be given back")
+    wait_until(lambda: owned(daemon) == "", 30, "the CPUs to be returned")
     assert len(daemon.audit("runtime.lost")) == lost
     assert_unhurt(daemon)
     node.remove_pod(node.pod("shop/web"))
@@ -137,7 +137,7 @@ def test_a_creation_that_a_validator_rejects_leaves_no_cpus_taken(node: GoNode, 
         pytest.raises(RuntimeRefused, match="no pinning here"),
     ):
         dedicated(node)
-    wait_until(lambda: owned(daemon) == "", 30, "the CPUs to be given back")
+    wait_until(lambda: owned(daemon) == "", 30, "the CPUs to be returned")
     wait_until(lambda: cpuset.render(node.cpus(neighbour)) == "0-7", 30, "the neighbour to grow back")
     assert_unhurt(daemon)
 

@@ -99,7 +99,7 @@ def test_an_offline_container_carries_no_cpus_and_the_smallest_weight(node, edit
     assert (batch.resources.cpu.cpus, batch.resources.cpu.mems) == ("", "")
     assert dict(batch.resources.unified)["io.weight"] == "default 10"
     assert batch.resources.cpu.shares.value == 2
-    wait_until(lambda: not node.cpus(batch.id) & cpus(node, web), 30, "the box to be around it")
+    wait_until(lambda: not node.cpus(batch.id) & cpus(node, web), 30, "the reclaim pool to include it")
 
 
 def test_an_offline_container_is_the_first_to_be_killed_where_nri_can_say_so(node, edition):

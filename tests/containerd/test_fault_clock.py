@@ -68,7 +68,7 @@ def test_a_container_that_came_while_the_plugin_stood_still_is_placed_when_it_go
 ):
     daemon = own_daemon()
     neighbour, _batch = inspector.run("neighbour", "shared"), inspector.run("batch", "reclaimed")
-    wait_until(lambda: not inspector.breaches(), 30, "everybody to be in place")
+    wait_until(lambda: not inspector.breaches(), 30, "all containers to be in place")
     with ThreadPoolExecutor(1) as kubelet, _standing_still(daemon):
         web = kubelet.submit(inspector.run, "web", "dedicated").result(ARRIVES_SECONDS)
     inspector.wait_until_sound()
@@ -100,7 +100,7 @@ def test_a_loop_that_stood_still_lends_no_more_than_before(
 
 def _one_of_each(inspector: Inspector) -> list[Workload]:
     found = [inspector.run(f"{qos}-one", qos) for qos in ("dedicated", "shared", "reclaimed")]
-    wait_until(lambda: not inspector.breaches(), 30, "everybody to be in place")
+    wait_until(lambda: not inspector.breaches(), 30, "all containers to be in place")
     return found
 
 

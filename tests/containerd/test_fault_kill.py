@@ -122,7 +122,7 @@ def test_killed_all_along_a_dedicated_containers_life(
     for call, step in life.items():
         with mortal.killed_at(step):
             getattr(career, call)()
-        assert inspector.breaches() == [], f"who was placed stays placed while nobody is there, after {step}"
+        assert inspector.breaches() == [], f"placed containers stay in place without a daemon, after {step}"
         mortal.next()
         if call == "start":
             career.started()
@@ -145,7 +145,7 @@ def test_killed_while_offline_pods_come(cri: Cri, mortal: Mortal, inspector: Ins
                 cgroup_parent=kubepods.BESTEFFORT,
             )
         late.append(workloads.add(cri, pod, "app", oom=1000))
-        assert inspector.breaches() == [], f"who was placed stays placed while nobody is there, after {step}"
+        assert inspector.breaches() == [], f"placed containers stay in place without a daemon, after {step}"
         mortal.next()
         inspector.watch(late[-1], "reclaimed")
         inspector.wait_until_sound()

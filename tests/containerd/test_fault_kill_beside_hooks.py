@@ -64,10 +64,10 @@ def test_killed_while_the_box_gives_cpus_back(
     assert _sizes(box) == {1, len(NODE_CPUS)}, "some of its files are written and some are not"
     assert inspector.breaches() == []
     mortal.next()
-    wait_until(lambda: _sizes(box) == {1}, 60, "one CPU for all of the box")
+    wait_until(lambda: _sizes(box) == {1}, 60, "one CPU for all reclaimed pods")
     inspector.wait_until_sound()
     mortal.daemon.config.write("")
-    wait_until(lambda: _sizes(box) == {len(NODE_CPUS)}, 60, "all of share for all of the box")
+    wait_until(lambda: _sizes(box) == {len(NODE_CPUS)}, 60, "all of share for all reclaimed pods")
 
 
 @pytest.mark.invariant(1, 3, 6, 8)

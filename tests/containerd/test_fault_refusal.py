@@ -63,7 +63,7 @@ def test_a_cgroup_that_cannot_be_written_is_told_and_made_good(
 ):
     daemon = own_daemon(config="runtime:\n  updatesPerReply: 0\n")
     stuck, neighbour = inspector.run("stuck", qos), inspector.run("neighbour", "shared")
-    wait_until(lambda: not inspector.breaches(), 30, "everybody to be in place")
+    wait_until(lambda: not inspector.breaches(), 30, "all containers to be in place")
     inspector.forget(stuck)
     group = stuck.pod.cgroup if qos == "reclaimed" else stuck.cgroup
     with disk.read_only([cgroups.file(group, "cpuset", "cpuset.cpus").parent]):

@@ -38,7 +38,7 @@ def test_a_containerd_that_is_killed_while_a_hundred_containers_make_room_leaves
         inspector.holds_until(lambda: daemon.check("connected")["ok"], BACK_SECONDS, "it to be back")
         assert isinstance(arriving.exception(ENDS_SECONDS), grpc.RpcError | None)
     cri.remove_pod(pod.id)  # as a kubelet does that got no answer
-    wait_until(lambda: all(m.cpus == NODE_CPUS for m in (*crowd, batch)), 120, "everybody to be back")
+    wait_until(lambda: all(m.cpus == NODE_CPUS for m in (*crowd, batch)), 120, "all containers to be back")
     inspector.run("second", "dedicated")
     inspector.wait_until_sound()
     assert not daemon.is_dead

@@ -57,5 +57,5 @@ def test_another_program_behind_the_socket_moves_nothing_and_is_left_for_the_run
 
 def _one_of_each(inspector: Inspector):
     found = [inspector.run(f"a-{qos}-one", qos) for qos in ("dedicated", "shared", "reclaimed")]
-    wait_until(lambda: not inspector.breaches(), 30, "everybody to be in place")
+    wait_until(lambda: not inspector.breaches(), 30, "all containers to be in place")
     return found

@@ -65,7 +65,7 @@ def test_sockets_and_ports_in_that_configuration_count_too(own_containerd: OwnCo
     telemetry = f"telemetry: {{http: '127.0.0.1:{port}', auditRing: 2}}\n"
     with _launched(own_containerd, tmp_path, config=telemetry, http="") as cri:
         web = workloads.dedicated(cri)
-        wait_until(lambda: web.id in fetch(port, "/v1/state"), READY_SECONDS, "the port that it was told")
+        wait_until(lambda: web.id in fetch(port, "/v1/state"), READY_SECONDS, "the port of its configuration")
         becomes(lambda: len(json.loads(fetch(port, "/v1/audit"))["records"]), 2)
 
 

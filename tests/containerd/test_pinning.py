@@ -86,7 +86,7 @@ def test_an_admission_is_audited_with_what_it_gave(daemon: Daemon, cri: Cri):
     assert record["before"] == {}
     assert cgroups.members(record["after"]["cpus"]) == web.cpus
     assert record["latency_us"] > 0
-    assert "asked 1 CPU" in record["because"]
+    assert (record["inputs"]["request_milli"], record["inputs"]["n"]) == (1000, 1)
 
 
 @pytest.mark.parametrize("end", ["stop", "remove", "exit"])

@@ -99,11 +99,11 @@ def test_what_an_offline_pod_was_resized_to_meanwhile_is_what_it_goes_back_to(
     feature = "" if end == "killed" else ", features: [restore-on-exit]"
     daemon = own_daemon(config=f"reclaim: {{enabled: true{feature}}}\n")
     idle = run(cri, "idle")
-    wait_until(lambda: cgroups.memory_limit(idle.pod.cgroup), 120, "a limit of the box")
+    wait_until(lambda: cgroups.memory_limit(idle.pod.cgroup), 120, "a limit of the reclaim cgroups")
     smallest = weight_of(idle.pod.cgroup)
     for shares, limit in ((512, 512 * MI), (1024, 1024 * MI)):
         resize(idle, shares, limit)
-        wait_until(lambda: weight_of(idle.pod.cgroup) == smallest, 30, "the box's weight again")
+        wait_until(lambda: weight_of(idle.pod.cgroup) == smallest, 30, "the reclaim cgroup's weight again")
         known = f'"{limit}"'
         wait_until(lambda: known in noted(daemon), 60, "the limit to be known")  # noqa: B023 - called at once
         assert cgroups.memory_limit(idle.pod.cgroup) == limit, "never above what the kubelet gave"
@@ -143,7 +143,7 @@ def test_a_raised_quota_goes_back(cri: Cri, own_daemon: OwnDaemon):
 def test_without_the_runtime_files_are_back_and_it_says_what_is_not(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=LENDING)
     lent = run(cri, "lent")
-    wait_until(lambda: cgroups.memory_limit(lent.pod.cgroup), 120, "a limit of the box")
+    wait_until(lambda: cgroups.memory_limit(lent.pod.cgroup), 120, "a limit of the reclaim cgroups")
     daemon.kill()
     done = restore(daemon, "--nri-socket", "/nowhere/nri.sock")
     assert done.returncode == 1

@@ -76,7 +76,7 @@ def test_pods_that_come_and_go_all_the_time_never_wedge_the_runtime(
     with ThreadPoolExecutor(3) as pool:
         slowest = max(pool.map(lambda i: _comings_and_goings(cri, f"guest-{i}"), range(3)))
     assert slowest < SLOW_CALL_SECONDS
-    wait_until(lambda: all(m.cpus == NODE_CPUS for m in crowd), 30, "everybody to be back")
+    wait_until(lambda: all(m.cpus == NODE_CPUS for m in crowd), 30, "all containers to be back")
     wait_until(
         lambda: all(cgroups.members(m.spec_cpus) == NODE_CPUS for m in crowd), 60, "the specs to agree"
     )
@@ -114,13 +114,15 @@ def _arrival(cri: Cri, crowd: list[Workload], program: Path, files: list[Path]) 
         owned = web.first_cpus()
         seen = writes.seen()
     if files:
-        wait_until(lambda: all(m.cpus == NODE_CPUS - owned for m in crowd), 30, "everybody to make room")
+        wait_until(
+            lambda: all(m.cpus == NODE_CPUS - owned for m in crowd), 30, "all containers to leave the CPUs"
+        )
         back = poll(
             lambda: [member.id for member in crowd if member.cpus != NODE_CPUS - owned], AFTER_SECONDS
         )
         assert not back  # a late update must not undo it
     cri.remove_pod(pod.id)
-    wait_until(lambda: all(member.cpus == NODE_CPUS for member in crowd), 30, "everybody to be back")
+    wait_until(lambda: all(member.cpus == NODE_CPUS for member in crowd), 30, "all containers to be back")
     return Arrival(web.id, took, set(seen[: seen.index(program)]) == set(files))
 
 

@@ -88,7 +88,7 @@ def test_a_besteffort_system_pods_settings_stay_while_the_box_goes_to_its_floor(
     _, tap = online(cri)
     batch = offline(cri)
     tap.on()
-    wait_until(lambda: box(batch) == 1, SOON_S, "the box at its floor")
+    wait_until(lambda: box(batch) == 1, SOON_S, "the reclaim pool at its floor")
     wait_until(lambda: cgroups.memory_limit(batch.pod.cgroup), SOON_S, "a limit of its memory")
     wait_until(lambda: daemon.check("readings")["ok"], 30, "a sweep")
     after = look()

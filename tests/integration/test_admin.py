@@ -80,7 +80,7 @@ def test_a_pause_gives_the_box_its_floor_and_offers_nothing_until_it_is_ended(ri
     shared(rig.node, "web")
     batch = reclaimed(rig.node, "batch")
     wait_until(lambda: rig.capacity()[0] > 0, SOON_S, "an offer")
-    wait_until(lambda: rig.box() == "0-7", SOON_S, "the box to grow")
+    wait_until(lambda: rig.box() == "0-7", SOON_S, "the reclaim pool to grow")
     assert rig.admin("pause", "600", "--reason", "load test") == 0
     assert "lending is paused until 2" in capsys.readouterr().out
     assert rig.capacity() == (0, "lending_paused")
@@ -93,7 +93,7 @@ def test_a_pause_gives_the_box_its_floor_and_offers_nothing_until_it_is_ended(ri
     assert rig.capacity() == (0, "lending_paused")
     assert rig.box() == "6-7"
     assert rig.admin("resume") == 0
-    wait_until(lambda: rig.box() == "0-7", SOON_S, "the box to grow again")
+    wait_until(lambda: rig.box() == "0-7", SOON_S, "the reclaim pool to grow again")
     wait_until(lambda: rig.capacity()[0] > 0, SOON_S, "an offer again")
     assert rig.daemon.metric("nri_coloc_lending_paused") == 0
     assert "load test" in rig.daemon.audited("reclaim.pause", reason="operator")["because"]
@@ -105,7 +105,7 @@ def test_a_pause_ends_by_itself(rig):
     reclaimed(rig.node, "batch")
     assert rig.admin("pause", "1") == 0
     rig.daemon.audited("reclaim.resume", SOON_S, reason="expired")
-    wait_until(lambda: rig.box() == "0-7", SOON_S, "the box to grow")
+    wait_until(lambda: rig.box() == "0-7", SOON_S, "the reclaim pool to grow")
 
 
 def test_the_configuration_is_read_by_order_and_a_mistake_is_told(rig, capsys):
@@ -160,7 +160,7 @@ def test_only_its_owner_can_reach_it(rig):
     assert modes == [0o700, 0o600]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_is_hung_up_on_even_where_the_way_is_open(rig):
     for path in (rig.daemon.folder, rig.socket.parent):
         path.chmod(0o755)
@@ -206,7 +206,7 @@ def test_a_daemon_that_was_killed_is_followed_by_one_that_can_be_called(rig):
     assert rig.admin("resume") == 1
     rig.daemon.start()
     served(rig.daemon)
-    wait_until(lambda: rig.admin("resume") == 0, SOON_S, "the one that follows")
+    wait_until(lambda: rig.admin("resume") == 0, SOON_S, "the next request")
 
 
 def test_a_socket_that_was_removed_comes_back(rig):

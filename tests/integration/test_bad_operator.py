@@ -217,7 +217,7 @@ def test_a_full_disk_under_the_journal_costs_no_placement_and_the_journal_is_mad
                 >= {"2-7"}
             ),
             20,
-            "the box to be limited",
+            "the reclaim pool to be limited",
         )
         assert_unhurt(daemon)
         assert len(daemon.audit("write.failed")) == 1, "said once, not for every file"

@@ -119,7 +119,7 @@ def test_nobody_is_promised_more_than_an_operator_lets_the_box_have(rig):
     wait_until(lambda: rig.capacity()["headroom_cpu_milli"] > 2000, SOON_S, "a headroom of more")
     wait_until(lambda: rig.capacity()["cpu_milli"] > 2000, SOON_S, "an offer of more")
     reload(rig.daemon, f"pools: {{reclaim: {{maxCPUs: 2}}}}\n{LENDING}")
-    wait_until(lambda: rig.capacity()["cpu_milli"] == 2000, SOON_S, "an offer of what it may have")
+    wait_until(lambda: rig.capacity()["cpu_milli"] == 2000, SOON_S, "an offer up to its maximum")
     assert "no more than the 2000m of pools.reclaim.maxCPUs" in rig.capacity()["because"]
     wait_until(lambda: rig.capacity()["headroom_cpu_milli"] == 2000, SOON_S, "a headroom of that")
     assert_unhurt(rig.daemon)
@@ -135,7 +135,7 @@ def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(
     assert 28 * GIB < before < 34 * GIB
     web = shared(rig.node, "web")
     rig.node.set_memory(web, Held(anon=20 * GIB))
-    wait_until(lambda: int(rig.bound(batch)) < before - 18 * GIB, SOON_S, "less for the box")
+    wait_until(lambda: int(rig.bound(batch)) < before - 18 * GIB, SOON_S, "a smaller reclaim pool")
     wait_until(lambda: last_told(rig)["after"]["memory.limit"] < before - 18 * GIB, SOON_S, "a record of it")
     assert {"free_bytes", "claimed_bytes", "margin_bytes"} <= last_told(rig)["inputs"].keys()
     rig.daemon.terminate()
@@ -152,7 +152,7 @@ def test_what_an_offline_pod_is_resized_to_bounds_it_and_is_what_it_goes_back_to
     rig.await_turns(2)
     assert rig.bound(batch) == str(4 * GIB)
     rig.resize(batch, 200 * GIB)
-    wait_until(lambda: 28 * GIB < int(rig.bound(batch)) < 34 * GIB, SOON_S, "what the box has")
+    wait_until(lambda: 28 * GIB < int(rig.bound(batch)) < 34 * GIB, SOON_S, "the CPUs of the reclaim pool")
     rig.daemon.terminate()
     state, root = str(rig.daemon.state_dir), str(rig.node.host_root)
     assert main(["restore", "--files-only", "--state-dir", state, "--host-root", root], {}) == 0
@@ -184,7 +184,7 @@ def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
     web = shared(rig.node, "web")
     rig.node.set_demand(web, 6.0)
     reload(rig.daemon, "reclaim: {members: [/hadoop-yarn, kubelet/nothing-there]}\n")
-    wait_until(lambda: tree.effective("hadoop-yarn").bit_count() <= 2, SOON_S, "the box's CPUs")
+    wait_until(lambda: tree.effective("hadoop-yarn").bit_count() <= 2, SOON_S, "the reclaim pool's CPUs")
     wait_until(lambda: tree.read("hadoop-yarn", name) != before[name], SOON_S, "a part of its memory")
     wait_until(lambda: tree.read("hadoop-yarn", weight) in ("1", "2"), SOON_S, "the smallest weight")
     wait_until(
@@ -192,7 +192,7 @@ def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
             "hadoop-yarn" in r["because"] for r in rig.daemon.audit("pod.limit", reason="box_member")
         ),
         SOON_S,
-        "the group to be told of",
+        "the record of the group",
     )
     wait_until(lambda: 0 <= rig.capacity()["cpu_milli"] <= 2000, SOON_S, "its share, which it can ask for")
     wait_until(lambda: "shop/web" in rig.capacity()["because"], SOON_S, "whose use leaves no more")

@@ -72,7 +72,7 @@ def test_protections_are_sums_along_the_path_and_are_given_back_at_release(node_
         node_v2.remove_pod(node_v2.pod("shop/b"))
         wait_until(lambda: sums(node_v2, "memory.min") == [str(MI)] * 2, 20, "the second pod's part to go")
         node_v2.runtime.stop(first)
-        wait_until(lambda: sums(node_v2, "memory.low") == ["0"] * 2, 20, "everything to be given back")
+        wait_until(lambda: sums(node_v2, "memory.low") == ["0"] * 2, 20, "all values to be restored")
         assert second not in node_v2.runtime.containers
         assert_unhurt(daemon)
 
@@ -102,7 +102,9 @@ def test_protections_of_pods_that_ended_while_we_were_away_are_given_back(node_v
         node_v2.remove_pod(node_v2.pod("shop/a"))
         daemon.start()
         served(daemon)
-        wait_until(lambda: sums(node_v2, "memory.min") == ["0"] * 2, 20, "what a former life protected")
+        wait_until(
+            lambda: sums(node_v2, "memory.min") == ["0"] * 2, 20, "the protection of a previous process"
+        )
 
 
 def test_a_reclaimed_pod_is_limited_before_its_first_container(node, daemon):

@@ -85,7 +85,7 @@ def test_without_a_terminal_there_is_one_line_for_each_record(day):
 @pytest.mark.parametrize(
     "part",
     [
-        "shop/web/app dedicated CPUs 0-1 whole_core: asked 1.5 CPUs",
+        "shop/web/app dedicated CPUs 0-1 whole_core: own CPUs 0-1: ",
         "share CPUs 0-7 -> 2-7 cpus_taken",
         "pay/ledger/main dedicated CPUs 2-3 whole_core",
         "pay/ledger/proxy dedicated CPUs 2-3 follows_main",
@@ -186,7 +186,7 @@ RECORD = {
     "before": {},
     "after": {"cpus": "0-1"},
     "reason": "whole_core",
-    "because": "asked 1.5 CPUs\x1b[2J",
+    "because": "own CPUs 0-1\x1b[2J",
 }
 CONTAINER = {
     "id": "1",
@@ -221,7 +221,7 @@ def test_a_record_is_put_on_the_clock_of_the_simulated_day():
 
 
 def test_a_line_says_what_whom_where_and_why_and_steers_no_terminal():
-    expected = "container.admit    shop/web/app dedicated CPUs 0-1 whole_core: asked 1.5 CPUs?[2J"
+    expected = "container.admit    shop/web/app dedicated CPUs 0-1 whole_core: own CPUs 0-1?[2J"
     assert demo_lines.line(RECORD) == expected
 
 

@@ -144,7 +144,7 @@ def test_a_restart_leaves_the_box_as_large_as_it_was(lending: Lasting):
         return is_told
 
     lending.daemon.start()
-    wait_until(is_found, GROWS_WITHIN_S, "a record of what was found")
+    wait_until(is_found, GROWS_WITHIN_S, "a record of the found size")
     assert seen <= {before}
     record = next(filter(tells_of_the_found, lending.daemon.audit()))
     assert cpuset.parse(record["after"]["cpus"]).bit_count() == before
@@ -162,7 +162,7 @@ def test_the_capacity_follows_the_load_and_says_why(lending: Lasting):
     wait_until(
         lambda: daemon.capacity()["headroom_cpu_milli"] >= 5000,
         GROWS_WITHIN_S,
-        "a capacity of what is unused",
+        "a capacity of the unused CPUs",
     )
     calm = daemon.capacity()
     lending.node.set_demand(web, CPUS)
@@ -188,7 +188,7 @@ def test_somebody_elses_hand_on_the_box_is_put_right(lending: Lasting):
         A change that meets a new size of the reclaim pool is no drift, and has to be made again.
         """
         node.tree.write(pod.cgroup, "cpuset.cpus", EVERYTHING)
-        wait_until(lambda: box(node, batch) < 5, 20, "the box as it was")
+        wait_until(lambda: box(node, batch) < 5, 20, "the reclaim pool unchanged")
         return poll(lambda: lending.daemon.audit("drift.repair"), TOLD_WITHIN_S)
 
     wait_until(is_repaired, 20, "a record of a repair")
@@ -203,7 +203,9 @@ def test_a_dedicated_container_takes_its_cpus_out_of_the_box_too(lending: Lastin
     owned = cpuset.parse(harness.file(node, web, "cpuset.cpus") or "")
     pod = node.runtime.containers[batch].pod.id
     wait_until(
-        lambda: not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned, 20, "the box to leave"
+        lambda: not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned,
+        20,
+        "the reclaim pool to leave",
     )
     # and the pool stays off these CPUs when it next grows or shrinks
     lent(node, batch, CPUS - 3)

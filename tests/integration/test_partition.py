@@ -187,7 +187,7 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
             harness.served(daemon)
             wait_until(lambda: resized(daemon, "pool.resize", "share"), 20, "what it would do")
             wait_until(
-                lambda: resized(daemon, "reclaim.grow", "reclaim"), DWELL_S, "what would be given back"
+                lambda: resized(daemon, "reclaim.grow", "reclaim"), DWELL_S, "CPUs that would be returned"
             )
             assert rig.cpus() == before
             harness.assert_unhurt(daemon)

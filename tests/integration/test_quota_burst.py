@@ -69,7 +69,7 @@ def test_a_throttled_container_gets_more_while_the_node_is_idle_and_its_own_when
     wait_until(lambda: [quota(rig.node, k) for k in (web, pod)] == [QUOTA] * 2, LOOKS_S, "their own quotas")
     assert in_spec(rig.node, web) == QUOTA
     wait_until(
-        lambda: [after for _, after in told(rig.daemon)][-1:] == [QUOTA], LOOKS_S, "the return to be told"
+        lambda: [after for _, after in told(rig.daemon)][-1:] == [QUOTA], LOOKS_S, "the record of the return"
     )
     steps = told(rig.daemon)
     assert steps[0][0] == QUOTA

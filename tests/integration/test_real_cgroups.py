@@ -130,7 +130,7 @@ def test_a_sum_less_a_member_is_what_the_others_used(machine):
     machine.end()  # two counters are two readings, and between them the process would run on
     assert used(machine.one()) - before < 50_000
     machine.burn(box)
-    wait_until(lambda: used(machine.one()) - before > 300_000, 30, "the box's CPU time")
+    wait_until(lambda: used(machine.one()) - before > 300_000, 30, "the reclaim cgroup's CPU time")
     kernels.close()
 
 

@@ -131,11 +131,15 @@ def test_a_rule_makes_live_pods_reclaimed_and_its_end_gives_everything_back(node
     reload(daemon, BATCH)
     assert daemon.container(container_id)["class"] == "reclaimed"
     wait_until(lambda: file(node, pod_id, weight) in ("1", "2"), 20, "the smallest weight")
-    wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 20, "the box's CPUs")
+    wait_until(lambda: file(node, pod_id, "cpuset.cpus") == "2-7", 20, "the reclaim pool's CPUs")
     wait_until(
-        lambda: (file(node, container_id, disk) or "").split()[-1:] == ["10"], 20, "the box's I/O weight"
+        lambda: (file(node, container_id, disk) or "").split()[-1:] == ["10"],
+        20,
+        "the reclaim cgroup's I/O weight",
     )
-    wait_until(lambda: node.processes.oom_score_adj(pid) == 1000, 20, "the box's oom_score_adj")
+    wait_until(
+        lambda: node.processes.oom_score_adj(pid) == 1000, 20, "the reclaimed container's oom_score_adj"
+    )
     reload(daemon, "")
     assert daemon.container(container_id)["class"] == "shared"
     wait_until(lambda: file(node, pod_id, weight) == former, 20, "the weight to come back")
@@ -229,7 +233,9 @@ def test_the_kubelet_can_resize_who_came_into_the_box(lasting):
     assert node.runtime.containers[app].resources.cpu.cpus == "0-7"
     reload(daemon, BATCH)
     dedicated(node)
-    wait_until(lambda: cpuset.render(node.cpus(app)) == "2-7", 20, "the box to leave the dedicated CPUs")
+    wait_until(
+        lambda: cpuset.render(node.cpus(app)) == "2-7", 20, "the reclaim pool to leave the dedicated CPUs"
+    )
     node.runtime.update(app, native(250))
     assert node.runtime.containers[app].resources.cpu.shares.value == 256
     assert cpuset.render(node.cpus(app)) == "2-7"
@@ -252,7 +258,7 @@ def test_observing_begins_and_ends_by_a_reload(node, daemon):
     assert assert_unhurt(daemon)["mode"] == "observe"
     reload(daemon, "mode: enforce\n")
     wait_until(lambda: cpuset.render(node.cpus(watched)) == "2-7", 20, "what was only watched to be placed")
-    wait_until(lambda: cpuset.render(node.cpus(batch)) == "2-7", 20, "the box to be limited")
+    wait_until(lambda: cpuset.render(node.cpus(batch)) == "2-7", 20, "the reclaim pool to be limited")
     weight = ("cpu.shares", "2") if node.tree.version == 1 else ("cpu.weight", "1")
     box = node.pod("shop/batch")
     wait_until(

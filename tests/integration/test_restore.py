@@ -344,7 +344,9 @@ def test_who_left_the_box_by_a_reload_may_use_all_cpus_again(node, daemon, resto
     batch = reclaimed(node)
     dedicated(node)
     cgroup = node.runtime.containers[batch].cgroup
-    wait_until(lambda: node.tree.effective(cgroup) == 0xFC, 20, "the box to leave the dedicated CPUs")
+    wait_until(
+        lambda: node.tree.effective(cgroup) == 0xFC, 20, "the reclaim pool to leave the dedicated CPUs"
+    )
     reload(daemon, ONLINE)
     wait_until(lambda: spec_of(node, batch)["cpus"] == "2-7", 20, "its pool's CPUs in its spec")
     daemon.kill()

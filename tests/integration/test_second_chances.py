@@ -57,8 +57,7 @@ def test_the_next_attempt_has_the_cpus_of_one_that_failed(node, daemon):
     second = node.run_container(web, ContainerRequest("app", native(7000, 7000)))
     assert daemon.audited("container.admit", 20, container_id=second)["reason"] != "no_free_cpus"
     assert daemon.container(second)["exclusive"]
-    released = daemon.audited("container.release", 20, reason="superseded")
-    assert released["because"].startswith("it never started, and its next attempt was created")
+    daemon.audited("container.release", 20, reason="superseded")
     assert_unhurt(daemon)
 
 
@@ -69,8 +68,7 @@ def test_one_that_came_while_no_cpu_was_free_is_placed_later(node, daemon):
     becomes(lambda: waits_for(daemon), {"late": "2 CPUs of its own"})
     becomes(lambda: daemon.metric("nri_coloc_waiting_containers"), 1)
     node.runtime.stop(first)
-    record = owns(node, daemon, late)
-    assert record["because"].startswith("placed again because CPUs are free now: asked 2 CPUs")
+    assert owns(node, daemon, late)["inputs"]["n"] == 2
     becomes(lambda: (node.cpus(neighbour) | node.cpus(batch)) & node.cpus(late), 0)
     becomes(lambda: (waits_for(daemon), daemon.metric("nri_coloc_waiting_containers")), ({}, 0))
     assert_unhurt(daemon)

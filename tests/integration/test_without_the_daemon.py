@@ -135,7 +135,7 @@ def rig(request: pytest.FixtureRequest, tmp_path) -> Iterator[Rig]:
             rig = Rig(Lasting(node, served(daemon)))
             wait_until(lambda: rig.box().bit_count() >= CPUS - OWNED - 2, SOON_S, "a large box")
             wait_until(lambda: rig.quota(rig.limited) > QUOTA, SOON_S, "a raised quota")
-            wait_until(lambda: rig.walled() > 0, SOON_S, "a bound of the box's memory")
+            wait_until(lambda: rig.walled() > 0, SOON_S, "a memory limit of the reclaim cgroups")
             yield rig
 
 
@@ -172,7 +172,7 @@ def test_what_remains_protects_the_online_pods_and_the_next_life_takes_over(rig)
     assert not poll(lambda: rig.controls() != left, 1)
     rig.daemon.start()
     served(rig.daemon)
-    wait_until(lambda: rig.box().bit_count() <= 2, SOON_S, "the box at its floor")
+    wait_until(lambda: rig.box().bit_count() <= 2, SOON_S, "the reclaim pool at its floor")
     wait_until(
         lambda: [rig.quota(k) for k in (rig.limited, rig.pod(rig.limited))] == [QUOTA] * 2,
         SOON_S,

@@ -41,7 +41,8 @@ from tests.property import looks
 from tests.property.looks import as_before, rendered, without_some
 from tests.property.strategies import LOANS, MILLI, PLAIN, PLANS, RESOURCES, TOPOLOGIES, WISHES
 from tests.rig import examples
-from tests.unit.placing.kit import DEDICATED, Node, asking, container
+from tests.rig.records import malformed
+from tests.unit.placing.kit import DEDICATED, Node, asking, container, record_lines
 
 DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
 PODS = st.sampled_from(("p", "q"))
@@ -263,7 +264,7 @@ class PlacementMachine(RuleBasedStateMachine):
         counts=st.dictionaries(st.sampled_from(("reclaim", "share", "gold", "name")), st.integers(-1, 17)),
     )
     def size(self, counts):
-        self.act(lambda: self.node.happen(PoolsSized(counts, "so it was told")))
+        self.act(lambda: self.node.happen(PoolsSized(counts, "pool resized: a test wants it")))
 
     @rule(amounts=st.dictionaries(NAMES, LOANS))
     def grant(self, amounts):
@@ -288,6 +289,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.node.push()
         self.nobody_moves_in_silence(before, outcome, answered)
         looks.releases_name_the_owner_of_the_cpus(before, outcome)
+        assert list(malformed(record_lines(outcome, before))) == []
         joined = before.owners.keys() - outcome.state.owners.keys()
         self.gained |= outcome.state.owners.keys() - before.owners.keys() - {answered}
         self.lapsed = (self.lapsed | joined) & outcome.state.containers.keys()

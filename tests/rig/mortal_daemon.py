@@ -72,7 +72,7 @@ SAVE: Final = "save/written"
 def die() -> NoReturn:
     """Kill this process with SIGKILL."""
     os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("nobody survives this")
+    raise AssertionError("no process survives this")
 
 
 class Fate:

@@ -1,6 +1,7 @@
 """The rules that hold for every record of the audit, in every test."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -26,6 +27,53 @@ def lines(text: bytes) -> Iterator[dict[str, Any]]:
     for line in text.split(b"\n"):
         with suppress(ValueError):
             yield json.loads(line)
+
+
+FORM: Final = re.compile(r"(?P<done>[^:]+): (?P<cause>.+?)(?: \((?P<figures>[^()]*=[^()]*)\))?", re.DOTALL)
+"""`<what was done>: <cause> (name=value unit, …)`"""
+
+_SCALES: Final = {
+    "cores": 1000.0,
+    "core": 1000.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "bytes": 1.0,
+    "": 1.0,
+    "KiB": 1024.0,
+    "MiB": 1024.0**2,
+    "GiB": 1024.0**3,
+}
+"""What one unit of a sentence is worth in the unit of `inputs`."""
+
+
+def malformed(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a sentence for each record whose `because` has another form, or a figure that `inputs` lacks."""
+    for record in records:
+        because, inputs = record["because"], record.get("inputs", {})
+        if "details" in inputs:
+            continue  # cut off
+        name = f"{record['event']} {record['reason']}"
+        found = FORM.fullmatch(because)
+        if found is None:
+            yield f"{name}: not `<what was done>: <cause> (figures)`: {because}"
+            continue
+        for figure in (found["figures"] or "").split(", "):
+            key, is_figure, value = figure.partition("=")
+            if is_figure and not _is_among(inputs, key, value):
+                yield f"{name}: {figure!r} is not in the inputs: {because} {inputs}"
+
+
+def _is_among(inputs: Mapping[str, Any], name: str, value: str) -> bool:
+    """Return whether a figure of a sentence is one of the inputs, within the digits that it shows."""
+    keys = (name, *(f"{name}_{unit}" for unit in ("milli", "bytes", "s", "cpus")))
+    return any(_agrees(inputs[key], value) for key in keys if key in inputs)
+
+
+def _agrees(known: Any, value: str) -> bool:
+    if not isinstance(known, int | float):
+        return value == (known or "none")
+    number, _, unit = value.partition(" ")
+    return abs(float(number) * _SCALES[unit] - known) <= max(0.006 * _SCALES[unit], 1e-5 * abs(known))
 
 
 def broken(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:

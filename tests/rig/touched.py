@@ -91,5 +91,5 @@ def at_work(daemon: Daemon, pods: dict[str, Workload]) -> None:
     )
     wait_until(lambda: spec(pods["neighbour"])["cpus"] != "", 30, "its spec to say so")
     wait_until(lambda: spec(pods["lent"])["quota"] == PERIOD // 2, 30, "what was lent in the spec")
-    wait_until(lambda: cgroups.memory_limit(pods["idle"].pod.cgroup), 120, "a limit of the box")
+    wait_until(lambda: cgroups.memory_limit(pods["idle"].pod.cgroup), 120, "a limit of the reclaim cgroups")
     assert daemon.audit("write.failed", reason="refused") == []

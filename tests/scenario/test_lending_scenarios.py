@@ -57,7 +57,7 @@ CASES = [
         cpus=2,
     ),
     Case(
-        "a burst on two CPUs leaves the box one, and it comes back a second after the burst",
+        "a burst on two CPUs leaves one lent, the other is lent again after a second",
         jump(100, 2_000, 6.0, lasts=0.5),
         {5.9: 2, 6.06: 1, 7.4: 1, 9.0: 2},
         cpus=2,
@@ -74,7 +74,7 @@ CASES = [
         cpus=64,
     ),
     Case("whole cores only", steady(2_300), {5.0: 6, 9.0: 6}, threads=2),
-    Case("a full node keeps one core for the box", steady(8_000), {5.0: 1, 9.0: 1}),
+    Case("a full node keeps one core lent", steady(8_000), {5.0: 1, 9.0: 1}),
     Case("where a core has two threads, both", steady(8_000), {5.0: 2, 9.0: 2}, threads=2),
     Case(
         "a slow rise is followed down CPU by CPU",
@@ -91,22 +91,22 @@ CASES = [
         bursts(500, 5_000, 3.0, 0.1),
         {2.9: 7, 3.1: 3, 5.98: 6, 6.1: 3, 11.9: 3, 17.9: 3},
     ),
-    Case("an idle box is lent its CPUs all the same", steady(2_000), {5.0: 6}, hungry=0),
+    Case("an idle reclaim pool keeps its CPUs", steady(2_000), {5.0: 6}, hungry=0),
     Case(
-        "a lasting stall halves the box within ticks",
+        "a lasting stall halves the reclaim pool within ticks",
         steady(2_000),
         {5.9: 6, 6.03: 3, 6.4: 1, 7.0: 1, 12.0: 6},
         stall=jump(0, 0.8, 6.0, lasts=1.0),
     ),
     Case(
-        "what online pods use of CPUs that are not lendable takes none from the box",
+        "online use of CPUs that are not lendable takes none back",
         steady(2_000),
         {5.0: 6, 9.0: 6},
         apart=jump(1_000, 6_000, 6.0),
         other_cpus=8,
     ),
     Case(
-        "a burst that comes while as much ends elsewhere is a burst all the same",
+        "a burst counts also if equal use ends elsewhere",
         jump(500, 6_000, 6.0),
         {5.9: 7, 6.1: 2, 9.0: 2},
         apart=jump(5_500, 0, 6.0),
@@ -114,7 +114,7 @@ CASES = [
     ),
     Case("a reserve is never lent", steady(2_000), {9.0: 4}, tuning=ReclaimTuning(reserve_milli=2_000)),
     Case(
-        "switched off, the box has what share has",
+        "switched off, the reclaim pool has the CPUs of share",
         steady(2_000),
         {1.0: 8},
         tuning=ReclaimTuning(enabled=False),

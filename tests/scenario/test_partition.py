@@ -48,17 +48,17 @@ CASES = [
         {0.1: (12, 2, 2), 9: (12, 2, 2)},
     ),
     Case(
-        "what a tier does not need goes to the box step by step",
+        "a tier's unused CPUs go to the reclaim pool step by step",
         {0: CALM},
         {10.2: (10, 2, 4), 10.5: (8, 2, 6), 12: (4, 2, 10), 60: (4, 2, 10)},
     ),
     Case(
-        "a burst takes from what is lent, at once",
+        "a burst takes lent CPUs at once",
         {0: CALM, 20: (4.0, 1.0)},
         {19.9: (4, 2, 10), 20.1: (9, 3, 4), 40: (9, 3, 4)},
     ),
     Case(
-        "a lower tier grows in turn, but takes nothing that the higher one needs",
+        "a lower tier grows later, and takes none that the higher tier needs",
         {0: CALM, 20: (4.0, 1.0), 21: (4.0, 6.0)},
         {20.1: (9, 3, 4), 21.2: (8, 6, 2), 60: (8, 6, 2)},
     ),
@@ -68,12 +68,12 @@ CASES = [
         {30.5: (9, 3, 4), 33: (7, 3, 6), 45: (4, 2, 10)},
     ),
     Case(
-        "a tier with bursts again and again keeps what they need",
+        "a tier with repeated bursts keeps the CPUs for them",
         {0: CALM} | {20 + 5 * n + part: (4.0 - part, 1.0) for n in range(8) for part in (0, 2.4)},
         {25: (9, 3, 4), 40: (9, 3, 4), 59: (9, 3, 4)},
     ),
     Case(
-        "nobody has more than its members ask for, whatever they use",
+        "no tier has more than its containers ask for, at any use",
         {0: (40.0, 0.1)},
         {5: (12, 2, 2), 30: (12, 2, 2)},
     ),
@@ -85,13 +85,13 @@ CASES = [
         (PoolTuning("gold", minimum=2, priority=10), PLAN[1]),
     ),
     Case(
-        "the box has no more than it may",
+        "the reclaim pool keeps to its maximum",
         {0: CALM},
         {30: (4, 10, 2)},
         (*PLAN, PoolTuning("reclaim", maximum=2)),
     ),
     Case(
-        "the box keeps its least beside a burst",
+        "the reclaim pool keeps its minimum beside a burst",
         {0: (12.0, 6.0)},
         {30: (9, 1, 6)},
         (*PLAN, PoolTuning("reclaim", minimum=6)),

@@ -50,7 +50,7 @@ LIMITS = {
     "docstrings": 0.3,
     "tests: comments": 0.3,
     "tests: docstrings": 0.9,
-    "tests: messages": 10.0,
+    "tests: messages": 1.0,
 }
 
 

@@ -59,17 +59,17 @@ class Crowd:
         """
         sets = {container.pod_cgroup("cpuset.cpus") for container in self.boxed}
         if len(sets) > 1:
-            yield f"3: the box's members have different CPUs: {sorted(sets)}"
+            yield f"3: reclaim cgroups have different CPUs: {sorted(sets)}"
         left = cgroups.online().difference(*map(_set, self.owners))
         for text in sets:
             box = cpus(text)
             if box != left and (broken := {cpu for cpu in box if not core_of(cpu) <= box}):
-                yield f"3: the box has {text}, and of the cores of {sorted(broken)} a part"
+                yield f"3: the reclaim pool has {text}, and of the cores of {sorted(broken)} a part"
         for container in self.boxed:
             if (weight := container.pod_cgroup("cpu.weight")) != "1":
                 yield f"3: the pod of {_name(container)} has the weight {weight}"
             if own := container.cgroup("cpuset.cpus"):
-                yield f"3: {_name(container)} has CPUs {own} of its own, inside of the box"
+                yield f"3: {_name(container)} has CPUs {own} of its own, inside the reclaim cgroups"
 
 
 def nodes() -> dict[int, frozenset[int]]:

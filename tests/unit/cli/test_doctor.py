@@ -314,7 +314,7 @@ def test_the_command_reads_its_flags(patient, capsys):
 def as_nobody() -> Iterator[None]:
     """Run the test as a user that may not read the planted machine."""
     if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
+        pytest.skip("only root can become another user")
     os.seteuid(65534)
     yield
     os.seteuid(0)

@@ -133,7 +133,7 @@ def test_a_terminal_that_cannot_draw_gets_one_picture(term, daemon, monkeypatch,
 
 
 def not_without_end(*_: object) -> None:
-    raise AssertionError("nobody could end it")
+    raise AssertionError("no signal could end it")
 
 
 def test_what_is_used_lent_and_advertised_is_said(daemon):

@@ -18,7 +18,7 @@ def told(*readings: tuple[list[int | None], list[int | None]]) -> list[int | Non
 @pytest.mark.parametrize(
     ("before", "after", "rise"),
     [(3, 8, 5), (3, 3, 0), (3, 2, None), (None, 3, None), (3, None, None)],
-    ids=["it rose", "it rested", "it began anew", "unreadable before", "unreadable after"],
+    ids=["it rose", "it rested", "it began again", "unreadable before", "unreadable after"],
 )
 def test_a_counter_rose_by_what_it_is_more(before, after, rise):
     assert risen(before, after) == rise

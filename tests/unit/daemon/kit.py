@@ -196,7 +196,7 @@ class Cgroups:
 
     def apply(self, target: Target) -> Applied:
         if target.path in self.broken:
-            raise ValueError(f"{target.path} is not what anybody expected")
+            raise ValueError(f"{target.path} is not the expected value")
         self.targets.append(target)
         happens, self.before_writing = self.before_writing, None
         if happens is not None:

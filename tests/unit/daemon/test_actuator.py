@@ -326,7 +326,7 @@ def test_a_rival_who_never_rests_is_left_alone_after_some_repairs():
         rig.actuator._sweep()
     assert len(rig.heard.records) == REPAIRS_PER_MINUTE
     assert rig.heard.records[-1].because.endswith("repair paused: 6 repairs in 60 s")
-    assert rig.actuator.place("app"), "a start is no sweep: its container is placed all the same"
+    assert rig.actuator.place("app"), "a start is no sweep: its container is placed nevertheless"
 
 
 def test_one_cgroup_that_fails_in_a_way_nobody_foresaw_keeps_no_other_from_its_values():
@@ -413,7 +413,7 @@ def test_an_ordered_sweep_repairs_also_what_was_let_be():
     for _ in range(REPAIRS_PER_MINUTE + 1):
         rig.cgroups.cpus_of[APP] = 1
         rig.actuator._sweep()
-    assert rig.cgroups.cpus_of[APP] == 1, "it is let be by now"
+    assert rig.cgroups.cpus_of[APP] == 1, "its repairs are paused by now"
     swept(rig)
     assert rig.cgroups.cpus_of[APP] == kit.mask("0-7")
 

@@ -154,9 +154,7 @@ def test_a_cgroup_that_is_not_there_yet_proves_nothing():
     assert drifts.judge("pod", target(ALL, LIGHT), nothing) is None
     drift = drifts.judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
     assert drift is not None
-    assert drift.before.named() == {"cpus": "0-3"}, (
-        "what the runtime was told is expected still, and nothing else"
-    )
+    assert drift.before.named() == {"cpus": "0-3"}, "only the CPUs sent to the runtime are still expected"
 
 
 def test_a_knob_in_two_files_is_told_once_and_by_the_first():

@@ -69,7 +69,7 @@ def test_one_that_is_not_there_yet_is_nobody_until_it_comes():
     before = rig.groups.members
     rig.place()
     assert (before, rig.heard.said()) == ((), [])
-    assert rig.groups.members is before, "who compares need not compare names"
+    assert rig.groups.members is before, "a comparison of paths is enough"
     rig.cgroups.cpus_of["later"] = kit.mask("0-7")
     rig.place()
     assert rig.groups.members == ("later",)

@@ -216,7 +216,7 @@ class TestSame:
     def test_another_size_of_the_box_changes_nobodys_group(self):
         node = a_node()
         before = node.state
-        node.decide(PoolsSized({"reclaim": 2}, "so it was told"))
+        node.decide(PoolsSized({"reclaim": 2}, "pool resized: a test wants it"))
         assert self.same(before, node.state)
 
     def test_who_comes_is_looked_for(self):

@@ -49,7 +49,9 @@ class Rig:
 
     def cut(self, cpus: int) -> None:
         before = self.node.state
-        self.relocation.carry_out(self.node.decide(PoolsSized({"reclaim": cpus}, "so it was told")), before)
+        self.relocation.carry_out(
+            self.node.decide(PoolsSized({"reclaim": cpus}, "pool resized: a test wants it")), before
+        )
 
     def break_cpus(self, path: str) -> None:
         name = "cpuset.cpus" if self.tree.version == 1 else "cpuset.cpus.effective"

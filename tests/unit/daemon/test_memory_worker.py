@@ -93,7 +93,7 @@ def test_what_a_former_life_bounded_is_given_back_once_everybody_is_known(rig):
     worker = rig.again()
     rig.node.told = False
     worker.write(bounds())
-    assert rig.of(SECOND) != rig.nothing, "it might be a member that nobody has told us of yet"
+    assert rig.of(SECOND) != rig.nothing, "it may be a member that is not listed yet"
     rig.node.told = True
     worker.write(bounds())
     assert (rig.of(BATCH), rig.of(SECOND)) == (rig.expected(GIB, 2 * GIB), rig.nothing)
@@ -211,7 +211,7 @@ def test_a_host_groups_bound_is_told_with_its_path(rig):
 def test_a_thread_outlives_what_nobody_foresaw(rig):
     odd = {"../out": Bounds(Part(GIB, GIB))}
     rig.worker.submit(odd | bounds())
-    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "who comes after it")
+    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the next member")
     rig.worker.submit(bounds(GIB // 2, GIB))
     becomes(lambda: rig.of(BATCH) == rig.expected(GIB // 2, GIB), "the next round")
     rig.worker.stop()
@@ -238,7 +238,9 @@ def test_others_writes_are_made_one_after_the_other_and_a_refusal_is_told(rig):
     rig.worker.submit(bounds())
     assert made == []
     slow.set()
-    becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the box's bounds after them")
+    becomes(
+        lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the limits of all reclaim cgroups after them"
+    )
     rig.worker.stop()
     assert made == ["first", "second"]
     assert [(one.event.value, one.pod) for one in rig.heard.records] == [("write.failed", "batch")]

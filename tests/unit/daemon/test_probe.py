@@ -127,7 +127,7 @@ def test_a_name_in_bytes_hides_no_capability(tmp_path):
     assert found(str(tmp_path), pid=7).oom_least == -1000
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_resctrl_where_we_may_not_look_is_none():
     with tempfile.TemporaryDirectory() as root:
         Path(root).chmod(0o755)

@@ -56,7 +56,7 @@ class Listing:
     def states(self) -> dict[str, str]:
         self.asked += 1
         if self.fails:
-            raise TransportLost("nobody there")
+            raise TransportLost("no answer")
         return self.found
 
 
@@ -166,7 +166,7 @@ def test_without_a_registration_it_is_not_synchronised(rig):
 def test_a_cri_that_cannot_be_asked_is_asked_again_after_a_pause(rig):
     rig.listing.fails = True
     assert not rig.at(COMPARE_AFTER_S)
-    assert "cannot compare with CRI: nobody there" in rig.detail
+    assert "cannot compare with CRI: no answer" in rig.detail
     for tenth in range(int(RETRY_S * 10)):
         rig.at(COMPARE_AFTER_S + tenth / 10)
     assert rig.listing.asked == 1
@@ -222,7 +222,9 @@ def test_who_came_and_went_while_cri_could_not_be_asked_is_forgotten(rig):
         create(rig.node, f"guest{number}")
         rig.at(COMPARE_AFTER_S + 2 * number)
         rig.node.decide(ContainerGone(f"guest{number}"))
-    assert len(rig.comparison._known_at) <= 1 + ENDS_WITHIN_S / 2, "the one that stays, and a minute's guests"
+    assert len(rig.comparison._known_at) <= 1 + ENDS_WITHIN_S / 2, (
+        "the lasting container, and a minute's short ones"
+    )
 
 
 def test_one_that_is_not_listed_may_be_in_creation_and_is_kept_for_a_while(rig):

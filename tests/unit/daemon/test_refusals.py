@@ -184,7 +184,7 @@ def test_a_pod_that_refuses_is_told_once_and_tried_so_often_and_no_more(rig, nam
     assert len(rig.told) == 1
     assert os.strerror(ERRORS[error]) in rig.told[0]
     assert not [one for one in rig.heard.records if one.event is AuditEvent.DRIFT_REPAIR], (
-        "nothing was put right"
+        "nothing was repaired"
     )
 
 
@@ -227,7 +227,7 @@ def test_the_memory_worker_tells_once_and_does_not_write_at_every_turn(rig, erro
     assert len(rig.told) == (0 if gone else 1)
     worker.write({POD: Bounds(Part(GIB, 2 * GIB), "batch")})
     assert rig.attempts["memory.limit_in_bytes"] == (11 if gone else 2), (
-        "what is wanted anew is tried at once"
+        "a newly wanted value is tried at once"
     )
 
 
@@ -260,11 +260,9 @@ def test_a_host_group_that_refuses_is_told_once_and_not_written_at_every_look(ri
         groups.guard("yarn", Capability(cgroup=1))
     assert (rig.attempts["cpu.shares"], len(rig.told)) == (1, 1)
     rig.relent()
-    rig.node.decide(PoolsSized({"reclaim": 2}, "so it was told"))
+    rig.node.decide(PoolsSized({"reclaim": 2}, "pool resized: a test wants it"))
     groups.place(Capability(cgroup=1))
-    assert rig.tree.read("yarn", "cpu.shares") == "2", (
-        "with another size of the box all of it is tried at once"
-    )
+    assert rig.tree.read("yarn", "cpu.shares") == "2", "another size of the reclaim pool is tried at once"
 
 
 def test_a_host_groups_own_value_that_is_refused_is_given_back_later(rig, monkeypatch):

@@ -52,7 +52,7 @@ def test_what_is_taken_ends_them(clock):
     assert (known.pauses("pod"), known.refused("pod"), known.ids) == (False, False, set())
     known.tried("pod", NO)
     clock.now += FIRST_PAUSE_S
-    assert not known.pauses("pod"), "it begins anew"
+    assert not known.pauses("pod"), "it begins again"
 
 
 @pytest.mark.parametrize("end", [lambda known: known.forget("pod"), Refusals.forgive])

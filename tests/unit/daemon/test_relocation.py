@@ -77,7 +77,9 @@ class Rig:
     def size(self, **counts: int) -> list[tuple[Any, ...]]:
         before = self.node.state
         self.crew.told.clear()
-        self.relocation.carry_out(self.node.decide(PoolsSized(counts, "so it was told")), before)
+        self.relocation.carry_out(
+            self.node.decide(PoolsSized(counts, "pool resized: a test wants it")), before
+        )
         return self.crew.told
 
 

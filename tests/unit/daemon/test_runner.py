@@ -58,7 +58,7 @@ class Rig:
         return lambda *_: self.told.append(what)
 
     def failing(self, *_: object) -> None:
-        raise ValueError("not what anybody expected")
+        raise ValueError("an unexpected value")
 
     def error(self, event: str, **fields: Any) -> None:
         self.logged.append({"event": event, **fields})

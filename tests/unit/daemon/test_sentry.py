@@ -93,7 +93,7 @@ def test_whom_we_wrote_to_ourselves_is_not_looked_at_now_but_has_its_turn(rig: R
     rig.sentry.look_at_next()
     rig.looked.clear()
     rig.sentry.look_at_next()
-    assert rig.looked == [], "the kernel tells of both"
+    assert rig.looked == [], "the kernel reports both"
     rig.sentry.wrote("a")
     rig.write("a")
     assert rig.rests()
@@ -186,7 +186,7 @@ def test_where_events_were_lost_everybody_is_looked_at(rig: Rig, monkeypatch):
 def test_a_look_that_fails_ends_nothing(rig: Rig):
     def fail() -> None:
         rig.looked.append("a")
-        raise ValueError("nobody expected that")
+        raise ValueError("an unexpected error")
 
     rig.sentry.follow({"a": Member(fail, rig.files("a")), "b": Member(rig.look("b"), rig.files("b"))})
     rig.begin()
@@ -219,7 +219,7 @@ def test_where_the_kernel_grants_no_watches_all_have_their_turn(rig: Rig, monkey
     said: list[str] = []
     monkeypatch.setattr(rig.sentry._report.log, "warning", lambda words, **_: said.append(words))
     rig.sentry.start()
-    wait_until(lambda: said, PATIENCE_S, "the operator to be told")
+    wait_until(lambda: said, PATIENCE_S, "the record for the operator")
     for _ in range(4):
         rig.sentry.look_at_next()
     assert sorted(rig.looked) == ["a", "a", "b", "b"]
@@ -246,7 +246,7 @@ class Box:
         self.actuator = an_actuator(self.node, writer, report)
         self.relocation = Relocation(self.node, self.actuator, self.sentry, after=(), eevdf=False)
         start_pod(self.node, "batch")
-        self.node.decide(PoolsSized({RECLAIM: 2}, "so it was told"))
+        self.node.decide(PoolsSized({RECLAIM: 2}, "pool resized: a test wants it"))
         self.actuator.place_pod("batch")
         self.relocation.look_at(self.node.state)
         self.sentry.start()
@@ -275,14 +275,14 @@ def box(tmp_path: Path) -> Iterator[Box]:
 def test_cpus_that_somebody_gave_a_pod_of_the_box_are_taken_back_and_told(box: Box):
     ours = box.cpus
     (box.pod["cpuset"] / "cpuset.cpus").write_text("0-7")
-    wait_until(lambda: box.cpus == ours, PATIENCE_S, "the CPUs of the box")
+    wait_until(lambda: box.cpus == ours, PATIENCE_S, "the CPUs of the reclaim pool")
     wait_until(box.drifts, PATIENCE_S, "a record")
 
 
 def test_a_repair_is_no_reason_for_another(box: Box):
     ours = box.cpus
     (box.pod["cpuset"] / "cpuset.cpus").write_text("0-7")
-    wait_until(lambda: box.cpus == ours, PATIENCE_S, "the CPUs of the box")
+    wait_until(lambda: box.cpus == ours, PATIENCE_S, "the CPUs of the reclaim pool")
     wait_until(box.drifts, PATIENCE_S, "its record")
     box.sentry.look_at_next()
     assert not poll(lambda: box.drifts() > 1, A_WHILE_S)

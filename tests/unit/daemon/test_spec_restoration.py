@@ -212,12 +212,12 @@ def test_who_is_none_of_ours_is_left_alone(rig):
 
 
 def test_what_nobody_foresaw_of_one_keeps_no_other_from_its_values(v1):
-    v1.raises["odd"] = ValueError("not what anybody expected")
+    v1.raises["odd"] = ValueError("an unexpected value")
     for name in ("odd", "c"):
         v1.container(name, recorded(shares=2))
     done = v1.run()
     assert [k for k, _, _ in v1.told] == ["c"]
-    assert done.refused == ("shop/web/odd: an error in the program: ValueError('not what anybody expected')",)
+    assert done.refused == ("shop/web/odd: an error in the program: ValueError('an unexpected value')",)
     assert done.failed == {f"{PATH}/odd"}
 
 
@@ -226,7 +226,7 @@ def test_what_nobody_foresaw_of_ones_files_keeps_no_other_from_its_own(v1, monke
 
     def restore(file: str, was: str, version: int) -> bool:
         if "/odd/" in file:
-            raise ValueError("not what anybody expected")
+            raise ValueError("an unexpected value")
         return taken(file, was, version)
 
     monkeypatch.setattr(write_back, "restore", restore)
@@ -234,7 +234,7 @@ def test_what_nobody_foresaw_of_ones_files_keeps_no_other_from_its_own(v1, monke
         v1.container(name, recorded(shares=2))
     done = v1.run()
     assert v1.text("cpu.shares", "cpu") == "2"
-    assert done.refused == ("shop/web/odd: an error in the program: ValueError('not what anybody expected')",)
+    assert done.refused == ("shop/web/odd: an error in the program: ValueError('an unexpected value')",)
 
 
 def test_a_record_that_a_pod_carries_itself_is_not_believed(rig):

@@ -180,7 +180,7 @@ def test_where_pools_are_sized_by_load_the_box_offers_its_own_cpus(sim, tmp_path
     rig.survey.turn()
     rig.survey.turn()
     assert rig.offer.cpu_milli > 7000, "before they are sized it is as ever"
-    rig.node.decide(PoolsSized({"share": 6, "reclaim": 2}, "so it was told"))
+    rig.node.decide(PoolsSized({"share": 6, "reclaim": 2}, "pool resized: a test wants it"))
     rig.survey.turn()
     assert rig.offer.cpu_milli == 2000
 
@@ -198,7 +198,7 @@ def test_who_claims_what_is_lent_is_asked_again_when_cpus_are_somebodys(rig):
     claimed: list[object] = []
     rig.survey.outlook.saw = lambda _before, _after, online, *_: claimed.append(online)
     rig.survey.turn()
-    rig.node.decide(PoolsSized({"reclaim": 2}, "so it was told"))
+    rig.node.decide(PoolsSized({"reclaim": 2}, "pool resized: a test wants it"))
     rig.survey.turn()
     assert claimed[0] is claimed[1]
     state = rig.node.state
@@ -345,7 +345,7 @@ def test_a_turn_that_fails_is_logged_and_followed_by_another(rig, monkeypatch):
         turns.append(1)
         if len(turns) == 2:
             rig.survey._ending.set()
-        raise ValueError("nobody foresaw this")
+        raise ValueError("an unforeseen error")
 
     monkeypatch.setattr(rig.survey, "turn", fails)
     monkeypatch.setattr(subject, "SOON_S", 0.0)

@@ -95,7 +95,7 @@ CASES = [
         supply=Supply(8000, 32 * GIB, kubepods_limit=99 * GIB),
     ),
     Case(
-        "never more than the box may have", 2000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        "never more than the maximum of the reclaim pool", 2000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
         supply=Supply(8000, 32 * GIB, most_milli=2000),
     ),
     Case(

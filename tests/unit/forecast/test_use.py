@@ -49,7 +49,7 @@ def test_a_pod_on_its_own_cpus_counts_for_memory_only():
 @pytest.mark.parametrize(
     ("began", "expected"),
     [({"job": group(8, 0.0)}, 100), ({}, 400), ({"job": group(9, 0.0)}, 400)],
-    ids=["it is known", "it just came", "it was made anew"],
+    ids=["it is known", "it just came", "it was created again"],
 )
 def test_what_a_container_used_that_is_lent_to_is_not_its_pods(began, expected):
     before, after = picture(0.0, {"a": group(7, 0.0)}), picture(10.0, {"a": group(7, 10.0, 400)})
@@ -115,7 +115,7 @@ def test_a_host_group_is_the_boxs_and_not_the_systems():
             {"anon": 2 * GIB},
             3 * GIB,
         ),
-        ("of what there is", {}, {}, 7 * GIB),
+        ("of the present memory", {}, {}, 7 * GIB),
     ],
 )
 def test_slab_of_pods_and_host_groups_is_taken_off_once(story, pods, host, system):

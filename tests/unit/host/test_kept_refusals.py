@@ -71,7 +71,7 @@ REFUSED: Final[dict[str, Callable[[Kernel], tuple[KernelInterfaceError | None, .
     "a quota that cannot be read": lambda kernel: kernel.writer.bandwidth(PodBandwidth("pod")).failures,
     "a burst": Kernel.burst,
     "a score": lambda kernel: (kernel.writer.score("", (7,), -5),),
-    "a score given back": lambda kernel: (
+    "a restored score": lambda kernel: (
         oom_scores.reset(str(kernel.root / "cg/pod"), str(kernel.root / "proc"), "5", 7),
     ),
     "a hint": lambda _: (scheduler.tell(7, Hint()),),

@@ -171,7 +171,7 @@ class TestPuttingBack:
             path: v1.text("cpuset.cpus", f"pod/{path}") for path in ("app", "app/inner", "other", "known")
         }
         assert found == {"app": "0-7", "app/inner": "0-7", "other": "2-3", "known": "2"}
-        assert v1.noted() == {"cpuset.cpus": "2-3"}, "the container's own is still to be put back"
+        assert v1.noted() == {"cpuset.cpus": "2-3"}, "the container's own is not restored yet"
 
     def test_on_v1_what_others_had_below_nobody_knows(self, v1):
         self.killed_half_way(v1)

@@ -209,7 +209,7 @@ class TestPace:
     @pytest.mark.parametrize(
         ("gold", "took_s", "next_s"),
         [(1.5, 0.0, 0.02), (1.5, 0.0002, 0.04), (1.5, 0.01, 0.05), (0.9, 0.0, 0.05), (0.9, 0.01, 0.1)],
-        ids=["near its edge", "as dear as it is", "very dear", "at rest", "at rest and dear"],
+        ids=["near its edge", "as dear as it is", "very dear", "at rest", "idle and costly"],
     )
     def test_it_is_quick_while_a_tier_may_soon_need_more(self, gold, took_s, next_s):
         loads = {"gold": gold}

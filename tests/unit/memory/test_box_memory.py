@@ -217,19 +217,24 @@ BOXED = {"a": Member(2 * GIB), "b": Member(GIB), "yarn": Member(3 * GIB, beside=
 @pytest.mark.parametrize(
     ("story", "found", "high", "of_pods"),
     [
-        ("nobody was bounded", {}, None, None),
-        ("who was bounded is gone", {"z": Found(GIB, GIB)}, None, None),
+        ("no member had a limit", {}, None, None),
+        ("the limited member is gone", {"z": Found(GIB, GIB)}, None, None),
         (
             "all of them",
             {"a": Found(4 * GIB, 9 * GIB), "b": Found(GIB, 9 * GIB), "yarn": Found(2 * GIB, 9 * GIB)},
             7 * GIB,
             5 * GIB,
         ),
-        ("who was not has what it uses", {"a": Found(4 * GIB, 9 * GIB)}, 8 * GIB, 5 * GIB),
-        ("so has who somebody unbounded", {"a": Found(), "b": Found(2 * GIB)}, 7 * GIB, 4 * GIB),
-        ("nobody but a host group", {"yarn": Found(5 * GIB, 9 * GIB)}, 8 * GIB, 3 * GIB),
+        ("an unlimited member has its use", {"a": Found(4 * GIB, 9 * GIB)}, 8 * GIB, 5 * GIB),
         (
-            "by walls alone, the least of what they leave each",
+            "a member whose limit was removed has its use",
+            {"a": Found(), "b": Found(2 * GIB)},
+            7 * GIB,
+            4 * GIB,
+        ),
+        ("only a host group", {"yarn": Found(5 * GIB, 9 * GIB)}, 8 * GIB, 3 * GIB),
+        (
+            "by hard limits alone, the smallest remainder of each",
             {"a": Found(None, 4 * GIB + 256 * MIB), "b": Found(None, 4 * GIB + 256 * MIB)},
             8 * GIB,
             5 * GIB,
@@ -267,7 +272,7 @@ def test_the_pods_alone_rise_from_what_they_had_too():
         ("by use, where nothing was requested", 80, {"a": Member(10), "b": Member(30)}, {"a": 20, "b": 60}),
         ("equally, where nothing is used either", 80, {"a": Member(0), "b": Member(0)}, {"a": 40, "b": 40}),
         (
-            "who is above its request gives first",
+            "a member above its request gives first",
             60,
             {"a": Member(50, 20), "b": Member(40, 40)},
             {"a": 20, "b": 40},
@@ -281,19 +286,19 @@ def test_the_pods_alone_rise_from_what_they_had_too():
         ),
         ("without requests in proportion to use", 40, {"a": Member(60), "b": Member(20)}, {"a": 30, "b": 10}),
         (
-            "what cannot be reclaimed nobody gives while others have page cache",
+            "unreclaimable memory stays while other members have page cache",
             60,
             {"a": Member(50, 0, 45), "b": Member(50, 50)},
             {"a": 45, "b": 15},
         ),
         (
-            "of page cache who is above its request gives first",
+            "of page cache, a member above its request gives first",
             90,
             {"a": Member(50, 20, 30), "b": Member(50, 50, 10)},
             {"a": 40, "b": 50},
         ),
         (
-            "where nobody has page cache, too",
+            "also without any page cache",
             80,
             {"a": Member(60, 20, 60), "b": Member(40, 40, 40)},
             {"a": 40, "b": 40},
@@ -342,19 +347,19 @@ YARN = Member(40, beside=True)
     ("story", "pods", "members", "parts"),
     [
         (
-            "who is bounded by itself gives what it may not have to the others",
+            "memory beyond a member's own limit goes to the other members",
             Part(20, 26),
             {"a": Member(30, 30), "yarn": YARN},
             {"a": Part(20, 26), "yarn": Part(80, 86)},
         ),
         (
-            "who has less by all of the box has that",
+            "the smaller limit of all reclaim cgroups holds",
             Part(60, 66),
             {"a": Member(40, 40), "yarn": Member(120, beside=True)},
             {"a": Part(40, 40), "yarn": Part(60, 66)},
         ),
-        ("nobody beside it", Part(20, 26), {"a": Member(10)}, {"a": Part(20, 26)}),
-        ("nobody but one beside it", Part(20, 26), {"yarn": YARN}, {"yarn": Part(100, 106)}),
+        ("no cgroup beside it", Part(20, 26), {"a": Member(10)}, {"a": Part(20, 26)}),
+        ("only one cgroup beside it", Part(20, 26), {"yarn": YARN}, {"yarn": Part(100, 106)}),
     ],
 )
 def test_pods_get_no_more_than_they_may_have_by_themselves(story, pods, members, parts):

@@ -57,13 +57,13 @@ def holding(
 
 CASES = [
     Case("all that is free", 40),
-    Case("page cache that nobody needs counts whole", 45, node=replace(IDLE, inactive_file=5 * GIB)),
+    Case("unused page cache counts whole", 45, node=replace(IDLE, inactive_file=5 * GIB)),
     Case("active page cache counts half", 43, node=replace(IDLE, active_file=6 * GIB)),
     Case("so does reclaimable slab", 42, node=replace(IDLE, slab_reclaimable=4 * GIB)),
     Case("the kernel keeps its watermarks", 39, node=replace(IDLE, watermark=GIB)),
     Case("the machine is not filled above its watermark", 24, tuning=replace(EXACT, memory_watermark=0.75)),
     Case("the reserve is never lent", 37, tuning=replace(EXACT, memory_reserve=3 * GIB)),
-    Case("what the box holds it may go on holding", 43, box=holding(3)),
+    Case("memory that reclaimed pods hold stays lent", 43, box=holding(3)),
     Case(
         "its own inactive cache is in the node's",
         42,
@@ -89,7 +89,7 @@ CASES = [
         box={"job": GroupReading(9, 0.0, memory=MemoryReading(4 * GIB, working_set=4 * GIB))},
     ),
     Case("what online pods may still take is not lent", 25, claim=(10, 5)),
-    Case("a claim beyond what remains is what binds", 15, Binding.ONLINE_CLAIM, claim=(20, 5)),
+    Case("a claim beyond the remainder binds", 15, Binding.ONLINE_CLAIM, claim=(20, 5)),
     Case("more claimed than there is: nothing", 0, Binding.ONLINE_CLAIM, claim=(50, 0)),
     Case("nothing free", 0, node=replace(IDLE, memory_free=0)),
     Case("half of it is lent", 20, tuning=replace(EXACT, lend=0.5)),
@@ -97,13 +97,13 @@ CASES = [
     Case("nothing is lent", 0, Binding.SCHEDULE, tuning=replace(EXACT, lend=0.0)),
     Case("half of a limit is lent", 3, Binding.KUBEPODS_LIMIT, limit=16, tuning=replace(EXACT, lend=0.5)),
     Case("kubepods' own limit bounds", 6, Binding.KUBEPODS_LIMIT, limit=16),
-    Case("by what its working set leaves", 10, Binding.KUBEPODS_LIMIT, pods=6, limit=16),
-    Case("of which the box's own is the box's", 9, Binding.KUBEPODS_LIMIT, limit=16, box=holding(3, 7)),
+    Case("by the remainder beside its working set", 10, Binding.KUBEPODS_LIMIT, pods=6, limit=16),
+    Case("the reclaim cgroups' own part stays lent", 9, Binding.KUBEPODS_LIMIT, limit=16, box=holding(3, 7)),
     Case("less what online pods may still take", 3, Binding.KUBEPODS_LIMIT, limit=16, claim=(2, 1)),
     Case("a wide limit does not bind", 40, limit=60),
     Case("kubepods above its limit: nothing", 0, Binding.KUBEPODS_LIMIT, pods=20, limit=16),
     Case("a member that cannot be read holds nothing", 40, box={"job": GroupReading(9, 0.0)}),
-    Case("without a limit a host group is one of the box", 43, hosts=holding(3)),
+    Case("without a limit a host group counts as a reclaim cgroup", 43, hosts=holding(3)),
     Case("kubepods' own limit does not bound a host group", 43, limit=16, hosts=holding(3), of_pods=6),
     Case("nor does what it holds spend of that", 45, limit=16, box=holding(2), hosts=holding(3), of_pods=8),
     Case("half of both", 21.5, limit=16, hosts=holding(3), of_pods=3, tuning=replace(EXACT, lend=0.5)),
@@ -207,8 +207,8 @@ def test_what_grows_is_foreseen_for_as_long_as_an_eviction_takes():
     ("story", "after"),
     [
         ("who shrinks", {"a": of(1, 0)}),
-        ("who has come", {"a": of(1, GIB), "b": of(2, 9 * GIB)}),
-        ("who is another of the same name", {"a": of(7, 9 * GIB)}),
+        ("a new container", {"a": of(1, GIB), "b": of(2, 9 * GIB)}),
+        ("another container with the same name", {"a": of(7, 9 * GIB)}),
     ],
 )
 def test_no_growth_is_seen_in(story, after):

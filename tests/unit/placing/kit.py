@@ -4,7 +4,7 @@ The node also plays the part of the runtime that the policy can see: a container
 record that comes back with it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -30,11 +30,12 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import Container, Numa, Phase, Pod, QoSClass, Resources, Wish
+from nri_coloc.daemon.report import recorded
 from nri_coloc.nri.adjustment import creation
 from nri_coloc.placing import admission, pools, record
 from nri_coloc.placing.step import step
 from nri_coloc.placing.update import merge
-from nri_coloc.service.audit import Record, record_of
+from nri_coloc.service.audit import Record, pod_of
 from nri_coloc.sim import machines
 
 KEY = "coloc.nri.io/qos-class"
@@ -138,7 +139,7 @@ class Node:
             self.listed[name] = replace(listed, resources=_with_ours(spec, ours))
         return outcome
 
-    def grant(self, amounts: dict[str, Knobs], because: str = "half of it is there") -> Outcome:
+    def grant(self, amounts: dict[str, Knobs], because: str = "loan changed: half of it is there") -> Outcome:
         """Change the granted part of loans, and push it into the runtime's specs."""
         outcome = self.happen(AmountsGranted(amounts, because))
         for decision in outcome.decisions:
@@ -263,7 +264,22 @@ def reply(outcome: Outcome, name: str) -> bytes:
 
 def audit(outcome: Outcome, before: NodeState | None = None) -> list[Record]:
     """Return the audit's records of an outcome, as the daemon writes them."""
-    return [record_of(d, outcome.state, "d1", None, before) for d in outcome.decisions]
+    state = outcome.state
+    return [recorded(d, pod_of(d, state, before), state.topology, "d1", None) for d in outcome.decisions]
+
+
+def record_lines(outcome: Outcome, before: NodeState | None = None) -> list[dict[str, Any]]:
+    """Return the lines of the audit for an outcome, with the fields that its sentence is checked by."""
+    return [
+        {"event": r.event.value, "reason": r.reason.value, "because": r.because, **r.extra}
+        for r in audit(outcome, before)
+    ]
+
+
+def figures(outcome: Outcome, at: int = 0) -> Mapping[str, Any]:
+    """Return the figures of one of the records of an outcome."""
+    found: Mapping[str, Any] = audit(outcome)[at].extra.get("inputs", {})
+    return found
 
 
 def first(outcome: Outcome) -> Decision:

@@ -9,7 +9,18 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import FindingKind, Numa, Placement, QoSClass, Resources, Wish
 from nri_coloc.placing import admission
-from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, container, first, mask
+from tests.unit.placing.kit import (
+    DEDICATED,
+    RECLAIMED,
+    SHARED,
+    SYSTEM,
+    Node,
+    audit,
+    container,
+    figures,
+    first,
+    mask,
+)
 
 
 def placed(node: Node, wish: Wish, milli: int = 1000, **facts: Any) -> admission.Admission:
@@ -22,23 +33,19 @@ def owned(reserved: str = "") -> str:
 
 class TestPools:
     @pytest.mark.parametrize(
-        ("wish", "pool", "reason", "because"),
+        ("wish", "pool", "reason", "cpus"),
         [
-            (SHARED, "share", "pool_member", "class by Kubernetes QoS Burstable; pool share has CPUs 1-7"),
-            (SYSTEM, "system", "pool_member", "class by namespace kube-system; pool system has CPUs 0-7"),
-            (
-                RECLAIMED,
-                "reclaim",
-                "box_member",
-                "class by Kubernetes QoS BestEffort; the reclaim pool has CPUs 1-7",
-            ),
+            (SHARED, "share", "pool_member", "1-7"),
+            (SYSTEM, "system", "pool_member", "0-7"),
+            (RECLAIMED, "reclaim", "box_member", "1-7"),
         ],
         ids=["shared", "system", "reclaimed"],
     )
-    def test_a_class_without_cpus_of_its_own_joins_its_pool(self, wish, pool, reason, because):
-        found = placed(Node(tuning=Tuning(reserved=1)), wish)
-        assert (found.assignment.pool, found.reason.value, found.because) == (pool, reason, because)
-        assert found.assignment.exclusive == 0
+    def test_other_classes_run_in_a_pool(self, wish, pool, reason, cpus):
+        outcome = Node(tuning=Tuning(reserved=1)).create("c", 1000, wish)
+        record = audit(outcome)[0]
+        assert (record.pool, record.reason.value, figures(outcome)["pool_cpus"]) == (pool, reason, cpus)
+        assert outcome.state.owners == {}
 
     @pytest.mark.parametrize("wish", [SHARED, RECLAIMED, SYSTEM], ids=["shared", "reclaimed", "system"])
     def test_a_record_gives_only_dedicated_containers_cpus(self, wish):
@@ -47,16 +54,13 @@ class TestPools:
 
 class TestHandsOff:
     @pytest.mark.parametrize(
-        ("values", "because"),
-        [
-            ({"preserve": frozenset({"cpu"})}, "preserve names cpu"),
-            ({"handler": "ignore"}, "runtime handler is ignored"),
-        ],
+        "values",
+        [{"preserve": frozenset({"cpu"})}, {"handler": "ignore"}],
         ids=["preserve", "handler"],
     )
-    def test_a_container_may_be_left_alone(self, values, because):
+    def test_a_container_may_be_left_alone(self, values):
         found = placed(Node(), replace(DEDICATED, **values))
-        assert (found.reason.value, found.because) == ("hands_off", because)
+        assert found.reason.value == "hands_off"
         assert (found.assignment.hands_off, found.assignment.exclusive) == (True, 0)
 
     def test_preserving_memory_leaves_the_cpus_ours(self):
@@ -67,8 +71,7 @@ class TestHandsOff:
 class TestDedicated:
     def test_it_owns_the_cpus_that_the_allocator_finds(self):
         found = placed(Node(), DEDICATED, 1500)
-        assert found.assignment.exclusive == 0b11
-        assert found.because.startswith("asked 1.5 CPUs, rounded up to 2; core 0-1 is")
+        assert (found.assignment.exclusive, found.reason.value) == (0b11, "whole_core")
 
     def test_its_memory_is_everywhere_unless_it_is_bound(self):
         assert placed(Node(), DEDICATED).assignment.mems == 0
@@ -87,16 +90,16 @@ class TestDedicated:
         assert placed(Node(), DEDICATED, 8000).assignment.exclusive == 0
 
     def test_a_request_that_cannot_be_met_runs_in_share(self):
-        found = placed(Node("2cpu"), DEDICATED, 2000)
-        assert (found.assignment.pool, found.reason.value) == ("share", "no_free_cpus")
-        words = "asked 2 CPUs; 2 CPUs are free (0-1), and the last one of share is never taken"
-        assert found.because == words
+        outcome = Node("2cpu").create("c", 2000)
+        (record,) = audit(outcome)
+        assert (record.pool, record.reason.value) == ("share", "no_free_cpus")
+        assert (figures(outcome)["n"], figures(outcome)["free"]) == (2, "0-1")
 
-    def test_what_the_wish_narrowed_is_said_too(self):
+    def test_a_placement_is_among_the_figures(self):
         node = Node(tuning=Tuning(reserved=mask("0,2,4,6")))
-        found = placed(node, replace(DEDICATED, placement=Placement.FULL_CORES), 2000)
-        assert found.reason.value == "no_free_cpus"
-        assert found.because.endswith("; wished were placement full-cores")
+        outcome = node.create("c", 2000, replace(DEDICATED, placement=Placement.FULL_CORES))
+        assert first(outcome).reason.value == "no_free_cpus"
+        assert figures(outcome)["placement"] == "full-cores"
 
     def test_reserved_and_isolated_cpus_are_not_to_be_had(self):
         assert placed(Node(tuning=Tuning(reserved=0b11)), DEDICATED).assignment.exclusive == mask("2")
@@ -112,7 +115,8 @@ class TestUncoveredWishes:
         assert (finding.kind, finding.key) == (FindingKind.DENIED, "coloc.nri.io/numa")
         assert (finding.value, finding.used) == ("exclusive", "single")
         assert finding.allowed == "a request of at least a whole node, here 4 CPUs; this container asked 3"
-        assert found.because.endswith("wished were numa single")
+        assert found.considered is not None
+        assert found.considered.wish.numa is Numa.SINGLE
 
     def test_whole_cores_need_a_request_that_they_divide(self):
         found = placed(Node(), replace(DEDICATED, placement=Placement.FULL_CORES), 3000)
@@ -145,7 +149,7 @@ class TestOrderedCPUs:
     def test_ordered_cpus_are_taken_as_they_are(self):
         found = placed(Node(), self.ordered("3,6"), 2000)
         assert (found.assignment.exclusive, found.reason.value) == (mask("3,6"), "ordered")
-        assert found.because == "asked 2 CPUs; CPUs 3,6 of the ordered 3,6 are free"
+        assert found.inputs == {"n": 2, "free": "0-7", "ordered_cpus": "3,6", "ordered_free": "3,6"}
         assert found.considered is None
 
     def test_never_more_than_was_asked_for(self):
@@ -158,17 +162,17 @@ class TestOrderedCPUs:
         node.create("b", 3000, self.ordered("4-7"))
         assert node.owners() == {"a": "4", "b": "5-7"}
 
-    def test_what_is_not_free_is_chosen_anew_and_said(self):
+    def test_taken_ordered_cpus_are_replaced(self):
         node = Node()
         node.create("other", 2000, on="other")
         found = placed(node, self.ordered("1-2"), 2000)
         assert (found.assignment.exclusive, found.reason.value) == (mask("2-3"), "whole_core")
-        assert found.because.endswith("; ordered were CPUs 1-2, of which free: 2")
+        assert found.inputs == {"ordered_cpus": "1-2", "ordered_free": "2"}
 
-    def test_an_order_that_nothing_is_left_of_is_said_where_nothing_else_is_free_either(self):
+    def test_an_order_without_free_cpus_is_recorded(self):
         found = placed(Node("2cpu"), self.ordered("5-6"), 2000)
         assert found.reason.value == "no_free_cpus"
-        assert found.because.endswith("; ordered were CPUs 5-6, of which free: none")
+        assert found.inputs == {"ordered_cpus": "5-6", "ordered_free": ""}
 
     def test_the_last_cpu_of_share_is_not_to_be_ordered(self):
         assert placed(Node(), self.ordered("0-7"), 8000).reason.value == "no_free_cpus"
@@ -179,9 +183,9 @@ class TestOrderedCPUs:
 
 class TestToldRequests:
     def test_a_told_request_decides_how_many(self):
-        found = placed(Node(), replace(DEDICATED, cpu_milli=1500), 4000)
-        assert found.assignment.exclusive == mask("0-1")
-        assert found.because.startswith("asked 1.5 CPUs, rounded up to 2; ")
+        outcome = Node().create("c", 4000, replace(DEDICATED, cpu_milli=1500))
+        assert first(outcome).after.cpus == "0-1"
+        assert (figures(outcome)["request_milli"], figures(outcome)["n"]) == (1500, 2)
 
     def test_a_told_sidecar_follows_its_main_container(self):
         node = Node()
@@ -200,7 +204,7 @@ class TestRecords:
     def test_recorded_cpus_are_kept_while_they_are_free(self):
         found = placed(Node(), DEDICATED, 2000, record=owned("5-6"))
         assert (found.assignment.exclusive, found.reason.value) == (mask("5-6"), "restored")
-        assert found.because == "asked 2 CPUs; record gives CPUs 5-6, still free"
+        assert found.inputs == {"claim": "record", "claim_cpus": "5-6"}
 
     def test_cpus_that_cannot_be_had_any_more_are_chosen_anew(self):
         found = placed(Node(), DEDICATED, 2000, record=owned("99"))
@@ -215,12 +219,10 @@ class TestRecords:
         found = placed(Node(), DEDICATED, 2000, record=owned(recorded))
         assert (found.assignment.exclusive, found.reason.value) == (mask(kept), "restored")
 
-    def test_the_words_tell_what_was_left_and_what_completes_it(self):
+    def test_a_completed_record_has_its_figures(self):
         found = placed(Node(), DEDICATED, 2000, record=owned("7-8"))
-        assert found.because == (
-            "asked 2 CPUs; record gives CPUs 7-8, of which free: 7; "
-            "it keeps CPUs 7 and takes 6 beside them; free were 0-6"
-        )
+        claim = {"claim": "record", "claim_cpus": "7-8", "claim_free": "7"}
+        assert found.inputs == {**claim, "n": 2, "free": "0-7"}
 
     @pytest.mark.parametrize(
         ("milli", "by", "cpus"),
@@ -257,7 +259,7 @@ class TestRecords:
     def test_a_record_without_cpus_of_its_own_stays_in_share(self):
         found = placed(Node(), DEDICATED, 2000, record='{"v":1,"class":"dedicated","pool":"share"}')
         assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
-        assert found.because == "asked 2 CPUs; record gives no CPUs of its own"
+        assert found.reason.value == "restored"
 
     def test_cpus_of_somebody_else_are_not_given_twice(self):
         node = Node()
@@ -269,16 +271,15 @@ class TestFollowers:
     def test_less_than_a_cpu_runs_with_the_main_container(self):
         node = Node()
         node.create("main", 2000)
-        found = placed(node, DEDICATED, 250)
-        assert (found.assignment.follows, found.assignment.pool) == ("main", "dedicated")
-        assert found.because == "asked 0.25 CPUs, less than one: it runs on CPUs 0-1 of main"
+        outcome = node.create("c", 250)
+        assert (node["c"].follows, node["c"].pool) == ("main", "dedicated")
+        assert {"request_milli": 250, "main": "main", "main_cpus": "0-1"}.items() <= figures(outcome).items()
 
     def test_an_ephemeral_container_runs_with_the_main_container(self):
         node = Node()
         node.create("main", 2000)
         found = placed(node, DEDICATED, 0)
         assert found.assignment.follows == "main"
-        assert "asked for no amount of CPU" in found.because
 
     def test_of_two_main_containers_the_larger_is_followed(self):
         node = Node()
@@ -297,16 +298,11 @@ class TestFollowers:
         node.create("main", 2000, on="other")
         assert placed(node, DEDICATED, 100).assignment.follows == ""
 
-    @pytest.mark.parametrize(
-        ("milli", "asked"), [(0, "for no amount of CPU (no cpu shares)"), (999, "0.999 CPUs")]
-    )
-    def test_less_than_one_cpu_alone_owns_none(self, milli, asked):
+    @pytest.mark.parametrize("milli", [0, 999])
+    def test_less_than_one_cpu_alone_owns_none(self, milli):
         found = placed(Node(), DEDICATED, milli)
         assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
-        assert (found.reason.value, found.because) == (
-            "below_one_cpu",
-            f"asked {asked}, less than one, and its pod has no main container; pool share has CPUs 0-7",
-        )
+        assert found.reason.value == "below_one_cpu"
 
     def test_an_old_claim_of_its_own_does_not_count_beside_a_main_container(self):
         node = Node()
@@ -346,10 +342,7 @@ class TestInitContainers:
     def test_one_that_is_known_runs_in_share(self):
         found = placed(Node(), self.INIT, 2000)
         assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
-        assert (found.reason.value, found.because) == (
-            "init_container",
-            "named as an init container; pool share has CPUs 0-7",
-        )
+        assert found.reason.value == "init_container"
 
     def test_a_sidecar_that_is_written_as_one_joins_the_main_container(self):
         node = Node()

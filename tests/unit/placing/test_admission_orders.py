@@ -7,7 +7,7 @@ import pytest
 
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.workload import Numa, Resources
-from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node
+from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node, figures, first
 
 
 class TestOrders:
@@ -43,23 +43,16 @@ class TestOrders:
         node.create("c", wish=wish, resources=Resources(quota=quota))
         assert node["c"].knobs.burst == burst
 
-    @pytest.mark.parametrize(
-        "said_by",
-        ["classes.shared.cpuBurst", "annotation coloc.nri.io/cpu-burst"],
-        ids=["class", "annotation"],
-    )
-    def test_the_audit_says_who_ordered_a_burst_and_of_what_it_is_a_part(self, said_by):
-        node = Node()
-        wish = replace(SHARED, cpu_burst_percent=25, burst_because=said_by)
-        (decision,) = node.create("c", wish=wish, resources=Resources(quota=100_000)).decisions
-        assert decision.because.endswith(f"; burst 25 % of quota 100000 by {said_by}")
-        assert decision.after.burst == 25_000
-
-    def test_the_audit_says_nothing_of_a_burst_that_has_no_quota_to_be_part_of(self):
-        node = Node()
+    def test_a_burst_has_its_figures(self):
         wish = replace(SHARED, cpu_burst_percent=25, burst_because="classes.shared.cpuBurst")
-        (decision,) = node.create("c", wish=wish).decisions
-        assert "burst" not in decision.because
+        outcome = Node().create("c", wish=wish, resources=Resources(quota=100_000))
+        assert {"quota": 100_000, "burst_percent": 25}.items() <= figures(outcome).items()
+        assert first(outcome).after.burst == 25_000
+
+    def test_without_a_quota_there_is_no_burst(self):
+        wish = replace(SHARED, cpu_burst_percent=25, burst_because="classes.shared.cpuBurst")
+        outcome = Node().create("c", wish=wish)
+        assert (first(outcome).after.burst, "burst_percent" in figures(outcome)) == (None, False)
 
     def test_a_member_of_the_box_may_burst_too(self):
         node = Node()

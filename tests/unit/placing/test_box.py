@@ -254,20 +254,19 @@ class TestIOWeight:
 
 
 class TestWords:
-    def test_a_limit_is_said_with_its_figures(self):
+    def test_a_limit_has_its_figures(self):
         (decision,) = Node().start_pod().decisions
         assert (decision.event.value, decision.reason.value) == ("pod.limit", "box_member")
-        words = (
-            "class reclaimed by Kubernetes QoS BestEffort; the reclaim pool has CPUs 0-7, with minimum weight"
-        )
-        assert decision.because == words
+        assert decision.inputs is not None
+        assert decision.inputs["reclaim_cpus"] == "0-7"
         assert (decision.pod_id, decision.after) == ("web", Knobs(cpus="0-7", shares=2))
         assert (decision.qos, decision.pool) == (QoSClass.RECLAIMED, "reclaim")
 
-    def test_a_weight_is_said_too(self):
+    def test_a_weight_has_its_figures(self):
         (decision,) = Node().start_pod(wish=WEIGHED).decisions
         assert (decision.reason.value, decision.after) == ("pool_member", Knobs(io_weight=300))
-        assert decision.because.startswith("class shared by Kubernetes QoS Burstable; ")
+        assert decision.inputs is not None
+        assert decision.inputs["own_io_weight"] == 300
 
     def test_a_pod_without_limits_is_not_worth_a_record(self):
         assert said(Node().start_pod(wish=SHARED)) == []

@@ -136,16 +136,13 @@ class TestMovers:
 
 
 class TestPoolDecisions:
-    def test_pools_with_members_are_said_with_their_number(self):
+    def test_pools_with_containers_have_a_decision(self):
         node = peopled()
         before = node.state
         node.create("other", 1000, on="other")
-        said = change.pool_decisions(before, node.state, Reason.CPUS_TAKEN, "somebody came")
-        assert [(d.pool, d.because) for d in said] == [
-            ("share", "somebody came; 1 container moves"),
-            ("reclaim", "somebody came; 1 container moves"),
-            ("system", "somebody came; 1 container moves"),
-        ]
+        said = change.pool_decisions(before, node.state, Reason.CPUS_TAKEN, "pool resized: x")
+        members = [(d.pool, d.inputs["members"]) for d in said if d.inputs]
+        assert members == [("share", 1), ("reclaim", 1), ("system", 1)]
         assert (said[0].before.cpus, said[0].after.cpus) == ("2-7", "3-7")
 
     def test_of_empty_pools_only_share_is_said(self):

@@ -110,11 +110,9 @@ class TestWithoutARecordOfCPUs:
         assert claim.of(listed, SHARED, None) == NO_CLAIM
 
 
-def test_the_words_tell_where_it_stands():
-    assert [c.words for c in (Claim(3), Claim(3, "record"))] == [
-        "spec gives CPUs 0-1",
-        "record gives CPUs 0-1",
-    ]
+def test_a_claim_names_its_source():
+    assert Claim(3).inputs == {"claim": "spec", "claim_cpus": "0-1"}
+    assert Claim(3, "record").inputs == {"claim": "record", "claim_cpus": "0-1"}
 
 
 def test_a_lowered_request_counts_for_the_spec_too():

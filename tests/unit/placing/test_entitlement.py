@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.placing import supply
-from tests.unit.placing.kit import DEDICATED, SHARED, Node, asking, container, first, said
+from tests.unit.placing.kit import DEDICATED, SHARED, Node, asking, container, figures, said
 from tests.unit.placing.pods_kit import pod_of, with_containers
 from tests.unit.placing.pools_kit import GOLD, IN_GOLD, having
 
@@ -91,23 +91,18 @@ class TestAPodsRequest:
         assert node.owners() == {"a": "0-1", "x": "4-7"}
 
 
-class TestWords:
-    def test_a_cap_names_both_requests(self):
-        assert first(pod_of(2000).create("a", 8000)).because.startswith(
-            "asked 8 CPUs; the pod's request is 2 CPUs, so 2; "
-        )
+class TestFigures:
+    def test_a_cap_has_both_requests(self):
+        found = figures(pod_of(2000).create("a", 8000))
+        assert (found["request_milli"], found["pod_request_milli"], found["n"]) == (8000, 2000, 2)
 
-    def test_a_follower_names_what_others_own(self):
-        node = with_containers(2000, 2000)
-        assert first(node.create("b", 2000)).because == (
-            "asked 2 CPUs; the pod's request is 2 CPUs, 2 CPUs owned by other containers, so 0: "
-            "it runs on CPUs 0-1 of a"
-        )
+    def test_a_second_owner_has_its_pods_owned_cpus(self):
+        found = figures(with_containers(4000, 1000).create("b", 2000))
+        assert (found["pod_request_milli"], found["pod_owned_cpus"], found["n"]) == (4000, 1, 2)
 
-    def test_no_own_request_names_the_pods(self):
-        assert first(pod_of(4000).create("a")).because.startswith(
-            "asked for no amount of CPU (no cpu shares); the pod's request is 4 CPUs, so 4; "
-        )
+    def test_without_a_request_the_pods_counts(self):
+        found = figures(pod_of(4000).create("a"))
+        assert (found["request_milli"], found["pod_request_milli"], found["n"]) == (0, 4000, 4)
 
 
 class TestAResizeOfThePod:
@@ -117,7 +112,7 @@ class TestAResizeOfThePod:
         outcome = node.resize_pod("web", 4000)
         assert (node.owners(), node.cpus("b")) == ({"a": "0-3"}, "0-3")
         assert said(outcome) == [("container.update", "grown"), ("pool.resize", "cpus_taken")]
-        assert first(outcome).because.startswith("its pod's request has changed: asked for no amount of CPU")
+        assert (figures(outcome)["owned"], figures(outcome)["n"]) == ("0-1", 4)
         assert outcome.moves.containers[0] == "online"
 
     def test_its_owner_shrinks(self):

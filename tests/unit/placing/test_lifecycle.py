@@ -15,6 +15,7 @@ from tests.unit.placing.kit import (
     Node,
     container,
     everyone_in,
+    figures,
     first,
     moved,
     pod,
@@ -31,7 +32,7 @@ class TestCreating:
         node.create("app", wish=SHARED, on="shop")
         outcome = node.create("main", 2000)
         assert said(outcome) == [("container.admit", "whole_core"), ("pool.resize", "cpus_taken")]
-        assert outcome.decisions[1].because == "shop/web/main owns 0-1; 1 container moves"
+        assert (figures(outcome, 1)["members"], figures(outcome, 1)["dedicated_cpus"]) == (1, "0-1")
         assert moved(outcome) == everyone_in(outcome.waits_for) == (set(), {"app"})
 
     def test_a_member_of_a_pool_displaces_nobody(self):
@@ -86,9 +87,7 @@ class TestTheNextAttempt:
         outcome = node.attempt("web-1", "web", 1000)
         assert node.owners() == {"web-1": "0"}
         assert said(outcome)[0] == ("container.release", "superseded")
-        assert first(outcome).because == (
-            "it never started, and its next attempt was created; it had CPUs 0, its own"
-        )
+        assert first(outcome).before.cpus == "0"
 
     def test_former_users_are_still_waited_for(self):
         node = Node()
@@ -142,7 +141,7 @@ class TestStarting:
         node = Node()
         outcome = node.start("main")
         assert said(outcome)[0] == ("container.admit", "placed_at_start")
-        assert first(outcome).because.endswith("; the plugin did not answer its creation")
+        assert figures(outcome)["placed_as"] == "below_one_cpu"
         assert node["main"].by_file
 
     @pytest.mark.parametrize("running", [False, True], ids=["start", "post-start"])
@@ -250,7 +249,7 @@ class TestEnding:
         node.create("main", 2000)
         outcome = node.stop("main", removed=removed)
         assert said(outcome) == [("container.release", reason), ("pool.resize", "cpus_returned")]
-        assert first(outcome).because == f"it was {reason}; it ran on CPUs 0-1, its own"
+        assert first(outcome).before.cpus == "0-1"
         assert outcome.moves.containers == ("app",)
         assert node.state.pools == free
 
@@ -266,7 +265,7 @@ class TestEnding:
         node.create("app", wish=SHARED)
         outcome = node.stop("app")
         assert said(outcome) == [("container.release", "stopped")]
-        assert first(outcome).because == "it was stopped; it ran on CPUs 0-7 of pool share"
+        assert first(outcome).before.cpus == "0-7"
         assert not outcome.moves
 
     def test_an_end_without_a_beginning_changes_nothing(self):
@@ -310,8 +309,9 @@ class TestStrict:
         node = Node(tuning=STRICT)
         before = node.state
         outcome = node.create("main", 8000)
-        assert outcome.refusal.startswith("nri-coloc refuses shop/web/main: asked 8 CPUs; 8 CPUs are free")
+        assert outcome.refusal.startswith("nri-coloc refuses shop/web/main: ")
         assert said(outcome) == [("container.admit", "refused_strict")]
+        assert (figures(outcome)["n"], figures(outcome)["free"]) == (8, "0-7")
         assert outcome.state is before
 
     def test_a_bad_annotation_is_refused(self):

@@ -7,7 +7,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.workload import Container, Pod, Wish
 from nri_coloc.placing import protection
 from nri_coloc.placing.protection import Protection
-from tests.unit.placing.kit import SHARED, Node, as_listed, asking, said
+from tests.unit.placing.kit import SHARED, Node, as_listed, asking, figures, said
 
 LIMITED = asking(0, memory_limit=1 << 30)
 """Guaranteed: the limit is the request."""
@@ -34,9 +34,7 @@ def test_a_protected_container_raises_its_pod():
     outcome = Node().create("a", wish=protected(low=100, minimum=10), resources=LIMITED)
     assert said(outcome) == [("container.admit", "pool_member"), ("pod.limit", "protected")]
     assert outcome.decisions[1].after == Knobs(memory_low=100, memory_min=10)
-    assert outcome.decisions[1].because.startswith(
-        "its containers asked for memory.low 100 and memory.min 10 bytes in all"
-    )
+    assert outcome.decisions[1].inputs == {"asked_low_bytes": 100, "asked_min_bytes": 10}
     assert outcome.moves.pods == ("web",)
 
 
@@ -66,11 +64,11 @@ class TestBounds:
         assert protection.by_pod(node.state) == {"greedy": Protection(0, tenth)}
         assert said(outcome) == [("container.admit", "pool_member")]
 
-    def test_a_bounded_pod_says_its_bound(self):
+    def test_a_bounded_pod_has_its_bound(self):
         node = Node()
         tenth = self.memory(node) // 10
         outcome = node.happen(self.burstable(900, 2 * tenth, "app", "greedy"))
-        assert outcome.decisions[1].because.endswith(f", at most {tenth} bytes: its certain memory request")
+        assert figures(outcome, 1)["most_bytes"] == tenth
 
     def test_a_container_without_a_request_is_not_protected(self):
         node = Node()

@@ -44,21 +44,12 @@ def test_a_limit_never_stands_for_a_request(shares, quota):
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"shares": 1536}, "asked 1.5 CPUs, rounded up to 2"),
-        ({"shares": 2048}, "asked 2 CPUs"),
-        ({"shares": 512, "quota": 50_000}, "asked 0.5 CPUs"),
-        ({}, "asked for no amount of CPU (no cpu shares)"),
-    ],
-    ids=["rounded", "whole", "less-than-one", "nothing"],
+    ("shares", "whole"),
+    [(1536, 2), (2048, 2), (512, 0), (None, 0)],
+    ids=["rounded", "whole", "small", "none"],
 )
-def test_the_amount_and_its_rounding_are_said(values, words):
-    assert of(**values).words == words
-
-
-def test_the_source_of_the_amount_is_known():
-    assert of(shares=512).source == "cpu shares 512"
+def test_a_request_is_rounded_up(shares, whole):
+    assert of(shares=shares).whole == whole
 
 
 def test_our_own_shares_are_no_request():

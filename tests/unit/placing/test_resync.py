@@ -99,7 +99,6 @@ class TestAfterARestart:
         again = Node()
         outcome = again.happen(node.listing())
         assert said(outcome) == [("container.admit", "restored"), ("pool.resize", "reconfigured")]
-        assert outcome.decisions[1].because.startswith("the runtime listed 1 containers in 1 pods; ")
 
     def test_the_kubelets_values_are_known_again(self):
         node = peopled()

@@ -10,7 +10,7 @@ from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import ISOLATED, Numa, Placement, Resources
 from nri_coloc.placing import supply
-from tests.unit.placing.kit import DEDICATED, Node, asking, audit, container, first
+from tests.unit.placing.kit import DEDICATED, Node, asking, container, figures, first
 
 GIB = 1 << 30
 ASIDE = replace(DEDICATED, pool=ISOLATED)
@@ -20,9 +20,9 @@ BOUND = replace(DEDICATED, numa=Numa.SINGLE)
 class TestIsolated:
     def test_who_asks_for_them_gets_them(self):
         node = Node("isolated")
-        record = audit(node.create("web", 2000, ASIDE))[0]
+        outcome = node.create("web", 2000, ASIDE)
         assert node.cpus("web") == "2-3"
-        assert record.because.endswith("free were 2-3,6; wished were cpu-pool isolated")
+        assert (figures(outcome)["free"], figures(outcome)["pool"]) == ("2-3,6", "isolated")
         assert (node.pool("share"), node.pool("dedicated")) == ("0-1,4-5,7", "2-3")
 
     def test_who_does_not_never_does(self):
@@ -33,11 +33,9 @@ class TestIsolated:
 
     def test_where_there_are_too_few_the_shared_ones_serve(self):
         node = Node("isolated")
-        record = audit(node.create("web", 4000, ASIDE))[0]
+        outcome = node.create("web", 4000, ASIDE)
         assert node.cpus("web") == "0-1,4-5"
-        assert record.because.endswith(
-            "asked for isolated CPUs, of which free and fit for it: too few of 2-3,6"
-        )
+        assert (figures(outcome)["isolated_free"], figures(outcome)["pool"]) == ("2-3,6", "isolated")
 
     def test_where_they_make_no_whole_cores_the_shared_ones_serve(self):
         node = Node("isolated")
@@ -48,13 +46,12 @@ class TestIsolated:
         assert node.cpus("whole") == "0-1"
 
     def test_a_machine_without_any_says_so(self):
-        record = audit(Node().create("web", 2000, ASIDE))[0]
-        assert record.because.endswith("too few of none")
+        assert figures(Node().create("web", 2000, ASIDE))["isolated_free"] == ""
 
     def test_nothing_at_all_says_both(self):
-        record = audit(Node("isolated").create("web", 6000, ASIDE))[0]
-        assert record.reason is Reason.NO_FREE_CPUS
-        assert record.because.endswith("too few of 2-3,6")
+        outcome = Node("isolated").create("web", 6000, ASIDE)
+        assert first(outcome).reason is Reason.NO_FREE_CPUS
+        assert (figures(outcome)["free"], figures(outcome)["isolated_free"]) == ("0-1,4-5,7", "2-3,6")
 
     def test_they_come_back(self):
         node = Node("isolated")
@@ -112,9 +109,9 @@ class TestMemory:
 
     def test_the_nodes_reserve_is_divided_by_size(self):
         node = Node(tuning=Tuning(reserved_memory=4 * GIB))
-        record = audit(node.create("a", wish=BOUND, resources=asking(2000, memory_limit=15 * GIB)))[0]
-        left = f"0={14 * GIB}, 1={14 * GIB}"
-        assert record.because.endswith(f"asked {15 * GIB} bytes of memory, left by node {left}")
+        found = figures(node.create("a", wish=BOUND, resources=asking(2000, memory_limit=15 * GIB)))
+        assert found["memory_bytes"] == 15 * GIB
+        assert {found[f"memory_left_bytes_node_{each}"] for each in (0, 1)} == {14 * GIB}
         assert node.state.mems_of(node["a"]) == 0b11
 
     def test_who_is_bound_to_two_nodes_takes_half_of_each(self):
@@ -142,9 +139,9 @@ class TestMemory:
 
     def test_more_than_there_is_never_makes_less_than_nothing(self):
         node = Node(tuning=Tuning(reserved_memory=99 * GIB))
-        record = audit(node.create("a", wish=BOUND, resources=asking(2000, memory_limit=GIB)))[0]
-        assert record.reason is Reason.MEMORY_UNBOUND
-        assert record.because.endswith("left by node 0=0, 1=0")
+        outcome = node.create("a", wish=BOUND, resources=asking(2000, memory_limit=GIB))
+        assert first(outcome).reason is Reason.MEMORY_UNBOUND
+        assert {figures(outcome)[f"memory_left_bytes_node_{each}"] for each in (0, 1)} == {0}
         assert node.cpus("a") == "0-1"
 
     def test_an_unbound_container_counts_nowhere(self):

@@ -19,7 +19,7 @@ from tests.unit.placing.kit import (
     Node,
     asking,
     everyone_in,
-    first,
+    figures,
     machine,
     mask,
     moved,
@@ -107,10 +107,7 @@ def test_an_owner_that_ends_frees_cpus():
     node.stop("other")
     outcome = node.free()
     assert said(outcome) == [*TAKEN]
-    assert first(outcome).because == (
-        "placed again because CPUs are free now: asked 2 CPUs; core 0-1 is the lowest free whole core of node 0, "
-        "which has 4 of 4 CPUs free; free were 0-7"
-    )
+    assert (figures(outcome)["n"], figures(outcome)["free"], figures(outcome)["node_free"]) == (2, "0-7", 4)
     assert (node.cpus("web"), node.cpus("shop")) == ("0-1", "2-7")
 
 

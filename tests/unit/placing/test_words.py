@@ -9,7 +9,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.workload import Finding, FindingKind, Resources
 from nri_coloc.placing import admission, words
-from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node, asking, container, first, pod
+from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node, asking, container, figures, first, pod
 
 DENIED = Finding(FindingKind.DENIED, "coloc.nri.io/numa", "exclusive", "less", "single")
 INVALID = Finding(FindingKind.INVALID, "coloc.nri.io/priority", "high", "an integer", "0")
@@ -32,12 +32,11 @@ class TestAdmission:
             Knobs(cpus="0-1"),
         )
 
-    def test_one_that_only_files_could_place_says_so_and_what_it_got(self):
+    def test_a_container_placed_by_file_has_its_place(self):
         node, found = admitted()
         decision = words.of_admission(node.state, found, found.assignment, Reason.ADOPTED)
         assert decision.reason is Reason.ADOPTED
-        assert decision.because.startswith("whole_core: asked 2 CPUs; core 0-1 is")
-        assert decision.because.endswith("; the plugin did not answer its creation")
+        assert decision.inputs == {"placed_as": "whole_core"}
 
     def test_a_request_that_cannot_be_met_is_never_hidden_behind_another_reason(self):
         node, found = admitted(8000)
@@ -51,8 +50,6 @@ class TestFindings:
         denied, invalid = words.of_findings((DENIED, INVALID), found.assignment)
         assert (denied.event, denied.reason) == (AuditEvent.ANNOTATION_DENIED, Reason.NOT_ALLOWED)
         assert (invalid.event, invalid.reason) == (AuditEvent.ANNOTATION_INVALID, Reason.BAD_VALUE)
-        sentence = "coloc.nri.io/numa='exclusive' does not count: allowed is less; used is single"
-        assert denied.because == sentence
         assert (denied.key, denied.value, denied.allowed, denied.used) == (
             "coloc.nri.io/numa",
             "exclusive",
@@ -74,12 +71,9 @@ class TestRefusal:
 
     def test_it_is_audited(self):
         node, found = admitted()
-        decision = words.of_refusal(node.state, found.assignment, "no")
-        assert (decision.event, decision.reason, decision.because) == (
-            AuditEvent.ADMIT,
-            Reason.REFUSED_STRICT,
-            "no",
-        )
+        decision = words.of_refusal(node.state, found, "nri-coloc refuses shop/web/main: x")
+        assert (decision.event, decision.reason) == (AuditEvent.ADMIT, Reason.REFUSED_STRICT)
+        assert decision.inputs == {"request_milli": 2000, "pod_request_milli": None}
 
 
 def test_a_release_says_what_was_given_back():
@@ -87,7 +81,6 @@ def test_a_release_says_what_was_given_back():
     node.create("main", 2000)
     decision = words.of_release(node.state, node["main"], Reason.VANISHED)
     assert (decision.before, decision.after) == (Knobs(cpus="0-1"), Knobs())
-    assert decision.because == "the runtime no longer lists it; it ran on CPUs 0-1, its own"
 
 
 class TestWhereAReleasedContainerRan:
@@ -95,7 +88,7 @@ class TestWhereAReleasedContainerRan:
 
     def released(self, node: Node, name: str) -> tuple[str, str | None]:
         decision = words.of_release(node.state, node[name], Reason.STOPPED)
-        return decision.because.removeprefix("it was stopped; it ran on "), decision.before.cpus
+        return decision.because.rpartition("; it ran on ")[2], decision.before.cpus
 
     def test_a_sidecar_ran_on_the_main_containers(self):
         node = Node()
@@ -125,7 +118,7 @@ class TestWhereAReleasedContainerRan:
         node = Node()
         node.start_pod("jobs")
         node.create("batch", wish=RECLAIMED, on="jobs")
-        node.happen(PoolsSized({"reclaim": 2}, "so it was told"))
+        node.happen(PoolsSized({"reclaim": 2}, "pool resized: a test wants it"))
         assert self.released(node, "batch") == ("CPUs 6-7 of pool reclaim", "6-7")
 
 
@@ -134,7 +127,7 @@ def test_a_join_names_the_main_container_and_its_cpus():
     node.create("side", 100)
     outcome = node.create("main", 2000)
     join = outcome.decisions[1]
-    assert join.because == "asked for less than one CPU; main of its pod now owns CPUs 0-1"
+    assert {"main": "main", "main_cpus": "0-1"}.items() <= figures(outcome, 1).items()
     assert (join.before, join.after) == (Knobs(cpus="2-7"), Knobs(cpus="0-1"))
 
 
@@ -155,7 +148,7 @@ def test_a_protection_says_the_sums():
     node.create("db", wish=wish, resources=asking(0, memory_limit=8))
     decision = words.of_protection(before, node.state, "web")
     assert decision is not None
-    assert decision.because.startswith("its containers asked for memory.low 8 and memory.min 4 bytes in all")
+    assert decision.inputs == {"asked_low_bytes": 8, "asked_min_bytes": 4}
     assert (decision.pod_id, decision.after) == ("web", Knobs(memory_low=8, memory_min=4))
 
 

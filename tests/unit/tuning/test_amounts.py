@@ -94,7 +94,7 @@ CASES = [
     Case("half of the CPUs, half of each loan", {"a": (1000, 2048), "b": (2000, 6144)}, there_are(3000, 8 * GIB)),
     Case("half of the memory likewise", {"a": (2000, 1024), "b": (4000, 3072)}, there_are(6000, 4 * GIB)),
     Case("nothing to lend leaves the kernel's least", {"a": (10, 0), "b": (10, 0)}, there_are(0, 0)),
-    Case("who has the lower priority gives first", {"low": (1000, None), "high": (2000, None)},
+    Case("the lower priority gives first", {"low": (1000, None), "high": (2000, None)},
          there_are(3000), LOW_AND_HIGH),
     Case("then the next", {"low": (10, None), "high": (1500, None)}, there_are(1500), LOW_AND_HIGH),
     Case("no loans", {}, there_are(0), {}),
@@ -204,7 +204,7 @@ def test_a_capacity_that_is_not_known_is_no_reason_to_starve_anybody(binding):
 @pytest.mark.parametrize(
     ("story", "offered", "borne", "present", "becomes"),
     [
-        ("a guess takes nothing from who runs", 100, 8000, 2000, None),
+        ("a guess takes nothing from running containers", 100, 8000, 2000, None),
         ("nor does it withhold what is there", 100, 8000, 1000, 2000),
         ("what was measured takes", 100, 1000, 2000, 1000),
         ("without guesses it is the offer", 1000, None, 2000, 1000),

@@ -67,7 +67,7 @@ def test_a_dedicated_container_larger_than_a_node_has_two_which_the_box_leaves(p
     assert len(web.cpus) == 6
     assert web.cpus <= NODES[0] | NODES[1]  # of one socket
     assert cpus(web.cgroup("cpuset.mems")) == {0, 1}
-    until(lambda: len(pods.box) == LENT and not pods.box & web.cpus, "the box beside it")
+    until(lambda: len(pods.box) == LENT and not pods.box & web.cpus, "the reclaim pool beside it")
     becomes(lambda: pods.shop.cpus, ALL - web.cpus)
     becomes(pods.beside(web).breaches, [])
 
