@@ -259,11 +259,13 @@ def _of_the_daemon(patient: Patient) -> Iterator[Check]:
 
 def _told_by_it(patient: Patient) -> Iterator[Check]:
     ready, records = asking.ask(patient.http, "/readyz"), asking.records(patient.http)
+    state = asking.ask(patient.http, "/v1/state")
     with asking.understood(patient.http):
         parts = ready.get("checks", {})
         yield _kubelet(patient, left_to_it=bool(parts.get("config", {}).get("ok")))
         yield _runtime(records)
         yield from _host_groups(records)
+        yield _lending(state["lending"])
         yield from _readiness(ready, parts)
 
 
@@ -304,6 +306,12 @@ def _host_groups(records: list[dict[str, Any]]) -> Iterator[Check]:
     last = {r.get("value"): r for r in records if r.get("key") == SETTING}
     unboxable = [str(r.get("because")) for r in last.values() if r.get("reason") == Reason.NO_CPUSET]
     yield from (Check("members", "warn", because) for because in unboxable)
+
+
+def _lending(lending: dict[str, Any]) -> Check:
+    """Return the check whether an operator has switched lending off, which holds over restarts."""
+    because = str(lending["because"])
+    return Check("lending", "ok" if lending["switch"] == "on" else "warn", because)
 
 
 def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Iterator[Check]:

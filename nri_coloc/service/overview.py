@@ -30,7 +30,7 @@ _WITHOUT_FIGURES: Final = ("lending_not_measured", "lending_disabled")
 _WORDS: Final = {
     "lending_paused": "lending is paused",
     "learning": "use is still being learnt",
-    "schedule": "new pods are offered nothing: see `lending` in /v1/state",
+    "schedule": "by the clock",
 }
 
 
@@ -228,6 +228,9 @@ def _place(container: State) -> str:
 
 
 def _warnings(state: State) -> Iterator[str]:
+    switch = state["lending"]["switch"]
+    if switch != "on":
+        yield f"an operator's switch is at {switch}: `nri-coloc admin lending on` lends again"
     waiting = [
         f"{name_of(each)} for {each['waits_for']}" for each in state["containers"] if each.get("waits_for")
     ]
@@ -263,6 +266,7 @@ def _facts(state: State, capacity: Capacity, checks: Mapping[str, Any], now: dat
     if not checks.get("connected", {}).get("ok", True):
         known = "known from the last connection" if state["containers"] else "unknown"
         yield f"not connected to the runtime: containers are {known}"
+    yield from _by_the_clock(state["lending"])
     reason = capacity["reason"]
     if reason == "lending_disabled":
         yield "lending is off: online use is not measured, and reclaimed pods may use every CPU of pool share"
@@ -283,6 +287,14 @@ def _facts(state: State, capacity: Capacity, checks: Mapping[str, Any], now: dat
     offer = f"{cores(capacity['cpu_milli'])}, {amount(capacity['memory_bytes'])}"
     why = _WORDS.get(reason, reason.replace("_", " "))
     yield f"advertised capacity: {offer} ({why}; measured {_age(capacity['at'], now)})"
+
+
+def _by_the_clock(lending: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the state by schedule and switch, unless all is lent for good."""
+    if lending["factor"] == 1 and lending["until"] is None:
+        return
+    until = f" until {lending['until']}" if lending["until"] else ""
+    yield f"lending by the clock: {lending['factor']:.0%} of the headroom{until}: {lending['because']}"
 
 
 def _lent(state: State, headroom: int | None) -> str:

@@ -53,8 +53,9 @@ def patient(tmp_path: Path) -> Iterator[Patient]:
 @pytest.fixture
 def daemon(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return the answers of a running daemon, by name; a test changes them."""
-    said: dict[str, Any] = {"ready": READY, "records": [CONNECTED]}
-    monkeypatch.setattr(asking, "ask", lambda *_: said["ready"])
+    lending = {"switch": "on", "because": "the schedule has no windows (lend=100 %)"}
+    said: dict[str, Any] = {"ready": READY, "records": [CONNECTED], "state": {"lending": lending}}
+    monkeypatch.setattr(asking, "ask", lambda _, path: said["ready" if path == "/readyz" else "state"])
     monkeypatch.setattr(asking, "records", lambda *_: said["records"])
     return said
 
@@ -245,6 +246,15 @@ class TestDaemon:
         found = check(patient, "daemon")
         assert (found.verdict, found.sentence) == ("fail", "it is not ready; connected: no connection")
 
+    def test_lending_that_is_switched_off_warns(self, patient, daemon):
+        because = "an operator switched lending off; `nri-coloc admin lending on` undoes it"
+        daemon["state"] = {"lending": {"switch": "drain", "because": because}}
+        found = check(patient, "lending")
+        assert (found.verdict, found.sentence) == ("warn", because)
+
+    def test_lending_by_the_schedule_is_well(self, patient, daemon):
+        assert check(patient, "lending").verdict == "ok"
+
     def test_a_check_that_does_not_gate_warns(self, patient, daemon):
         daemon["ready"] = {"ready": True, "checks": {"state": {"ok": False, "detail": "/s: no such folder"}}}
         found = [(one.verdict, one.sentence) for one in doctor.checks(patient) if one.name == "daemon"]
@@ -281,11 +291,13 @@ class TestDaemon:
         [
             {"ready": {"checks": [1]}},
             {"ready": {"checks": {"config": 1}}},
+            {"state": {}},
+            {"state": {"lending": [1]}},
             {"records": [1]},
             {"records": [{"event": "runtime.connect", "because": 1}]},
             {"records": [{"event": "runtime.connect"}]},
         ],
-        ids=["checks", "a check", "records", "a sentence", "no sentence"],
+        ids=["checks", "a check", "lending", "a list", "records", "a sentence", "no sentence"],
     )
     def test_a_stranger_in_its_place_is_recognised(self, said, patient, daemon):
         daemon |= said

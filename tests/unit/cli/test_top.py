@@ -54,7 +54,9 @@ class View:
         pools = {
             name: {"cpus": "2-7" if name in ("share", "reclaim") else "", "members": 0} for name in POOLS
         }
-        return {"mode": "enforce", "node": node, "pools": pools, "containers": self.containers}
+        lending = {"factor": 1.0, "until": None, "because": "no windows", "switch": "on"}
+        named = {"node": node, "pools": pools, "containers": self.containers, "lending": lending}
+        return {"mode": "enforce", **named}
 
     def capacity(self) -> dict[str, Any]:
         now = {"headroom_cpu_milli": 3000, "headroom_memory_bytes": 1 << 30, "online_cpu_milli": 1250}

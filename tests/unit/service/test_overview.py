@@ -20,6 +20,9 @@ WEB = container("web", "dedicated", "dedicated", cpus="0-1", actual_cpus="0-1", 
 JOB = container("job", "reclaimed", "reclaim", cpus="4-7", actual_cpus="4-7")
 
 
+ALL_OF_IT = {"state": "Offline", "factor": 1.0, "until": None, "because": "no windows", "switch": "on"}
+
+
 def state(*containers: dict[str, Any], mode: str = "enforce", **cpus: str) -> dict[str, Any]:
     sets = {"reserved": "", "dedicated": "0-1", "system": "2-7", "share": "2-7", "reclaim": "4-7", **cpus}
     members = [each["pool"] for each in containers]
@@ -28,6 +31,7 @@ def state(*containers: dict[str, Any], mode: str = "enforce", **cpus: str) -> di
         "node": {"cpus": "0-7", "numa": [{"id": 0, "cpus": "0-7", "memory_bytes": GIB}]},
         "pools": {name: {"cpus": each, "members": members.count(name)} for name, each in sets.items()},
         "containers": list(containers),
+        "lending": ALL_OF_IT,
     }
 
 
@@ -181,6 +185,27 @@ class TestFacts:
         told = facts(state(JOB), capacity("lending_paused"))
         assert told.startswith("online pods use 1.9 cores; lending is paused: CPUs at the floor")
         assert "30.0 GiB" not in told
+
+    def test_full_lending_for_good_is_no_fact(self):
+        assert "by the clock" not in facts(state(JOB))
+
+    def test_the_clock_is_shown_with_its_next_change(self):
+        by_night = ALL_OF_IT | {"factor": 0.5, "until": "2026-01-01T06:00:00Z", "because": "a window is open"}
+        told = facts(state(JOB) | {"lending": by_night})
+        assert told.startswith(
+            "lending by the clock: 50% of the headroom until 2026-01-01T06:00:00Z: a window is open\n"
+        )
+
+    def test_a_state_without_end_has_no_time(self):
+        told = facts(state(JOB) | {"lending": ALL_OF_IT | {"factor": 0.0, "because": "switched off"}})
+        assert told.startswith("lending by the clock: 0% of the headroom: switched off\n")
+
+    @pytest.mark.parametrize("position", ["off", "drain"])
+    def test_the_switch_is_a_warning(self, position):
+        found = head(state(JOB) | {"lending": ALL_OF_IT | {"switch": position}})
+        assert found.warnings == (
+            f"an operator's switch is at {position}: `nri-coloc admin lending on` lends again",
+        )
 
 
 class TestStatus:
