@@ -20,7 +20,7 @@ from nri_coloc.core.settings import Settings
 from nri_coloc.errors import ColocError, SettingsError
 
 if TYPE_CHECKING:
-    from nri_coloc.daemon.restoration import RuntimeAt
+    from nri_coloc.restore.restoration import RuntimeAt
 
 DAEMON = "127.0.0.1:9744"
 """The default address of the daemon's HTTP interface."""
@@ -196,8 +196,8 @@ def _end_well(_number: int, _frame: object) -> None:
 
 
 def _served(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from nri_coloc.daemon import options as daemon_options
-    from nri_coloc.daemon import runner
+    from nri_coloc.service import options as daemon_options
+    from nri_coloc.service import runner
 
     return runner.run(
         daemon_options.Options(
@@ -236,7 +236,7 @@ def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) 
 
 def _restore(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
     from nri_coloc.cli import restore
-    from nri_coloc.daemon.options import DEFAULT_STATE_DIR
+    from nri_coloc.service.options import DEFAULT_STATE_DIR
 
     runtime = None if options.files_only else _runtime_at(options)
     if runtime and not (options.nri_socket or options.config) and restore.is_absent(runtime):
@@ -245,7 +245,7 @@ def _restore(options: argparse.Namespace, _environment: Mapping[str, str]) -> in
 
 
 def _runtime_at(options: argparse.Namespace) -> "RuntimeAt":
-    from nri_coloc.daemon.restoration import RuntimeAt
+    from nri_coloc.restore.restoration import RuntimeAt
 
     settings = Settings()
     if options.config:
@@ -299,7 +299,7 @@ def _explain(options: argparse.Namespace, _environment: Mapping[str, str]) -> in
 
 def _doctor(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
     from nri_coloc.cli import doctor
-    from nri_coloc.daemon.options import DEFAULT_STATE_DIR
+    from nri_coloc.service.options import DEFAULT_STATE_DIR
 
     defaults = Settings()
     return doctor.run(
@@ -314,7 +314,7 @@ def _doctor(options: argparse.Namespace, _environment: Mapping[str, str]) -> int
 
 
 def _admin(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
-    from nri_coloc.daemon.options import DEFAULT_ADMIN_SOCKET
+    from nri_coloc.service.options import DEFAULT_ADMIN_SOCKET
     from nri_coloc.service.orders import LONGEST_PAUSE_S
 
     path = options.admin_socket or DEFAULT_ADMIN_SOCKET

@@ -17,10 +17,6 @@ from nri_coloc.cli import asking
 from nri_coloc.cli.asking import DaemonSilent, plain
 from nri_coloc.core.readings import Signal
 from nri_coloc.core.reasons import Reason
-from nri_coloc.daemon import probe, state_folder
-from nri_coloc.daemon.host_groups import SETTING
-from nri_coloc.daemon.instance_lock import TROUBLE
-from nri_coloc.daemon.restoration import JOURNAL
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import (
     block_devices,
@@ -35,6 +31,10 @@ from nri_coloc.host import (
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.marks import Marks
 from nri_coloc.nri import version
+from nri_coloc.repair.host_groups import SETTING
+from nri_coloc.restore.restoration import JOURNAL
+from nri_coloc.service import probe, state_folder
+from nri_coloc.service.instance_lock import TROUBLE
 
 Verdict = Literal["ok", "warn", "fail"]
 

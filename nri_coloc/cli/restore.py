@@ -6,13 +6,13 @@ from pathlib import Path
 
 from nri_coloc.cli.asking import plain
 from nri_coloc.cli.exit_codes import DONE, FAILED
-from nri_coloc.daemon import restoration
-from nri_coloc.daemon.instance_lock import InstanceLock
-from nri_coloc.daemon.restoration import JOURNAL, Place, RuntimeAt, Undone
 from nri_coloc.errors import SettingsError
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.marks import Marks
+from nri_coloc.restore import restoration
+from nri_coloc.restore.restoration import JOURNAL, Place, RuntimeAt, Undone
+from nri_coloc.service.instance_lock import InstanceLock
 
 
 def is_absent(runtime: RuntimeAt) -> bool:

@@ -1,8 +1,8 @@
 """Restore every value that the journal holds.
 
 It needs only the journal, runs with the daemon stopped, and also after a crash at any point. A file that is gone needs
-nothing. A file that the kernel refuses is reported, and stays in the journal for another try. `daemon.spec_restoration`
-restores specs, because that needs the runtime.
+nothing. A file that the kernel refuses is reported, and stays in the journal for another try. The room `restore`
+restores specs too, because that needs the runtime.
 """
 
 import os

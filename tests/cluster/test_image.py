@@ -6,7 +6,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.product import NAME, NAMESPACE, Product
 from tests.rig import RigError
 
-_FIND = "from importlib.util import find_spec as f; print(f('nri_coloc.daemon') is None, f('nri_coloc.sim') is None)"
+_FIND = "from importlib.util import find_spec as f; print(f('nri_coloc.hooks') is None, f('nri_coloc.sim') is None)"
 
 
 def test_image_has_no_simulated_node(cluster: Cluster, product: Product):

@@ -9,7 +9,7 @@ import pytest
 
 from nri_coloc.cli.main import main
 from nri_coloc.core.workload import Resources
-from nri_coloc.daemon.survey import PERIOD_S
+from nri_coloc.forecast.slow_loop import PERIOD_S
 from nri_coloc.sim.memory_use import Held
 from nri_coloc.sim.node import Node
 from tests.integration.harness import (

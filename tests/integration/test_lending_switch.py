@@ -8,7 +8,7 @@ import pytest
 
 from nri_coloc.cli.main import main
 from nri_coloc.core import cpuset
-from nri_coloc.daemon.lending_switch import NAME
+from nri_coloc.service.lending_switch import NAME
 from nri_coloc.sim.node import Node
 from tests.integration.harness import assert_unhurt, daemon_of, reclaimed, reload, served, shared
 from tests.rig.daemon import Daemon

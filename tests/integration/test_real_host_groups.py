@@ -11,16 +11,16 @@ from nri_coloc.core.events import PoolsSized
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.state import RECLAIM
-from nri_coloc.daemon.host_groups import HostGroups
-from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.probe import capability
 from nri_coloc.host import cgroup_layout, sysfs
 from nri_coloc.host.cgroup_layout import Controller
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.placing import pools
+from nri_coloc.placing.node import Node
+from nri_coloc.repair.host_groups import HostGroups
+from nri_coloc.service.probe import capability
 from tests.rig import kubepods
-from tests.unit.daemon.kit import a_report
+from tests.unit.parts import a_report
 
 OWN = "nri-coloc-test-host-groups"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.daemon import runner, wiring
-from nri_coloc.daemon.options import Options
-from nri_coloc.daemon.settings_watch import SettingsWatch
+from nri_coloc.service import runner, wiring
 from nri_coloc.service.configuration import loading as reader
+from nri_coloc.service.options import Options
+from nri_coloc.service.settings_watch import SettingsWatch
 from nri_coloc.sim.node import Node
 from tests.integration.harness import dedicated, reclaimed, shared
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
@@ -128,7 +128,7 @@ class Part:
 
 @pytest.fixture(autouse=True)
 def _counts_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Part, "__module__", "nri_coloc.daemon.part")
+    monkeypatch.setattr(Part, "__module__", "nri_coloc.service.part")
 
 
 def test_a_value_may_change():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core import cpuset
-from nri_coloc.daemon.memory_worker import LEAST
+from nri_coloc.memory.worker import LEAST
 from nri_coloc.sim.memory_use import Held
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest, native

@@ -13,7 +13,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import EMPTY, POOLS, NodeState
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Container
-from nri_coloc.daemon.lookout import Acquaintance
+from nri_coloc.lending.measured_groups import Acquaintance
 from nri_coloc.nri import adjustment
 from nri_coloc.placing import admission, record, tiers, whereabouts
 from tests.unit.placing.kit import EVERYTHING

@@ -17,14 +17,14 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import Resources
-from nri_coloc.daemon.node import Node
-from nri_coloc.daemon.pod_requests import PodRequests
+from nri_coloc.hooks.pod_requests import PodRequests
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
 from nri_coloc.placing import admission, pools, record
+from nri_coloc.placing.node import Node
 from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod
 from tests.rig import told
-from tests.unit.daemon.kit import a_translator, listed
+from tests.unit.parts import a_translator, listed
 from tests.unit.placing.kit import machine
 
 MEMORY: Final = 32 * GIB

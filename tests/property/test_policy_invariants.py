@@ -23,7 +23,7 @@ from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Wish
-from nri_coloc.daemon.lookout import Acquaintance
+from nri_coloc.lending.measured_groups import Acquaintance
 from nri_coloc.placing import (
     admission,
     claim,

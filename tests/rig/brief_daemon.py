@@ -11,9 +11,10 @@ from typing import Final
 
 from nri_coloc.cli import main
 from nri_coloc.core.settings import AmountTuning, ReclaimTuning
-from nri_coloc.daemon import loans, survey
+from nri_coloc.forecast import slow_loop
 from nri_coloc.service.configuration import loading
 from nri_coloc.service.configuration.sections import Reclaim
+from nri_coloc.tuning import loans
 from tests.rig.patient_daemon import be_patient
 
 PROGRAM: Final = ("-m", "tests.rig.brief_daemon")
@@ -36,6 +37,6 @@ if __name__ == "__main__":
     be_patient()
     setattr(loading, "_reclaim", reclaim)  # noqa: B010 - only in this program
     setattr(loans, "EVERY_S", EVERY_S)  # noqa: B010
-    setattr(survey, "PERIOD_S", EVERY_S)  # noqa: B010
-    setattr(survey, "COST_SHARE", 1.0)  # noqa: B010 - however dear a look is
+    setattr(slow_loop, "PERIOD_S", EVERY_S)  # noqa: B010
+    setattr(slow_loop, "COST_SHARE", 1.0)  # noqa: B010 - however dear a look is
     sys.exit(main.main(sys.argv[1:], os.environ))

@@ -14,8 +14,8 @@ from typing import Final
 
 from nri_coloc.cli import main
 from nri_coloc.core.knobs import Knobs
-from nri_coloc.daemon import pusher
-from nri_coloc.daemon.pusher import Pusher
+from nri_coloc.runtime import pusher
+from nri_coloc.runtime.pusher import Pusher
 
 _push: Final = Pusher._push
 _send: Final = Pusher._send

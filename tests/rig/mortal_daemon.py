@@ -16,19 +16,19 @@ from typing import Any, Final, NoReturn
 from nri_coloc.cli import main
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.state import NodeState
-from nri_coloc.daemon.actuator import Actuator
-from nri_coloc.daemon.connection import Connection
-from nri_coloc.daemon.creation import Creation
-from nri_coloc.daemon.forecast_file import ForecastFile
-from nri_coloc.daemon.hooks import Hooks
-from nri_coloc.daemon.pusher import Pusher
-from nri_coloc.daemon.relocation import Relocation
-from nri_coloc.daemon.trunk import Trunk
+from nri_coloc.forecast.forecast_file import ForecastFile
+from nri_coloc.hooks.creation import Creation
+from nri_coloc.hooks.dispatch import Hooks
+from nri_coloc.hooks.trunk import Trunk
 from nri_coloc.host import files
 from nri_coloc.host.journal import Journal
+from nri_coloc.lending.relocation import Relocation
 from nri_coloc.nri import events
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.placing import step as brain
+from nri_coloc.repair.actuator import Actuator
+from nri_coloc.runtime.connection import Connection
+from nri_coloc.runtime.pusher import Pusher
 from tests.rig.told import texts
 
 PROGRAM: Final = ("-m", "tests.rig.mortal_daemon")

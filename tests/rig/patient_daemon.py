@@ -10,7 +10,8 @@ import sys
 from typing import Final
 
 from nri_coloc.cli import main
-from nri_coloc.daemon import before_answer, restoration, second_chances
+from nri_coloc.hooks import before_answer, second_chances
+from nri_coloc.restore import restoration
 
 PROGRAM: Final = ("-m", "tests.rig.patient_daemon")
 PATIENCE_S: Final = 60.0

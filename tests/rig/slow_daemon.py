@@ -20,7 +20,7 @@ from nri_coloc.core.events import Event as Happening
 from nri_coloc.core.metadata import KnownKeys
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
-from nri_coloc.daemon import translation
+from nri_coloc.hooks import translation
 from nri_coloc.placing import step as brain
 from tests.rig.patient_daemon import be_patient
 

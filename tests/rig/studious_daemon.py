@@ -12,7 +12,7 @@ from typing import Final
 
 from nri_coloc.cli import main
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.daemon import survey
+from nri_coloc.forecast import slow_loop
 from nri_coloc.service.configuration import loading
 from nri_coloc.service.configuration.sections import Reclaim
 
@@ -30,8 +30,8 @@ def reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
 
 if __name__ == "__main__":
     setattr(loading, "_reclaim", reclaim)  # noqa: B010 - only in this program
-    setattr(survey, "PERIOD_S", EVERY_S)  # noqa: B010
-    setattr(survey, "COST_SHARE", 1.0)  # noqa: B010 - however dear a look is
-    setattr(survey, "SAVED_EVERY_S", 0.0)  # noqa: B010
-    setattr(survey, "RETRIED_EVERY_S", EVERY_S)  # noqa: B010
+    setattr(slow_loop, "PERIOD_S", EVERY_S)  # noqa: B010
+    setattr(slow_loop, "COST_SHARE", 1.0)  # noqa: B010 - however dear a look is
+    setattr(slow_loop, "SAVED_EVERY_S", 0.0)  # noqa: B010
+    setattr(slow_loop, "RETRIED_EVERY_S", EVERY_S)  # noqa: B010
     sys.exit(main.main(sys.argv[1:], os.environ))

@@ -57,9 +57,9 @@ def test_no_room_has_two_floors():
     assert len(names) == len(set(names))
 
 
-def test_rooms_that_decide_lie_below_the_daemon():
+def test_rooms_that_decide_lie_below_the_service():
     number = {name: at for at, floor in enumerate(floors()) for name in floor}
-    assert min(number[name] for name in PURE) > number["daemon"]
+    assert min(number[name] for name in PURE) > number["service"]
 
 
 def test_no_module_is_longer_than_a_reader_can_hold():

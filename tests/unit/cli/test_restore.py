@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from nri_coloc.cli import main, restore
-from nri_coloc.daemon.instance_lock import InstanceLock
-from nri_coloc.daemon.restoration import RuntimeAt
 from nri_coloc.errors import SettingsError
 from nri_coloc.host import journal_file
+from nri_coloc.restore.restoration import RuntimeAt
+from nri_coloc.service.instance_lock import InstanceLock
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import yaml
 from nri_coloc.cli import commands as cli
 from nri_coloc.core import endpoint
 from nri_coloc.core.settings import Settings
-from nri_coloc.daemon import options as daemon_options
 from nri_coloc.host import kubelet
 from nri_coloc.service import http
+from nri_coloc.service import options as daemon_options
 from nri_coloc.service.configuration import loading as reader
 
 MANIFEST = Path(__file__).parents[3] / "deploy" / "daemonset.yaml"

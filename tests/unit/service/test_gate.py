@@ -270,6 +270,6 @@ def test_a_file_without_a_listener_is_told_as_such(tmp_path):
 
 
 def test_grpc_is_loaded_by_the_first_call_and_not_before():
-    code = "import sys, nri_coloc.daemon.runner; print('grpc' in sys.modules)"
+    code = "import sys, nri_coloc.service.runner; print('grpc' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -1,0 +1,296 @@
+"""Run the slow loop: every few seconds take a snapshot of the node, and derive memory limits and the offer from it.
+
+The snapshot is taken in slices of about half a millisecond with a pause after each. In the pause a hook gets the
+interpreter's lock. Nothing is written here: the worker of `BoxMemory` writes the memory limits, and `Outlook` holds the
+offer. One snapshot a minute has every figure, for the metrics. The decisions here need only pods' CPU time and memory.
+
+Nothing follows from a snapshot until the runtime has sent its list. Use of unknown pods would count as the system's, or
+not at all.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from threading import Event, Thread
+from typing import Final, Protocol
+
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, Picture
+from nri_coloc.core.report import Report
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.core.state import RECLAIM, SHARE, NodeState
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.forecast import sharing_cost
+from nri_coloc.forecast.forecast_file import ForecastFile
+from nri_coloc.forecast.offer import Online, Outlook, Scene
+from nri_coloc.forecast.snapshot import Paths, PictureTaker, Subjects
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.placing import online_pods, tiers, whereabouts
+from nri_coloc.placing.node import Node
+from nri_coloc.repair import targets
+
+PERIOD_S: Final = 5.0
+SOON_S: Final = 1.0
+"""Seconds after a first snapshot, which shows no rates, and after a failure."""
+
+LONGEST_S: Final = 30.0
+COST_SHARE: Final = 0.001
+"""Part of a core. On a node of many pods the period stretches up to the longest, so that the loop costs no more."""
+
+SLICE_PAUSE_S: Final = 0.002
+EVERY_WHOLE: Final = 12
+"""One of so many snapshots, one a minute, also has containers, and pods' I/O and stalls. Metrics show these."""
+
+SAVED_EVERY_S: Final = 600.0
+"""Seconds between two checkpoints. A restart loses this part of the histories, which fade by half in hours."""
+
+RETRIED_EVERY_S: Final = 10.0
+"""Seconds between two tries to save, after a failure."""
+
+ENDS_WITHIN_S: Final = 1.0
+
+
+class Tolls:
+    """Counts the cost of sharing for each class, from every whole snapshot.
+
+    Labels are classes and the operator's names of pools, never a pod: their number is bounded.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._metrics = report.metrics
+        self._before: Picture | None = None
+
+    def turn(self, picture: Picture, state: NodeState) -> None:
+        """Count the growth since the last whole snapshot."""
+        before, self._before = self._before, picture
+        # the part that distinguishes groups of one pool may be a pod's label, and becomes no label here
+        pools = {a.id: (a.qos.value, a.pool.partition("/")[0]) for a in state.containers.values()}
+        self._metrics.working_sets(sharing_cost.held(picture.containers, pools))
+        if before is None:
+            return
+        classes = {pod_id: place.wish.qos.value for pod_id, place in state.pods.items()}
+        groups = dict.fromkeys(picture.host_groups, QoSClass.RECLAIMED.value)
+        for labels, felt in sharing_cost.of_containers(before.containers, picture.containers, pools).items():
+            self._metrics.containers_felt(*labels, felt)
+        felt_by = sharing_cost.of_pods(
+            {**before.pods, **before.host_groups},
+            {**picture.pods, **picture.host_groups},
+            {**classes, **groups},
+        )
+        for qos, felt in felt_by.items():
+            self._metrics.pods_felt(qos, felt)
+
+
+Listen = Callable[[Picture | None, Picture, NodeState], Iterator[None]]
+
+
+class ReclaimMemory(Protocol):
+    """The memory of the reclaim cgroups, set from each snapshot.
+
+    headroom_bytes, headroom_by_node: memory that may be lent, of the node and by NUMA node.
+    """
+
+    @property
+    def headroom_bytes(self) -> int: ...
+
+    @property
+    def headroom_by_node(self) -> Mapping[int, int]: ...
+
+    def turn(self, picture: Picture, state: NodeState, expected: Mapping[str, int]) -> None: ...
+
+
+class Survey:
+    """The slow loop's thread.
+
+    picture: the newest snapshot; any thread may read it.
+    looked_at: when the last turn ended, monotonic seconds; any thread may read it.
+    host_groups: returns the reclaim cgroups outside Kubernetes.
+    listen: chooses from the last two snapshots the tasks whose run-queue delay the fast loop reads, in slices.
+    wall: returns seconds since 1970.
+
+    Size: the memory of one loop, changed by one thread; the decisions are in pure functions.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        taker: PictureTaker,
+        memory: ReclaimMemory,
+        file: ForecastFile,
+        report: Report,
+        *,
+        host_groups: Callable[[], tuple[str, ...]],
+        listen: Listen,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.picture: Picture | None = None
+        self.looked_at = 0.0
+        self.outlook = Outlook()
+        self._memory = memory
+        self._wall = wall
+        self._host_groups = host_groups
+        self._listen = listen
+        self._node = node
+        self._taker = taker
+        self._file = file
+        self._report = report
+        self._former: Picture | None = None
+        self._online: tuple[object, object, CPUMask, Online] = (None, None, 0, {})
+        self._tolls = Tolls(report)
+        self._turns = 0
+        self._saved_at = 0.0
+        self._ending = Event()
+        self._woken = Event()
+        self._thread = Thread(target=self._run, name="survey", daemon=True)
+
+    def start(self) -> None:
+        """Load the learnt histories and start the loop."""
+        self._thread.start()
+
+    def look_now(self) -> None:
+        """Take a snapshot at once: the offer has changed with the settings."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End at the next slice and save the learnt histories; limits stay."""
+        self._ending.set()
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join(ENDS_WITHIN_S)
+
+    def _run(self) -> None:
+        self.outlook.resume(self._file.load(self._wall(), self._node.tuning.reclaim))
+        self._saved_at = time.monotonic()
+        while not self._ending.is_set():
+            try:
+                pause_s = self.turn()
+            except Exception as error:  # the loop must outlive any error of one turn
+                self._report.log.exception("a turn of the slow loop failed", exc_info=error)
+                pause_s = SOON_S
+            self._woken.wait(pause_s)
+            self._woken.clear()
+        self._save()
+
+    def turn(self) -> float:
+        """Take a snapshot, learn, decide and pass the results on; return the seconds to the next turn."""
+        told, state, tuning = self._node.told, self._node.state, self._node.tuning.reclaim
+        began, before = time.thread_time(), self._former
+        lendable = whereabouts.lendable(state.pools, tuning)
+        picture = self._look(state, lendable) if tuning.enabled else _nothing(time.monotonic())
+        if picture is None:
+            return 0.0
+        self.picture, self._former = picture, picture if told else None
+        if told or not tuning.enabled:
+            self._decide(before, picture, state, _scene(state, self._online_of(state, lendable), tuning))
+        if not self._turns % EVERY_WHOLE:
+            self._tolls.turn(picture, state)
+        for _ in self._listen(before, picture, state):
+            if self._ending.wait(SLICE_PAUSE_S):
+                break
+        self._keep()
+        self.looked_at = time.monotonic()
+        cost = time.thread_time() - began
+        self._report.metrics.surveyed(
+            picture.took_s, self._memory.headroom_bytes, self._memory.headroom_by_node
+        )
+        return SOON_S if before is None else min(max(PERIOD_S, cost / COST_SHARE), LONGEST_S)
+
+    def _decide(self, before: Picture | None, picture: Picture, state: NodeState, scene: Scene) -> None:
+        """Learn the use between two snapshots, set the memory of the reclaim cgroups, and make an offer."""
+        wall_s, online, tuning = self._wall(), scene.online, scene.tuning
+        self.outlook.saw(before, picture, online, wall_s, tuning)
+        # before the offer: no reader may see an offer beside an unknown headroom
+        self._memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
+        if self.outlook.advertise(picture, scene, wall_s):
+            offer = self.outlook.capacity
+            self._report.metrics.advertised(offer.cpu_milli, offer.memory_bytes)
+
+    def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
+        """Take a snapshot, with a pause for hooks after each slice; None at the end of the daemon."""
+        groups = {path: path for path in self._host_groups()}
+        found = with_kubepods(subjects(state, lendable, groups), self._taker.layout)
+        self._turns += 1
+        if self._turns % EVERY_WHOLE:
+            shown = _lent_to(self._online_of(state, lendable), found.containers)
+            found = replace(found, containers=shown, amounts_only=True)
+        for picture in self._taker.slices(found):
+            if picture is not None:
+                nobody = not found.kubepods and not found.pods
+                return without_pods(picture) if nobody else picture
+            if self._ending.wait(SLICE_PAUSE_S):
+                break
+        return None
+
+    def _online_of(self, state: NodeState, lendable: CPUMask) -> Online:
+        """Return the online pods; the same mapping until a container comes or goes, or owned CPUs change."""
+        owned = whereabouts.owned(state.pools, lendable)
+        pods, containers, known, online = self._online
+        if pods is not state.pods or containers is not state.containers or known != owned:
+            online = online_pods.online(state, lendable, self._node.memory_bytes)
+            self._online = (state.pods, state.containers, owned, online)
+        return online
+
+    def _keep(self) -> None:
+        pause_s = RETRIED_EVERY_S if self._file.problem else SAVED_EVERY_S
+        if time.monotonic() - self._saved_at >= pause_s:
+            self._save()
+
+    def _save(self) -> None:
+        """Save the learnt histories; without any, keep the file as it is."""
+        self._saved_at = time.monotonic()
+        if self.outlook.forecast.histories:
+            self._file.save(self.outlook.forecast, self._wall())
+
+
+_NO_HOST_GROUPS: Mapping[str, str] = {}
+
+
+def subjects(
+    state: NodeState, lendable: CPUMask, host_groups: Mapping[str, str] = _NO_HOST_GROUPS
+) -> Subjects:
+    """Return the pods and containers whose cgroups are known, by id.
+
+    host_groups: path by name.
+    """
+    pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
+    containers = {one.id: targets.container_path(one) for one in state.containers.values()}
+    return Subjects(
+        next(filter(None, map(kubepods_of, pods.values())), ""),
+        pods,
+        {container_id: path for container_id, path in containers.items() if path},
+        host_groups,
+        whereabouts.beyond(state, lendable),
+        tuple(node.id for node in state.topology.nodes),
+    )
+
+
+def with_kubepods(known: Subjects, layout: CgroupLayout) -> Subjects:
+    """Return the subjects with the cgroup of all pods, if that exists before the first pod."""
+    return known if known.kubepods else replace(known, kubepods=cgroup_layout.kubepods_in(layout))
+
+
+def without_pods(taken: Picture) -> Picture:
+    """Return the snapshot of a node that has no cgroup for pods yet: they use nothing."""
+    return replace(taken, kubepods=GroupReading(0, taken.at, usage_us=0, memory=MemoryReading(0)))
+
+
+def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
+    """Return the facts of an offer. If pools are sized by load, the reclaim pool has CPUs of its own."""
+    lendable = 1000 * whereabouts.lendable(state.pools, tuning).bit_count()
+    apart = tuning.partition and SHARE in state.pools.counts
+    box = 1000 * state.pools.reclaim.bit_count() if apart else None
+    most = 1000 * tiers.bounds(state.pools, RECLAIM).maximum or None
+    return Scene(online, lendable, tuning, box, most)
+
+
+def _lent_to(online: Online, containers: Paths) -> Paths:
+    """Return the containers whose use is not their pods' own; each snapshot shows them."""
+    lent_to = (one for pod in online.values() for one in pod.lent_to)
+    return {one: containers[one] for one in lent_to if one in containers}
+
+
+def _nothing(now: float) -> Picture:
+    """Return an empty snapshot: while nothing is lent, nothing is measured."""
+    return Picture(now, NodeReading(now))

@@ -1,0 +1,152 @@
+"""CreateContainer, the hook that delays each container; it is answered before the decision if the answer is known.
+
+No I/O before the answer, except one write without which the answer would fail.
+"""
+
+import os
+from dataclasses import replace
+from typing import Any, Protocol
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.core.decisions import Moves, Outcome
+from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.seams import Decided, Prepare, all_of, prepared
+from nri_coloc.core.state import Assignment
+from nri_coloc.hooks import foresight
+from nri_coloc.hooks.common_steps import Consequences
+from nri_coloc.hooks.foresight import Foresight, Terms
+from nri_coloc.hooks.translation import Translator
+from nri_coloc.hooks.watchdog import Exchange
+from nri_coloc.nri import adjustment, codec, events
+from nri_coloc.placing import record
+from nri_coloc.placing.node import Node
+from nri_coloc.repair.actuator import Actuator
+from nri_coloc.runtime import stored_specs
+from nri_coloc.runtime.pusher import Pusher
+
+
+class Kubelet(Protocol):
+    """Reads the kubelet's state file again if it has changed; costs two stats if it has not."""
+
+    def look_at_kubelet(self) -> None: ...
+
+
+class Creation:
+    """Answers one creation at a time."""
+
+    def __init__(
+        self,
+        node: Node,
+        actuator: Actuator,
+        pusher: Pusher,
+        translator: Translator,
+        consequences: Consequences,
+        *,
+        kubelet: Kubelet,
+        prepare: tuple[Prepare, ...],
+    ) -> None:
+        self._node = node
+        self._actuator = actuator
+        self._pusher = pusher
+        self._translator = translator
+        self._consequences = consequences
+        self._kubelet = kubelet
+        self._prepare = prepare
+        self._foresight = Foresight()
+
+    def serve(self, hook: events.Hook, exchange: Exchange) -> None:
+        """Send the foreseen answer, or else the answer that is decided now, and carry the decision out."""
+        foreseen = self._foresight.answer(hook, self._node.state, self._terms)
+        if foreseen is None:
+            self._decide_and_answer(hook, exchange)
+        elif exchange.claim():
+            exchange.send(foreseen)
+            # such an answer moves no container, so nothing is urgent: a runtime that woke on this CPU goes first
+            os.sched_yield()
+            self._decide_answered(hook, exchange, foreseen)
+        else:
+            self._consequences.tell_too_late(hook, exchange)
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms(self._node.tuning, self._node.can)
+
+    def _decide_answered(self, hook: events.Hook, exchange: Exchange, answer: Any) -> None:
+        """Decide on a creation whose foreseen answer was sent; if the decision differs, files correct it."""
+        before = self._node.state
+        event = self._translator.creating(hook, before, self._node.tuning)
+        outcome = self._node.decide(event)
+        container_id = event.container.id
+        decided = self._response(outcome, container_id)
+        if decided is answer or decided == answer:
+            ours = self._told(outcome.state.containers[container_id]).where_set(stored_specs.PUSHED)
+            self._actuator.answered(container_id, outcome.state)
+        else:
+            ours = stored_specs.of(codec.resources_of(answer.adjust.linux.resources))
+            outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
+        self._learn(event, ours)
+        self._consequences.follow(all_of(outcome, before, latency_us=exchange.latency_us))
+
+    def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
+        if foresight.names_cpus(hook):  # no answer is foreseen for such a container
+            self._kubelet.look_at_kubelet()
+        event = self._translator.creating(hook, self._node.state, self._node.tuning)
+        with prepared(self._prepare, event):
+            self._decide_on(event, hook, exchange)
+
+    def _decide_on(self, event: ContainerCreating, hook: events.Hook, exchange: Exchange) -> None:
+        before = self._node.state
+        reply: list[Any] = [None]
+
+        def deliverable(outcome: Outcome) -> bool:
+            if not outcome.refusal and not self._node.tuning.observe:
+                reply[0] = self._response(outcome, event.container.id)
+            return exchange.claim()
+
+        outcome = self._node.decide(event, deliverable)
+        if not exchange.claimed_by_us:
+            self._consequences.tell_too_late(hook, exchange)
+            return
+        if outcome.refusal:
+            exchange.refuse(outcome.refusal)
+        else:
+            decided = Decided(outcome, before, hook.pod.id, event.container.id)
+            self._consequences.prepare_answer(hook.kind, decided, exchange)
+            exchange.send(reply[0])
+            assignment = outcome.state.containers[event.container.id]
+            ours = self._told(assignment).where_set(stored_specs.PUSHED) if reply[0] is not None else NO_KNOBS
+            self._learn(event, ours)
+            self._consequences.learn(reply[0])
+            if reply[0] is not None:
+                self._actuator.answered(event.container.id, outcome.state)
+                self._foresight.learn(hook, before, outcome.state, self._terms, reply[0])
+        change = all_of(outcome, before, owner=event.container.id, latency_us=exchange.latency_us)
+        self._consequences.follow(change)
+
+    def _learn(self, event: ContainerCreating, ours: Knobs) -> None:
+        """Note what the runtime's specification holds after the answer, and that the runtime may refuse it."""
+        self._pusher.learned(event.container.id, stored_specs.of(event.container.resources).overlaid(ours))
+        if ours.cpus is not None:
+            self._consequences.named_cpus(event)
+
+    def _told(self, assignment: Assignment) -> Knobs:
+        """Return the values that the answer carries.
+
+        Beside the DRA CPU driver the answer carries no CPUs. The driver names CPUs for every container, and the runtime
+        refuses a container whose CPUs two plugins set. Files pin it before its first instruction.
+        """
+        knobs = assignment.knobs
+        return knobs._replace(cpus=None) if self._node.tuning.dra_driver else knobs
+
+    def _response(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
+        assignment = outcome.state.containers[container_id]
+        former_oom = assignment.original.oom_score_adj
+        response = adjustment.creation(
+            self._told(assignment), record.write(assignment), self._node.can, former_oom
+        )
+        if not outcome.moves.containers:
+            return response
+        with_others = nri_pb2.CreateContainerResponse(update=self._consequences.updates(outcome))
+        with_others.MergeFrom(response)
+        return with_others

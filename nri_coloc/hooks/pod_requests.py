@@ -1,0 +1,90 @@
+"""Read the CPU request of a pod from its own cgroup: the kubelet writes it there, and no tenant can.
+
+The kubelet writes the shares of the whole pod at creation and at each resize (pkg/kubelet/cm/helpers_linux.go,
+ResourceConfigForPod), before it calls the runtime. On cgroup v2 many shares have one weight, and kubelets and runc map
+them by two formulas. The runtime's figure is the request if the weight agrees with it. Otherwise the request is the
+upper end of the weight's range. The runtime's figure alone does not count, because it is stale after a resize.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Literal, Protocol
+
+from nri_coloc.core import kubepods, weights
+from nri_coloc.core.knobs import KERNELS_SHARES, MIN_SHARES
+from nri_coloc.core.workload import Pod, milli_of
+from nri_coloc.repair import targets
+
+_KERNELS_WEIGHT: Final = 100
+"""cpu.weight of a new cgroup (Documentation/admin-guide/cgroup-v2, "Weights")."""
+
+_MOST_DIGITS: Final = 9
+
+
+class Files(Protocol):
+    """Files of cgroups, and their original values."""
+
+    def text(self, path: str, controller: Literal["cpu"], name: str) -> str | None: ...
+
+    def originals(self, path: str) -> Mapping[str, str]: ...
+
+
+class PodRequests:
+    """Reads one or two files per call.
+
+    version: of the cgroup hierarchy, 1 or 2.
+    """
+
+    def __init__(self, files: Files, version: int) -> None:
+        self._files = files
+        self._is_v1 = version == 1
+        self._name = "cpu.shares" if self._is_v1 else "cpu.weight"
+        self._least = MIN_SHARES if self._is_v1 else weights.MIN_WEIGHT
+
+    def read(self, pod: Pod) -> int | None:
+        """Return the request in thousandths of a CPU; None if no kubelet has written one."""
+        path = targets.pod_path(pod)
+        found = self._value(path) if path else None
+        if found is None:
+            return None
+        if found == (KERNELS_SHARES if self._is_v1 else _KERNELS_WEIGHT) and not self._has_kubelet(path):
+            return None
+        return milli_of(found) if self._is_v1 else _behind(found, pod)
+
+    def _value(self, path: str) -> int | None:
+        """Return the value of a pod's file; None if there is none.
+
+        If the file holds our smallest weight, this is the original value, if that is known.
+        """
+        found = _number(self._files.text(path, "cpu", self._name))
+        if found == self._least:
+            return _number(self._files.originals(path).get(self._name)) or found
+        return found
+
+    def _has_kubelet(self, path: str) -> bool:
+        """Return whether a kubelet manages this hierarchy: it gives its BestEffort cgroup the smallest weight.
+
+        The kubelet does so in pkg/kubelet/cm/qos_container_manager_linux.go, Start. The file of a pod that requests one
+        CPU shows nothing, because it has the kernel's default.
+        """
+        best_effort = kubepods.best_effort_of(path)
+        found = _number(self._files.text(best_effort, "cpu", self._name)) if best_effort else None
+        return found is not None and found <= self._least
+
+
+def _behind(weight: int, pod: Pod) -> int:
+    """Return the request behind a weight, thousandths of a CPU.
+
+    A weight stands for a range of 26 thousandths or more. If whole CPUs lie in the range they are the request. Nearly
+    all requests there are whole, and rounding the upper end up would give one CPU too many.
+    """
+    told = pod.resources.shares if pod.resources is not None else None
+    if told and weight in (weights.cpu_weight(told), weights.bent_cpu_weight(told)):
+        return milli_of(told)
+    least, most = map(milli_of, weights.shares_behind(weight))
+    whole = most // 1000 * 1000
+    return whole if whole >= max(least, 1000) else most
+
+
+def _number(text: str | None) -> int | None:
+    word = (text or "").strip()
+    return int(word) if len(word) <= _MOST_DIGITS and word.isascii() and word.isdigit() else None

@@ -1,0 +1,113 @@
+"""Answer UpdateContainer, and handle its Post event: the kubelet's resize, or our own push.
+
+A few small files are written before the answer if other containers must leave CPUs. Otherwise the runtime would let the
+container onto them first.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.core.decisions import NOBODY, Outcome
+from nri_coloc.core.knobs import NOTHING_KNOWN
+from nri_coloc.core.seams import Change, Decided, all_of
+from nri_coloc.hooks.common_steps import Consequences
+from nri_coloc.hooks.translation import Translator
+from nri_coloc.hooks.watchdog import Exchange
+from nri_coloc.nri import adjustment, codec, events
+from nri_coloc.placing.node import Node
+from nri_coloc.repair.actuator import Actuator
+from nri_coloc.runtime import stored_specs
+from nri_coloc.runtime.pusher import Pusher
+
+
+class Resize:
+    """Answers one update at a time."""
+
+    def __init__(
+        self,
+        node: Node,
+        actuator: Actuator,
+        pusher: Pusher,
+        translator: Translator,
+        consequences: Consequences,
+    ) -> None:
+        self._node = node
+        self._actuator = actuator
+        self._pusher = pusher
+        self._translator = translator
+        self._consequences = consequences
+
+    def serve(self, hook: events.Hook, exchange: Exchange) -> None:
+        """Answer with the requested values, replaced by the decided ones; answer our own push with newer values."""
+        before = self._node.state
+        event = self._translator.updating(hook, before, self._node.tuning)
+        event = replace(event, within_pod=self._node.can.cgroup == 1)
+        container_id = event.container.id
+        if self._pusher.recognises(container_id, event.requested.knobs()):
+            self._answer_own_push(container_id, exchange)
+            return
+        reply: list[Any] = [None]
+
+        def deliverable(outcome: Outcome) -> bool:
+            # without resources in the request an answer would crash containerd 1.7 (nri-protocol §5.3)
+            if not outcome.refusal and hook.resources is not None and hook.resources.ByteSize():
+                reply[0] = self._overlay(outcome, container_id)
+            return exchange.claim()
+
+        outcome = self._node.decide(event, deliverable)
+        if not exchange.claimed_by_us:
+            self._consequences.tell_too_late(hook, exchange)
+            before = self._node.state
+            by_files = self._node.decide(replace(event, answered=False))
+            self._consequences.follow(all_of(by_files, before))
+            self._actuator.resized(event.container.pod_id)
+            return
+        if outcome.refusal:
+            exchange.refuse(outcome.refusal)
+            self._consequences.follow(
+                Change(before, outcome.state, outcome.decisions, latency_us=exchange.latency_us)
+            )
+            return
+        self._actuator.resized(event.container.pod_id)
+        decided = Decided(outcome, before, event.container.pod_id, container_id)
+        drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
+        exchange.send(reply[0])
+        asked = stored_specs.of(event.container.resources).overlaid(stored_specs.of(event.requested))
+        self._pusher.learned(container_id, asked)
+        self._consequences.learn(reply[0])
+        self._consequences.tell_drift(container_id, *drifts)
+        # specs are pushed only now: the answer has carried most of their values, perhaps all
+        change = all_of(outcome, before, latency_us=exchange.latency_us)
+        self._consequences.follow(replace(change, moves=NOBODY))
+
+    def carried_out(self, hook: events.Hook, exchange: Exchange) -> None:
+        """Handle PostUpdateContainer: check whether the runtime applied the answer."""
+        exchange.answer(None)
+        assert hook.container is not None  # events of containers carry one
+        container_id = hook.container.id
+        # certain only now: the answer may have come too late, and the request may have failed
+        self._pusher.learned(
+            container_id, stored_specs.of(codec.resources_of(hook.container.linux.resources))
+        )
+        self._pusher.submit((container_id,))
+        self._actuator.bandwidths.place(container_id)
+        drift = self._actuator.place(container_id)
+        if drift is not None and not drift.former:
+            # a value of our previous order is no drift: the runtime applies an update while the next is decided
+            self._consequences.tell_drift(container_id, drift)
+
+    def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:
+        """Answer our own push with newer values: another container may own the pushed CPUs by now."""
+        if exchange.claim():
+            newer = adjustment.update(container_id, self._pusher.renew(container_id), NOTHING_KNOWN)
+            exchange.send(nri_pb2.UpdateContainerResponse(update=[newer]) if newer is not None else None)
+
+    def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
+        if self._node.tuning.observe:
+            return None
+        own = adjustment.update(container_id, outcome.orders_for(container_id), self._node.can)
+        others = self._consequences.updates(outcome, but=container_id)
+        if own is None and not others:
+            return None
+        return nri_pb2.UpdateContainerResponse(update=[*([own] if own is not None else []), *others])

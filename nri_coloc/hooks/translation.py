@@ -1,0 +1,384 @@
+"""Translate a hook's messages to the policy's events: facts by `nri.codec`, wishes by `pods.annotations`.
+
+A pod that the state has is not decoded again. An unknown pod is taken from the hook itself, because events get lost
+around a registration. The only I/O reads the pod's CPU request (`pod_requests`): when the sandbox starts, at a resize,
+and before a low request denies a class or CPUs.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.events import (
+    ContainerCreated,
+    ContainerCreating,
+    ContainerStarting,
+    ContainerUpdating,
+    PodResized,
+    PodStarted,
+    Synchronized,
+)
+from nri_coloc.core.knobs import Original
+from nri_coloc.core.metadata import KnownKeys
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import (
+    KEPT_BY_DRA,
+    KEPT_BY_KUBELET,
+    Container,
+    Finding,
+    FindingKind,
+    Pod,
+    QoSClass,
+    Resources,
+    Wish,
+)
+from nri_coloc.nri import codec
+from nri_coloc.nri.events import Hook
+from nri_coloc.placing import change, claim, driver, record, request, supply
+from nri_coloc.placing.update import merge
+from nri_coloc.pods import annotations, replicas, written
+from nri_coloc.pods.vocabularies import order
+from nri_coloc.runtime.listing import Listing
+
+
+class _Now(NamedTuple):
+    """The state and the settings of a translation."""
+
+    state: NodeState
+    tuning: Tuning
+
+
+class Requests(Protocol):
+    """Reads the CPU request of a pod."""
+
+    def read(self, pod: Pod) -> int | None: ...
+
+
+class Translator:
+    """Reads pods and containers, and their wishes.
+
+    memory_bytes: the machine's memory, for percentages of it.
+    tuning: settings of the start; their rules name labels and annotations that are read.
+    requests: reads the CPU requests of pods.
+    journalled: returns the figures that a previous process changed in a container's spec, by its journal.
+
+    Size: one method for each kind of message.
+    """
+
+    def __init__(
+        self,
+        memory_bytes: int,
+        tuning: Tuning,
+        requests: Requests,
+        journalled: Callable[[Container], Original],
+    ) -> None:
+        self._memory_bytes = memory_bytes
+        self._requests = requests
+        self._journalled = journalled
+        self._reader = codec.Reader(_known_keys(tuning))
+
+    def listing(self) -> Listing:
+        """Return an empty list, for the parts of a Synchronize."""
+        return Listing(self._reader)
+
+    def read_also(self, tuning: Tuning) -> bool:
+        """Read the names of another tuning's rules too, from now on; return whether there are new names.
+
+        Pods that were read before lack them until the runtime lists them again.
+        """
+        known = self._reader.known.with_also(_known_keys(tuning))
+        if known == self._reader.known:
+            return False
+        self._reader = codec.Reader(known)
+        return True
+
+    def wish(
+        self, pod: Pod, container: Container, tuning: Tuning, members_request: int | None = None
+    ) -> Wish:
+        """Return a container's wish, from its pod's annotations and the kubelet's own values.
+
+        members_request: the CPU requests of the pod's containers, for a pod whose own is unknown.
+        """
+        kubelets = record.before_us(container)
+        found = annotations.resolve(pod, kubelets, tuning, self._memory_bytes, members_request)
+        return _unless_the_kubelets(found, pod, container, tuning)
+
+    def _in_pod(
+        self, now: _Now, pod: Pod, container: Container, *, is_created: bool = False
+    ) -> tuple[Pod, Container, Wish]:
+        """Return a pod, one of its containers, and the container's wish.
+
+        If the pod requests too little CPU for the wish, the request is read again first.
+        """
+        wish = self._wish(now, pod, container, is_created=is_created)
+        if not (wish.short or supply.falls_short(now.state, container, wish)):
+            return pod, container, wish
+        read = self._read_again(pod)
+        if read is pod:
+            return pod, container, wish
+        later = now._replace(state=change.with_request(now.state, read))
+        return read, container, self._wish(later, read, container, is_created=is_created)
+
+    def _wish(self, now: _Now, pod: Pod, container: Container, *, is_created: bool) -> Wish:
+        place = now.state.pods.get(pod.id)
+        wish = annotations.resolve_as_pod(place.wish, container) if place is not None else None
+        if wish is None:
+            wish = self.wish(pod, container, now.tuning, _members_request(now.state, pod, container))
+        else:
+            wish = _unless_the_kubelets(wish, pod, container, now.tuning)
+        return _with_claims(wish, container, now, is_created=is_created)
+
+    def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
+        """Return a pod's own wish."""
+        found = annotations.resolve_pod(pod, tuning)
+        if pod.uid in tuning.kept_by_kubelet and found.qos is QoSClass.RECLAIMED:
+            # a limit on the pod's cgroup would reach the containers that the kubelet has pinned
+            return replace(found, mixed=True, plain=False)
+        return found
+
+    def pod_of(self, hook: Hook, state: NodeState) -> Pod:
+        """Return the pod of a hook, from the state if it is there."""
+        place = state.pods.get(hook.pod.id)
+        return place.pod if place is not None else self._reader.pod_of(hook.pod)
+
+    def pod_started(self, hook: Hook, tuning: Tuning) -> PodStarted:
+        """Translate RunPodSandbox."""
+        pod = self._reader.pod_of(hook.pod)
+        pod = replace(pod, cpu_request=self._requests.read(pod))
+        return PodStarted(pod, self.pod_wish(pod, tuning))
+
+    def pod_resized(self, hook: Hook, state: NodeState) -> PodResized | None:
+        """Translate UpdatePodSandbox; None if the pod's own cgroup has our weight instead of its request's."""
+        pod = self.pod_of(hook, state)
+        if state.boxed(pod.id):
+            return None
+        told = pod if hook.resources is None else replace(pod, resources=codec.resources_of(hook.resources))
+        read = self._read_again(told)
+        return None if read is told else PodResized(read)
+
+    def _read_again(self, pod: Pod) -> Pod:
+        """Return the pod with its present CPU request; the same object if that is unchanged or cannot be read."""
+        found = self._requests.read(pod)
+        return pod if found is None or found == pod.cpu_request else replace(pod, cpu_request=found)
+
+    def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
+        """Translate CreateContainer."""
+        return ContainerCreating(
+            *self._in_pod(_Now(state, tuning), *self._subject(hook, state), is_created=True)
+        )
+
+    def created(self, hook: Hook) -> ContainerCreated | None:
+        """Translate PostCreateContainer; None if the specification names no CPUs."""
+        assert hook.container is not None  # the session gives one to every hook of a container
+        cpus = claim.of_text(hook.container.linux.resources.cpu.cpus)
+        return ContainerCreated(hook.pod.id, hook.container.id, cpus) if cpus else None
+
+    def starting(self, hook: Hook, state: NodeState, tuning: Tuning, *, running: bool) -> ContainerStarting:
+        return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
+
+    def updating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerUpdating:
+        """Translate UpdateContainer."""
+        pod, container = self._subject(hook, state)
+        requested = codec.resources_of(hook.resources) if hook.resources is not None else Resources()
+        known = state.containers.get(container.id)
+        kubelets = record.before_us(container) if known is None else record.facts_of(container, known)
+        figures = replace(requested, cpus="", mems="")
+        asked = replace(kubelets, resources=merge(kubelets.resources, figures), record="")
+        pod, _, wish = self._in_pod(_Now(state, tuning), pod, asked)
+        return ContainerUpdating(pod, container, _as_resized(wish, known, asked), requested)
+
+    def synchronized(
+        self, pods: Mapping[str, Pod], containers: Sequence[Container], state: NodeState, tuning: Tuning
+    ) -> Synchronized:
+        """Translate the runtime's whole list; a container whose pod is not in it gets an empty pod."""
+        in_pods: dict[str, list[int]] = {pod_id: [] for pod_id in pods}
+        for place, container in enumerate(containers):
+            in_pods.setdefault(container.pod_id, []).append(place)
+        now = _Now(state, tuning)
+        listed: dict[int, tuple[Container, Wish]] = {}
+        wishes: list[tuple[Pod, Wish]] = []
+        for pod_id, places in in_pods.items():  # pod by pod: a pod's annotations are parsed once
+            pod = pods.get(pod_id, Pod(pod_id))
+            if pod_id in pods:
+                pod, wish = self._listed_pod(pod, now)
+                wishes.append((pod, wish))
+            members = self._listed_members(pod, [containers[place] for place in places], now)
+            listed.update(zip(places, members, strict=True))
+        return Synchronized(tuple(wishes), tuple(listed[place] for place in range(len(containers))))
+
+    def _listed_pod(self, pod: Pod, now: _Now) -> tuple[Pod, Wish]:
+        """Return a listed pod with its wish.
+
+        Its CPU request is read if a class, CPUs or the size of a pool follow from it.
+        """
+        place = now.state.pods.get(pod.id)
+        if place is not None:
+            pod = replace(pod, cpu_request=place.pod.cpu_request)
+        wish = self.pod_wish(pod, now.tuning)
+        sizes_pools = bool(now.tuning.pools) or now.tuning.reclaim.partition
+        is_asked = sizes_pools or wish.qos is QoSClass.DEDICATED or wish.mixed
+        if not wish.short and (pod.cpu_request is not None or not is_asked):
+            return pod, wish
+        read = self._read_again(pod)
+        return (pod, wish) if read is pod else (read, self.pod_wish(read, now.tuning))
+
+    def _listed_members(
+        self, pod: Pod, containers: Sequence[Container], now: _Now
+    ) -> Iterator[tuple[Container, Wish]]:
+        """Yield the listed containers of a pod with their wishes."""
+        asked = sum(request.of_container(_kubelets(each, now.state)).milli for each in containers)
+        of_pod = pod if pod.cpu_request is not None else replace(pod, cpu_request=asked)
+        for each in containers:
+            container, wish = self._listed(each, of_pod, now.state, now.tuning)
+            yield container, _with_claims(wish, container, now, is_created=False)
+
+    def _listed(
+        self, container: Container, pod: Pod, state: NodeState, tuning: Tuning
+    ) -> tuple[Container, Wish]:
+        """Return a listed container with its wish, from the kubelet's latest values.
+
+        A record holds the values of the creation. The known assignment and the spec are newer (decision 19).
+        """
+        known = state.containers.get(container.id)
+        if known is not None:
+            facts = record.facts_of(container, known)
+            return container, _as_resized(self.wish(pod, facts, tuning), known, facts)
+        if record.read(container.record) is None:
+            return self._listed_without_record(container, pod, tuning)
+        wish = _as_owned(self.wish(pod, container, tuning), container)
+        resized = record.resized_since(container, wish)
+        if resized is None:
+            return container, wish
+        again = self.wish(pod, resized, tuning)
+        # only a percentage follows the limit: another amount in the spec shows no resize
+        explains = again.annotated.memory_limit == container.resources.memory_limit
+        return (resized, again) if explains else (container, wish)
+
+    def _listed_without_record(
+        self, container: Container, pod: Pod, tuning: Tuning
+    ) -> tuple[Container, Wish]:
+        """Return the same for a container without a record, by the journal of a previous process.
+
+        It started while no daemon of ours ran, or its creation was not answered.
+        """
+        found = self._journalled(container)
+        if not found.ours:
+            return container, self.wish(pod, container, tuning)
+        spec = container.resources
+        was = {name: getattr(found.values, name) for name in found.ours}
+        container = replace(container, resources=replace(spec, **was), journalled=found)
+        wish = self.wish(pod, container, tuning)
+        limit = record.limit_since(found.values.memory_limit, wish, spec.memory_limit)
+        if limit is None:
+            return container, wish
+        resized = replace(container, resources=replace(container.resources, memory_limit=limit))
+        again = self.wish(pod, resized, tuning)
+        if again.annotated.memory_limit == spec.memory_limit:
+            return resized, again
+        kubelets = replace(container, resources=replace(container.resources, memory_limit=spec.memory_limit))
+        return kubelets, self.wish(pod, kubelets, tuning)
+
+    def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:
+        """Return every wish under another tuning: by container id and by pod id."""
+        containers: dict[str, Wish] = {}
+        pods: dict[str, Wish] = {}
+        for pod_id, place in state.pods.items():
+            pods[pod_id] = self.pod_wish(place.pod, tuning)
+            for assignment in state.of_pod(pod_id):
+                containers[assignment.id] = self._wish_again(place.pod, assignment, _Now(state, tuning))
+        for assignment in state.containers.values():
+            if assignment.id not in containers:
+                pod = Pod(assignment.container.pod_id)
+                containers[assignment.id] = self._wish_again(pod, assignment, _Now(state, tuning))
+        return containers, pods
+
+    def _wish_again(self, pod: Pod, known: Assignment, now: _Now) -> Wish:
+        own = known.container
+        wish = self.wish(pod, own, now.tuning, _members_request(now.state, pod, own))
+        return _as_resized(_with_claims(wish, own, now, is_created=False), known, own)
+
+    def _subject(self, hook: Hook, state: NodeState) -> tuple[Pod, Container]:
+        assert hook.container is not None  # the session gives one to every hook of a container
+        pod = self.pod_of(hook, state)
+        return pod, codec.container_of(hook.container, pod)
+
+
+def _known_keys(tuning: Tuning) -> KnownKeys:
+    return order.known_keys(tuning).with_also(KnownKeys(labels=replicas.LABELS))
+
+
+def _kubelets(container: Container, state: NodeState) -> Container:
+    """Return a container with the kubelet's own values; after a restart its record holds them."""
+    known = state.containers.get(container.id)
+    return container if known is None else record.facts_of(container, known)
+
+
+def _members_request(state: NodeState, pod: Pod, container: Container) -> int | None:
+    """Return the sum of this and the pod's other containers' CPU requests; None if the pod's own request is known."""
+    if pod.cpu_request is not None:
+        return None
+    others = [a.container for a in state.of_pod(pod.id) if a.id != container.id]
+    return sum([request.of_container(each).milli for each in (container, *others)])
+
+
+def _as_resized(wish: Wish, known: Assignment | None, asked: Container) -> Wish:
+    """Drop an annotation's lower CPU request after the kubelet asked for another amount than at creation."""
+    if known is None or not wish.cpu_milli:
+        return wish
+    is_same = known.container.resources.shares == asked.resources.shares
+    return wish if known.wish.cpu_milli and is_same else replace(wish, cpu_milli=0)
+
+
+def _as_owned(wish: Wish, container: Container) -> Wish:
+    """Do the same after a restart, if the container owns as many CPUs, by its spec, as the kubelet asks for."""
+    whole = request.of_container(container).whole
+    is_resized = 0 < wish.cpu_milli <= (whole - 1) * 1000 and claim.in_spec(container).bit_count() == whole
+    return replace(wish, cpu_milli=0) if is_resized else wish
+
+
+def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: bool) -> Wish:
+    """Leave a container on the CPUs that the DRA CPU driver gave it, or record why its claims do not count.
+
+    For a known container the decision at its creation stays.
+    """
+    known = None if is_created else now.state.containers.get(container.id)
+    if known is not None:
+        if KEPT_BY_DRA in known.wish.preserve and now.tuning.dra_driver:
+            return _driven(wish, known.exclusive)
+        told = tuple(each for each in known.wish.findings if each.key.startswith(codec.CLAIM_PREFIX))
+        return replace(wish, findings=wish.findings + told) if told else wish
+    if not driver.claimed(container):
+        return wish
+    allowed, is_short = driver.refusal(now.state, container, wish, now.tuning, is_created=is_created)
+    if not allowed:
+        return _driven(wish, container.claimed)
+    name, _, value = container.claims.partition("=")
+    finding = Finding(
+        FindingKind.DENIED, written.shown(name), written.shown(value), allowed, f"class {wish.qos}"
+    )
+    return replace(wish, findings=(*wish.findings, finding), short=wish.short or is_short, plain=False)
+
+
+def _driven(wish: Wish, cpus: CPUMask) -> Wish:
+    """Return the wish of a container with CPUs of the driver.
+
+    It owns them, even if its pod's class orders otherwise.
+    """
+    because = f"the DRA CPU driver has pinned it to CPUs {cpuset.render(cpus)}"
+    keep = wish.preserve | {"cpu", KEPT_BY_DRA}
+    return replace(wish, qos=QoSClass.DEDICATED, because=because, preserve=keep, knobs=wish.annotated)
+
+
+def _unless_the_kubelets(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:
+    """Leave a container's CPUs alone if the kubelet's own CPU manager has pinned it."""
+    if not tuning.kept_by_kubelet or pod.uid not in tuning.kept_by_kubelet:
+        return wish
+    pinned = tuning.kept_by_kubelet[pod.uid]
+    cpus = pinned.get(container.name) or pinned.get("")
+    if not cpus:
+        return wish
+    because = f"the kubelet's CPU manager has pinned it to CPUs {cpuset.render(cpus)}"
+    return replace(wish, because=because, preserve=wish.preserve | {"cpu", KEPT_BY_KUBELET}, kept=cpus)

@@ -1,0 +1,368 @@
+"""Start, run and stop the daemon that `wiring` has put together.
+
+Threads:
+main: housekeeping, signals.
+trunk: hooks.
+watchdog: overdue hooks.
+actuator: cgroup files.
+pusher: the runtime's specs.
+lending: the fast loop.
+sentry: sleeps until another process writes to reclaimed pods' files.
+survey: the slow loop.
+memory: memory limits of reclaimed pods.
+audit: stdout.
+http, http-answers: HTTP.
+admin: sleeps in accept; while a caller is connected there are also its connections' threads and gRPC's own.
+compare: while CRI is asked for its list.
+census: once, for old runtimes that launch plugins.
+
+No other code starts a thread. SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in
+force.
+"""
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from threading import Thread
+from typing import Any, Final, Protocol
+
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.errors import ColocError, SettingsError, blame
+from nri_coloc.host import descriptors
+from nri_coloc.nri import events, version
+from nri_coloc.restore import restoration
+from nri_coloc.restore.restoration import Place, RuntimeAt
+from nri_coloc.runtime.listing import take_in_time
+from nri_coloc.service import logs, probe, wiring
+from nri_coloc.service.configuration import loading as reader
+from nri_coloc.service.options import Options
+from nri_coloc.service.settings_watch import SettingsWatch
+from nri_coloc.service.state_folder import LABEL
+from nri_coloc.service.wiring import Parts
+
+HOUSEKEEPING_S: Final = 1.0
+"""Seconds between two turns of the main thread. A comparison that is due has its own turn, because readiness waits for
+it."""
+
+LOCK_AGAIN_S: Final = 0.5
+"""Seconds between two tries to take the lock while the previous process has it."""
+
+SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+_AT_ONCE: Final = 64
+
+GC_THRESHOLD: Final = 50_000
+"""Collections stop a hook for milliseconds; long-lived objects are frozen, and cycles are rare."""
+
+
+class Ending:
+    """The daemon's end, requested by SIGTERM, SIGINT or a thread that cannot continue.
+
+    A handler that sets a `threading.Event` may wait for ever. It runs between any two steps of the main thread, also
+    inside the same Event's wait while that holds its lock. And a signal that comes a moment before a sleep is handled
+    after it. So the interpreter's own handler, which runs at once, writes each signal's number into a pipe
+    (`signal.set_wakeup_fd`), and the main thread waits for the pipe. Not `signal.sigtimedwait`: after a stop that is
+    longer than its timeout it reports a signal (seen on CPython 3.11; Modules/signalmodule.c, EINTR).
+
+    `wait` and `take_signals` are for the main thread, `ask` is for any thread; `asked` stays True.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._reader, select.POLLIN)
+
+    def take_signals(self) -> None:
+        """Let both signals end waits, and do nothing else."""
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, self._told)
+
+    def ask(self) -> None:
+        """End the present wait, and all later ones."""
+        self.asked = True
+        with suppress(BlockingIOError):  # full: the wait ends anyway
+            os.write(self._writer, b"\0")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so many seconds at most, less if another signal comes; return whether the end was requested."""
+        if not self.asked and self._poll.poll(max(0.0, seconds) * 1000):
+            told = SIGNALS.intersection(os.read(self._reader, _AT_ONCE))
+            self.asked = self.asked or bool(told)
+        return self.asked
+
+    def _told(self, *_: object) -> None:
+        self.asked = True
+
+
+class Daemon:
+    """Runs the parts; `run` blocks until a signal."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._launched = parts.options.launched is not None
+        self._ending = Ending()
+        self._failed = False
+        self._serves = False
+
+    def run(self) -> int:
+        parts = self._parts
+        self._ending.take_signals()
+        threading.excepthook = self._thread_failed
+        parts.audit.start()
+        parts.report.said(
+            AuditEvent.DAEMON_START, Reason.STARTED, f"nri-coloc {wiring.version()}, {self._mode()}"
+        )
+        if not self._launched:
+            self._start_http()
+        self._wait_for_lock()
+        if not self._ending.asked:
+            self._serve()
+        pause_s = self._until_due()
+        while not self._ending.wait(pause_s):
+            # a comparison that failed is due at once, again and again
+            pause_s = self._until_due() if self._tick() else HOUSEKEEPING_S
+        return self._end()
+
+    def _serve(self) -> None:
+        """Start to write and to answer: this process has the lock."""
+        parts = self._parts
+        self._serves = True
+        parts.state_folder.begin()
+        parts.records.load()
+        self._take_switch()
+        parts.node.learn(probe.capability(parts.layout, (0, 0, 0), parts.options.host_root))
+        parts.actuator.start()
+        parts.pusher.start()
+        parts.lending.start()
+        parts.survey.start()
+        self._start_trunk()
+
+    def _take_switch(self) -> None:
+        """Follow an operator's order that the previous process stored, before anything is lent."""
+        parts = self._parts
+        known = parts.switch.held
+        problem = parts.switch.load()
+        if problem:
+            parts.report.unread_file(problem)
+        if parts.switch.held != known:
+            parts.steering.repeat()
+
+    def _until_due(self) -> float:
+        return min(HOUSEKEEPING_S, self._parts.comparison.due_in(time.monotonic()))
+
+    def _start_trunk(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 20, 20)
+        Thread(target=self._run_trunk, name="trunk", daemon=True).start()
+
+    def _run_trunk(self) -> None:
+        try:
+            self._parts.trunk.run(self._configured, once=self._launched)
+        except Exception as error:
+            self._parts.report.log.exception("the runtime's thread failed; the daemon ends", exc_info=error)
+            self._failed = True
+            self._ending.ask()
+        if self._launched:
+            # the runtime is gone and with it the only socket that this process can have
+            self._ending.ask()
+
+    # ---- turns ----
+
+    def _tick(self) -> bool:
+        """Run all steps of housekeeping, even if one fails; return whether all succeeded."""
+        now, parts = time.monotonic(), self._parts
+        parts.view.turned(now)
+        steps: dict[str, Callable[[], object]] = {
+            "claiming the runtime": self._claim_for_launched,
+            "releasing superseded containers": self._leave_superseded,
+            "comparing with CRI": partial(parts.comparison.poll, now),
+            "following settings and machine": partial(parts.steering.look, now),
+            "placing containers that wait for CPUs": partial(parts.second_chances.look, now),
+            "lending amounts": partial(parts.loans.look, now, parts.after),
+            "raising quotas": partial(parts.quota_bursts.look, now),
+        }
+        if self._serves:
+            steps["keeping the state folder"] = partial(parts.state_folder.look, now)
+            steps["keeping the switch"] = partial(parts.switch.look, now)
+            steps["keeping the admin socket"] = partial(parts.admin.look, now)
+            steps["keeping records"] = partial(self._keep_records, now)
+        return each_step(parts.report.log, "a turn of housekeeping", steps)
+
+    def _claim_for_launched(self) -> None:
+        """Claim the runtime that launched this plugin as soon as its socket exists, so that no other copy serves it."""
+        if self._launched:
+            with contextlib.suppress(OSError):
+                self._parts.claim.take(self._parts.in_force.settings.nri_socket)
+
+    def _leave_superseded(self) -> None:
+        """Leave a connection that was never configured if another socket is at the runtime's path by now.
+
+        A registration has no deadline, because the runtime takes plugins one by one. A new socket alone distinguishes a
+        program that will never answer from a slow runtime.
+        """
+        parts = self._parts
+        if parts.connection.connected or self._launched:
+            return
+        if parts.claim.superseded(parts.in_force.settings.nri_socket):
+            parts.connection.drop("another socket is at the runtime's path")
+
+    def _keep_records(self, now: float) -> None:
+        """Save the records of live containers."""
+        parts, state = self._parts, self._parts.node.state
+        if parts.node.told:
+            uids = {place.pod.uid for place in state.pods.values()}
+            parts.audit.kept.prune(state.containers.keys(), uids)
+        parts.records.save_if_due(now)
+
+    # ---- start ----
+
+    def _wait_for_lock(self) -> None:
+        parts, said = self._parts, False
+        words = "another nri-coloc holds the lock in the state folder; waiting for its end"
+        while not parts.lock.take() and not self._ending.wait(LOCK_AGAIN_S):
+            parts.view.turned(time.monotonic())
+            parts.connection.wait_for(words)
+            if not said:
+                parts.report.log.info(words)
+                said = True
+        parts.connection.wait_for("")
+
+    def _configured(self, configured: events.Configured) -> None:
+        """Learn the capabilities of this runtime; a launched plugin may get its configuration here."""
+        parts, root = self._parts, self._parts.options.host_root
+        pid = parts.connection.peer_pid
+        parts.node.learn(probe.capability(parts.layout, configured.nri_version, root, pid))
+        if not self._launched:
+            return
+        if configured.config.strip():
+            self._begin_with(configured.config)
+        self._start_http()
+        if version.late_sync_leaves_zombie(configured.nri_version):
+            Thread(target=self._take_census, name="census", daemon=True).start()
+
+    def _begin_with(self, text: str) -> None:
+        """Take the configuration that the runtime gives to a plugin it launched, including sockets and ports."""
+        parts = self._parts
+        try:
+            found = parts.options.over(reader.load(text, "the runtime's plugin configuration"))
+        except SettingsError as error:
+            parts.steering.refuse(error.sentence)
+            return
+        parts.audit.keep(found.audit_ring)
+        parts.steering.begin_with(found)
+
+    def _take_census(self) -> None:
+        """Ask an old runtime that launched this plugin for its list, as soon as its socket exists."""
+        parts = self._parts
+        at = parts.in_force.settings.nri_socket, parts.in_force.settings.plugin_name
+        listed = take_in_time(at, parts.hooks.listing, parts.connection.wait_for, lambda: self._ending.asked)
+        if listed is not None:
+            parts.hooks.learn(listed)
+            parts.connection.took_list()
+
+    def _start_http(self) -> None:
+        address = self._parts.in_force.settings.http
+        if address != "off":
+            self._parts.http.start(address)
+
+    # ---- the end ----
+
+    def _end(self) -> int:
+        parts = self._parts
+        settings = parts.in_force.settings
+        restores = settings.restore_on_exit and not settings.tuning.observe
+        ends = "everything is restored" if restores else "nothing is un-pinned"
+        parts.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
+        steps: dict[str, Callable[[], object]] = {
+            "closing the admin socket": parts.admin.close,
+            "leaving the runtime": parts.trunk.stop,
+            "stopping the fast loop": parts.lending.stop,
+            "stopping the memory thread": parts.memory_worker.stop,
+            "stopping the survey": parts.survey.stop,
+            "stopping the actuator": parts.actuator.stop,
+            "stopping pushes": parts.pusher.stop,
+        }
+        if self._serves:
+            steps["restoring raised quotas"] = parts.quota_bursts.end
+        if self._serves and restores:
+            steps["restoring everything"] = self._restore
+        steps["closing HTTP"] = parts.http.close
+        went_well = each_step(parts.report.log, "the daemon's end", steps)
+        parts.audit.close()
+        if self._serves:
+            parts.records.save()
+        return 0 if went_well and not self._failed else 1
+
+    def _restore(self) -> None:
+        """Restore original values after every thread stopped writing."""
+        parts, settings = self._parts, self._parts.in_force.settings
+        place = Place(parts.journal, parts.options.host_root, parts.layout)
+        runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
+        writers = (parts.trunk, parts.actuator, parts.lending, parts.memory_worker)
+        for words in restoration.at_exit(place, runtime, writers, parts.pusher, parts.report.log):
+            parts.report.metrics.write_failed(LABEL)
+            because, more = f"not restored at the end: {words}", {"inputs": {"file": LABEL, "error": words}}
+            parts.report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, because, extra=more)
+
+    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
+        name = failure.thread.name if failure.thread else "unknown"
+        self._parts.report.log.error(
+            "a thread ended by an error in the plugin", thread=name, exc_info=failure.exc_value
+        )
+
+    def _mode(self) -> str:
+        observes = self._parts.in_force.settings.tuning.observe
+        return "observe: nothing is changed" if observes else "enforce"
+
+
+class Log(Protocol):
+    """The operator's log."""
+
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+    def exception(self, event: str, **fields: Any) -> Any: ...
+
+
+def each_step(log: Log, whole: str, steps: Mapping[str, Callable[[], object]]) -> bool:
+    """Run all steps in order, also after one that fails; return whether all succeeded.
+
+    whole: the name of the work that the steps are part of.
+    """
+    taken = [_is_taken(log, f"a step of {whole} failed", name, take) for name, take in steps.items()]
+    return all(taken)
+
+
+def _is_taken(log: Log, failed: str, name: str, take: Callable[[], object]) -> bool:
+    try:
+        take()
+    except ColocError as error:
+        log.error(failed, step=name, blame=blame(error), because=str(error))  # noqa: TRY400 - its sentence says all
+    except Exception as error:
+        log.exception(failed, step=name, blame=blame(error), exc_info=error)
+    else:
+        return True
+    return False
+
+
+def run(options: Options) -> int:
+    """Read the configuration and serve; return the exit code.
+
+    Raises SettingsError for a fault that the operator must repair first.
+    """
+    # before the file is read: a change in between must be seen
+    watch = SettingsWatch(options.config, options.over)
+    settings = options.over(
+        reader.read(options.config) if options.config else reader.load("", "the defaults")
+    )
+    logs.configure(settings.log_level)
+    descriptors.raise_soft_limit()
+    return Daemon(wiring.wire(options, settings, watch)).run()

@@ -1,0 +1,318 @@
+"""Quotas and bursts of pods and containers, written to cgroup files and never to the runtime's spec.
+
+A burst is a percentage of a container's own quota, ordered by annotation or for its class. Its pod's cgroup gets the
+sum of its containers' bursts: with less, a container could never use its burst. If the quota burst is on, it raises
+quotas. Pods without a burst and without a raised quota are not read.
+
+Hooks, the sweep and the quota burst write here. Values are computed from the newest state, under the lock of all
+writes. A raise holds only for the own quota that it was computed from. So neither a burst nor a raise outlives a
+resize. During a resize no quota in the pod is raised. On cgroup v1 the kernel refuses the kubelet's write to the pod
+while a container has more (kernel/sched/core.c, tg_cfs_schedulable_down).
+
+Every changed quota is recorded: one record for each container, and one for the pod.
+"""
+
+import time
+from collections.abc import Mapping
+from threading import Lock
+from typing import Final, NamedTuple
+
+from nri_coloc.core.decisions import Decision, Inputs
+from nri_coloc.core.knobs import NO_KNOBS
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.host import knob_files
+from nri_coloc.host.bandwidth import POD
+from nri_coloc.host.bandwidth_files import QUOTAS, PodBandwidth, Share, Write, Written
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.files import Correction
+from nri_coloc.placing import admission, loans, reclaim_cgroups
+from nri_coloc.placing.node import Node
+from nri_coloc.repair import targets
+from nri_coloc.repair.drift import Drifts, worded
+
+RESIZE_LASTS_S: Final = 10.0
+"""Seconds that the kubelet may take from a container's update to the last write of a pod's resize. Meanwhile runc runs
+once for each container of the pod, and the pod's cgroup is written."""
+
+
+class Raised(NamedTuple):
+    """The quota that a container is raised to.
+
+    quota: µs.
+    own: µs; the container's own quota that the raise was computed from.
+    because: why, in words.
+    inputs: the figures that were used, by name.
+    """
+
+    quota: int
+    own: int
+    because: str
+    inputs: Inputs
+
+
+class PodBandwidths:
+    """Applies quotas and bursts.
+
+    raised: raised quotas by container id; the quota burst swaps the mapping as a whole.
+
+    Size: one lock for all writes of quotas and bursts, by hooks, sweeps and the quota burst.
+    """
+
+    def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
+        self.raised: Mapping[str, Raised] = {}
+        self._node = node
+        self._writer = writer
+        self._report = report
+        self._applied: dict[str, PodBandwidth] = {}
+        self._resized_at: dict[str, float] = {}
+        self.drifts = Drifts()
+        self._turn = Lock()
+
+    def take_over(self) -> None:
+        """End the previous process's raises: own quotas apply. The next sweep checks all files that it wrote.
+
+        The owner of `raised` calls this once the runtime has sent its list.
+        """
+        state, left = self._node.state, self._writer.held_back()
+        paths = {a.id: targets.container_path(a) for a in state.containers.values()}
+        why = "the previous process had raised it"
+        # independent of its present class; an offline container's quota is its loan
+        former = {
+            a.id: back(a, why)
+            for a in state.containers.values()
+            if paths[a.id] in left and _own(a) and a.qos is not QoSClass.RECLAIMED
+        }
+        self.raised = {**former, **self.raised}
+        for pod_id, place in state.pods.items():
+            mine = {targets.pod_path(place.pod), *(paths[a.id] for a in state.of_pod(pod_id))}
+            if mine & left:
+                self._applied.setdefault(pod_id, _OF_A_FORMER_LIFE)
+
+    def raise_to(self, raised: Mapping[str, Raised]) -> None:
+        """Swap the raised quotas as a whole; the next sweep writes them."""
+        self.raised = raised
+
+    def lower(self, why: str) -> None:
+        """Set all raised quotas to the kubelet's own again: no later step would lower them when the node is full.
+
+        This also holds in mode observe: it changes nothing by itself, but restores values that were changed before.
+        """
+        containers = self._node.state.containers
+        self.raised = {
+            k: one if one.quota == one.own else back(containers[k], why)
+            for k, one in self.raised.items()
+            if k in containers
+        }
+        for pod_id in {containers[k].container.pod_id for k in self.raised}:
+            with self._turn:
+                self._keep(pod_id)
+
+    def place(self, container_id: str) -> None:
+        """Apply the quota and burst of a container that starts or was updated, and of its pod."""
+        assignment = self._node.state.containers.get(container_id)
+        if assignment is not None and _wants(assignment, self.raised):
+            self.apply(assignment.container.pod_id)
+
+    def follow(self, container_id: str) -> None:
+        """Apply the values of a container's pod if they differ from the values that were applied last."""
+        state = self._node.state
+        assignment = state.containers.get(container_id)
+        if assignment is None:
+            return
+        pod_id = assignment.container.pod_id
+        if pod_id in self._applied or _wants(assignment, self.raised):
+            wanted = self._of_pod(state, pod_id)
+            if wanted is not None and self._applied.get(pod_id) != wanted:
+                self.apply(pod_id)
+
+    def apply(self, pod_id: str) -> None:
+        """Apply one pod's values."""
+        with self._turn:
+            wanted = self._of_pod(self._node.state, pod_id)
+            if wanted is not None and not self._node.tuning.observe:
+                self._change(pod_id, wanted)
+
+    def sweep(self) -> None:
+        """Apply every pod's values, and repair drift within the limit of repairs."""
+        state = self._node.state
+        if self._node.tuning.observe:
+            return
+        wanting = {a.container.pod_id for a in state.containers.values() if _wants(a, self.raised)}
+        for pod_id in wanting | self._applied.keys():
+            with self._turn:
+                self._keep(pod_id)
+
+    def resized(self, pod_id: str) -> None:
+        """Take back raises and bursts of a pod before the runtime and the kubelet write its new quotas.
+
+        The kernel refuses a quota below a burst, and on cgroup v1 a pod's quota below a container's. The end of a
+        container may be part of a resize that restarts it. The kubelet then writes the pod's quota before the new
+        container exists.
+        """
+        now = time.monotonic()
+        with self._turn:
+            self._note_resize(pod_id, now)
+        if pod_id in self._applied or any(
+            _wants(one, self.raised) for one in self._node.state.of_pod(pod_id)
+        ):
+            self.apply(pod_id)
+
+    def _note_resize(self, pod_id: str, now: float) -> None:
+        """Note a pod, the latest last, and drop pods whose resize is over."""
+        self._resized_at.pop(pod_id, None)
+        self._resized_at[pod_id] = now
+        while now - self._resized_at[first := next(iter(self._resized_at))] >= RESIZE_LASTS_S:
+            del self._resized_at[first]
+
+    def is_refused(self, container_id: str) -> bool:
+        """Return whether the kernel refused part of the values last wanted for a container's pod."""
+        assignment = self._node.state.containers.get(container_id)
+        return assignment is not None and self.drifts.refusals.refused(assignment.container.pod_id)
+
+    def _keep(self, pod_id: str) -> None:
+        state = self._node.state
+        wanted = self._of_pod(state, pod_id)
+        if wanted is None:
+            self._forget(pod_id)
+        elif self._applied.get(pod_id) == wanted and self.drifts.lets_be(pod_id):
+            return
+        elif not any(_wants(a, self.raised) for a in state.of_pod(pod_id)):
+            self._give_back(pod_id, wanted)
+        elif self._applied.get(pod_id) != wanted or self.drifts.refusals.refused(pod_id):
+            self._change(pod_id, wanted)
+        else:
+            self._say_repaired(pod_id, self._write(pod_id, wanted).done)
+
+    def _of_pod(self, state: NodeState, pod_id: str) -> PodBandwidth | None:
+        place = state.pods.get(pod_id)
+        pod = targets.pod_path(place.pod) if place is not None else ""
+        if place is None or not pod:
+            return None
+        shares = {}
+        for assignment in state.of_pod(pod_id):
+            path = targets.container_path(assignment)
+            if path is not None and assignment.wish.handler == "container":
+                shares[path] = self._share(state, assignment)
+        unit = reclaim_cgroups.knobs(state, pod_id) if place.wish.handler == "pod" else NO_KNOBS
+        return PodBandwidth(pod, shares, unit.quota, unit.burst)
+
+    def _share(self, state: NodeState, assignment: Assignment) -> Share:
+        own, raised = _own(assignment), self.raised.get(assignment.id)
+        holds = raised is not None and raised.own == own and not self.is_resized(assignment.container.pod_id)
+        # a raise computed from an older own quota ends: the present one is written, without one the original value
+        quota = None if raised is None else raised.quota if holds else own or None
+        burst = None if self._node.tuning.observe else admission.orders(state, assignment).burst
+        if burst is not None and self.is_resized(assignment.container.pod_id):
+            burst = 0
+        return Share(own, quota, burst)
+
+    def is_resized(self, pod_id: str) -> bool:
+        """Return whether a resize of a pod is in progress."""
+        at = self._resized_at.get(pod_id)
+        return at is not None and time.monotonic() - at < RESIZE_LASTS_S
+
+    def _change(self, pod_id: str, wanted: PodBandwidth) -> Written:
+        """Write new values, and record the quotas that changed."""
+        written = self._write(pod_id, wanted)
+        quotas = {each.target: each.file for each in written.done if each.file.name in QUOTAS}
+        if quotas:
+            self._say_changed(pod_id, wanted, quotas)
+        return written
+
+    def _write(self, pod_id: str, wanted: PodBandwidth) -> Written:
+        self._applied[pod_id] = wanted
+        written = self._writer.bandwidth(wanted)
+        self.drifts.refusals.tried(pod_id, written.failures)
+        for failure in written.failures:
+            self._report.refused_by_kernel(failure, pod_id, self._node.state)
+        return written
+
+    def _give_back(self, pod_id: str, wanted: PodBandwidth) -> None:
+        """Restore a pod's original values; if none is refused, stop checking the pod."""
+        if not self._change(pod_id, wanted).failures:
+            self._forget(pod_id)
+
+    def _forget(self, pod_id: str) -> None:
+        self._applied.pop(pod_id, None)
+        self.drifts.forget(pod_id)
+
+    def _say_changed(self, pod_id: str, wanted: PodBandwidth, quotas: Mapping[str, Correction]) -> None:
+        state = self._node.state
+        members = {targets.container_path(one): one for one in state.of_pod(pod_id)}
+        decisions = []
+        for target, file in quotas.items():
+            before, after = (knob_files.shown(file.name, text) for text in (file.was, file.now))
+            if target == POD and wanted.quota is not None:
+                continue  # a VM's quota: recorded when it was decided
+            if target == POD:
+                why = f"pod quota raised with its containers' quotas (raised={wanted.extra})"
+                of_pod = Decision(AuditEvent.POD_LIMIT, Reason.QUOTA_BURST, why, pod_id=pod_id)
+                of_pod = of_pod._replace(inputs={"raised_by": wanted.extra, "containers": len(members)})
+                decisions.append(of_pod._replace(before=before, after=after))
+            elif (member := members.get(target)) is not None:
+                why, inputs = self._why(member)
+                of_member = Decision(
+                    AuditEvent.UPDATE, Reason.QUOTA_BURST, why, subject=member, inputs=inputs
+                )
+                decisions.append(of_member._replace(before=before, after=after))
+        self._report.decided(decisions, state, state)
+
+    def _why(self, member: Assignment) -> tuple[str, Inputs]:
+        raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
+        if self.is_resized(member.container.pod_id):
+            return f"quota restored: a resize of its pod is in progress (quota={_own(member)})", own
+        if raised is None or raised.own != _own(member):
+            return (
+                f"quota restored: resized, unreadable, or no longer allowed to be raised (quota={_own(member)})",
+                own,
+            )
+        return raised.because, raised.inputs
+
+    def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
+        """Record the repairs of a pod and its containers, each cgroup in one record."""
+        if not done:
+            return
+        state = self._node.state
+        members = {targets.container_path(one): one for one in state.of_pod(pod_id)}
+        by_target: dict[str, list[Correction]] = {}
+        for each in done:
+            by_target.setdefault(each.target, []).append(each.file)
+        times = self.drifts.count(pod_id)
+        for target, found in by_target.items():
+            self._report.drifted(members.get(target, pod_id), state, worded(found, times))
+
+
+_OF_A_FORMER_LIFE: Final = PodBandwidth("")
+
+
+def may_be_raised(state: NodeState, assignment: Assignment) -> bool:
+    """Return whether the quota burst may raise a container's quota: its quota is its only limit.
+
+    It is an online container with a quota and CPUs of `share` only, and the daemon may change it. A VM's quota is its
+    pod's. The spare CPU of other pools is not measured.
+    """
+    is_ours = assignment.wish.handler == "container" and not assignment.hands_off
+    is_online = assignment.qos is QoSClass.SHARED and not state.cpus_of(assignment) & ~state.pools.share
+    return is_ours and is_online and _own(assignment) > 0
+
+
+def _own(assignment: Assignment) -> int:
+    """Return the quota that the kubelet gave, µs; 0 for none."""
+    return max(0, assignment.container.resources.quota or 0)
+
+
+def back(assignment: Assignment, why: str) -> Raised:
+    """Return a raise to the own quota, so that the own quota is written."""
+    own = _own(assignment)
+    return Raised(
+        quota=own, own=own, because=f"quota restored: {why} (quota={own})", inputs={"own_quota": own}
+    )
+
+
+def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:
+    wish = assignment.wish
+    lends = wish.handler == "pod" and loans.loan(wish).quota is not None
+    return lends or wish.cpu_burst_percent is not None or assignment.id in raised

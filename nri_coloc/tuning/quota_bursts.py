@@ -1,0 +1,179 @@
+"""Run the quota burst in the slow path: measure online containers that have a quota, and write higher or lower quotas.
+
+Only containers on CPUs of `share` are raised, because the unused CPU is measured there. A pool with CPUs of its own can
+be full while `share` is idle. If pools are sized by load, the use of all online pools counts. `share` then seems busier
+than it is, never idler.
+
+Off unless `BurstTuning.quota_percent` is above 100. Rates need two readings of the same cgroup. If a cgroup is new,
+gone or created again in between, its rate is unknown. An unknown rate raises no quota. In `observe` the quotas that
+would be written are recorded only. Quotas that were raised before, also by the previous process, are lowered.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from nri_coloc.core.decisions import Decision
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.lending import Binding, Headroom
+from nri_coloc.core.readings import GroupReading, risen
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Report
+from nri_coloc.core.settings import BurstTuning
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.placing.node import Node
+from nri_coloc.repair import targets
+from nri_coloc.tuning import quota_burst
+from nri_coloc.tuning.bandwidths import PodBandwidths, Raised, back, may_be_raised
+from nri_coloc.tuning.quota_burst import NO_BURST, Ground, Throttled
+
+EVERY_S: Final = 2.0
+
+_LOST: Final = "unreadable, or no longer allowed to be raised"
+
+_UNKNOWN: Final = frozenset({Binding.NOT_MEASURED, Binding.LEARNING, Binding.STALE, Binding.LATE})
+
+
+class Reader(Protocol):
+    """Reads one container's counters; returns None if it is gone."""
+
+    def cpu(self, path: str, at: float) -> GroupReading | None: ...
+
+
+class QuotaBursts:
+    """Raises and lowers quotas; one thread calls `look`."""
+
+    def __init__(
+        self,
+        node: Node,
+        bandwidths: PodBandwidths,
+        reader: Reader,
+        headroom: Callable[[], Headroom],
+        report: Report,
+    ) -> None:
+        self._knows_former = False
+        self._node = node
+        self._bandwidths = bandwidths
+        self._reader = reader
+        self._headroom = headroom
+        self._report = report
+        self._memory = NO_BURST
+        self._before: Mapping[str, GroupReading] = {}
+        self._looked_at = float("-inf")
+        self._would: Mapping[str, int] = {}
+
+    def look(self, now: float) -> None:
+        """Compute all quotas and have them written; nothing while the burst is off and no quota is raised."""
+        tuning = self._node.tuning.reclaim.burst
+        self._take_over()
+        if self._node.tuning.observe and self._bandwidths.raised:
+            self._lower("mode observe raises nothing")
+        wanted = tuning.quota_percent > 100
+        if not (wanted or self._bandwidths.raised or self._would):
+            return
+        if wanted and now - self._looked_at < EVERY_S:
+            return  # switched off: raised quotas are lowered at once
+        self._looked_at = now
+        state = self._node.state
+        reckoned = self._reckoned(state, now, tuning)
+        if self._node.tuning.observe:
+            self._say_only(reckoned, state)
+            return
+        self._would = {}
+        # a container that is no longer raised keeps its entry until its own quota is written
+        former = self._bandwidths.raised
+        above = {k: one for k, one in reckoned.items() if one.quota > one.own}
+        lost = {
+            k: back(state.containers[k], _LOST) for k in former if k not in reckoned and k in state.containers
+        }
+        wanted_now = lost | {k: one for k, one in reckoned.items() if k in former or k in above}
+        self._bandwidths.raise_to(wanted_now)
+        self._bandwidths.sweep()
+        is_refused = self._bandwidths.is_refused
+        self._bandwidths.raise_to({k: one for k, one in wanted_now.items() if k in above or is_refused(k)})
+
+    def _reckoned(self, state: NodeState, now: float, tuning: BurstTuning) -> dict[str, Raised]:
+        containers = self._measured(state, now)
+        headroom = self._headroom()
+        online = None if headroom.binding in _UNKNOWN else headroom.online_cpu_milli
+        cpus = state.pools.share.bit_count() * 1000
+        ground = Ground(quota_burst.node_state(online, cpus, tuning), online, cpus, headroom.unused_milli)
+        self._memory, quotas = quota_burst.quota_burst(
+            self._memory, containers, ground.state, ground.unused, now, tuning
+        )
+        return {
+            k: Raised(
+                quota=quota,
+                own=containers[k].quota,
+                because=quota_burst.because(containers[k], quota, ground, tuning),
+                inputs=quota_burst.inputs(containers[k], ground, tuning),
+            )
+            for k, quota in quotas.items()
+        }
+
+    def _say_only(self, reckoned: Mapping[str, Raised], state: NodeState) -> None:
+        """Record once the quotas that would be written."""
+        decisions = [
+            Decision(
+                AuditEvent.UPDATE,
+                Reason.QUOTA_BURST,
+                one.because,
+                subject=state.containers[k],
+                before=Knobs(quota=self._would.get(k, one.own)),
+                after=Knobs(quota=one.quota),
+                inputs=one.inputs,
+            )
+            for k, one in reckoned.items()
+            if one.quota != self._would.get(k, one.own)
+        ]
+        self._would = {k: one.quota for k, one in reckoned.items() if one.quota > one.own}
+        self._report.decided(decisions, state, state)
+
+    def end(self) -> None:
+        """Restore raised quotas after the last `look`: no process watches them after the daemon's end."""
+        self._bandwidths.drifts.forgive()
+        self._lower("the daemon ends")
+
+    def _lower(self, why: str) -> None:
+        """Lower all quotas to the kubelet's own. A container whose write is refused keeps its entry for another try."""
+        self._bandwidths.lower(why)
+        is_refused = self._bandwidths.is_refused
+        self._bandwidths.raise_to({k: one for k, one in self._bandwidths.raised.items() if is_refused(k)})
+
+    def _take_over(self) -> None:
+        """After the first Synchronize, find quotas that the previous process had raised.
+
+        Quotas that this process does not raise again are restored.
+        """
+        if not self._knows_former and self._node.told:
+            self._knows_former = True
+            self._bandwidths.take_over()
+
+    def _measured(self, state: NodeState, now: float) -> dict[str, Throttled]:
+        found: dict[str, Throttled] = {}
+        readings: dict[str, GroupReading] = {}
+        for assignment in state.containers.values():
+            if not may_be_raised(state, assignment):
+                continue
+            path = targets.container_path(assignment)
+            reading = self._reader.cpu(path, now) if path is not None else None
+            if reading is None:
+                continue
+            readings[assignment.id] = reading
+            found[assignment.id] = _throttled(assignment, self._before.get(assignment.id), reading)
+        self._before = readings
+        return found
+
+
+def _throttled(assignment: Assignment, before: GroupReading | None, now: GroupReading) -> Throttled:
+    resources = assignment.container.resources
+    quota, period = resources.quota or 0, resources.period or 100_000
+    known = Throttled(quota, period, pod_id=assignment.container.pod_id)
+    if before is None or before.key != now.key or now.at <= before.at:
+        return known
+    elapsed_us = (now.at - before.at) * 1e6
+    used = risen(before.usage_us, now.usage_us)
+    held = risen(before.throttled_periods, now.throttled_periods)
+    return known._replace(
+        used_milli=None if used is None else int(used * 1000 / elapsed_us),
+        held_back=None if held is None else min(1.0, held * period / elapsed_us),
+    )

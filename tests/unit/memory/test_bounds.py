@@ -1,0 +1,270 @@
+"""Memory is divided among the reclaim cgroups, written if the change is large enough, and recorded."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from nri_coloc.core.events import PodRemoved
+from nri_coloc.core.readings import GroupReading, MemoryReading
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.workload import QoSClass, Wish
+from nri_coloc.memory.bounds import STARTING, BoxMemory
+from nri_coloc.memory.division import Found
+from nri_coloc.memory.worker import Bounds, MemoryWorker
+from tests.unit.lending.kit import GIB, MIB, group, picture
+from tests.unit.parts import a_node, a_report, start_pod
+
+
+class Taken:
+    """Fake memory worker that keeps the bounds of the last order."""
+
+    def __init__(self) -> None:
+        self.bounds: dict[str, Bounds] | None = None
+
+    def submit(self, bounds: dict[str, Bounds]) -> None:
+        self.bounds = bounds
+
+    def found(self, paths: Iterable[str]) -> dict[str, Found]:
+        bounded = self.bounds or {}
+        return {path: Found(*bounded[path].part) for path in paths if path in bounded}
+
+
+class Rig:
+    def __init__(self, tuning: Tuning | None = None) -> None:
+        self.node = a_node(tuning)
+        report, self.heard = a_report(self.node)
+        self.worker = Taken()
+        self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), report)
+        self.now = 0.0
+
+    def restart(self) -> None:
+        """Start a new process on the files of the previous one."""
+        report, self.heard = a_report(self.node)
+        self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), report)
+
+    def turn(
+        self,
+        free: int = 8 * GIB,
+        pods: dict[str, int] | None = None,
+        yarn: int | None = None,
+        limit: int | None = None,
+        anon: int | None = None,
+    ) -> dict[str, int]:
+        """Let 5 s pass; return memory.high, bytes, by pod; the host group's is under "".
+
+        limit: kubepods' own limit, bytes.
+        anon: the anonymous memory of each pod, bytes; the rest of its use is page cache.
+        """
+        self.now += 5.0
+        uses = enumerate((pods or {}).items())
+        groups = {name: held(number, use, anon=anon) for number, (name, use) in uses}
+        kubepods = held(99, sum((pods or {}).values()), limit)
+        taken = picture(self.now, groups, kubepods, memory_total=16 * GIB, memory_free=free)
+        hosts = {} if yarn is None else {"yarn": held(98, yarn)}
+        self.memory.turn(replace(taken, host_groups=hosts), self.node.state, {})
+        return self.highs
+
+    @property
+    def highs(self) -> dict[str, int]:
+        return {bounds.pod_id: bounds.part.high for bounds in (self.worker.bounds or {}).values()}
+
+
+def held(key: int, use: int, limit: int | None = None, anon: int | None = None) -> GroupReading:
+    anon = use if anon is None else anon
+    reading = MemoryReading(use, anon=anon, file=use - anon, working_set=use, limit=limit)
+    return replace(group(key, 0.0), memory=reading)
+
+
+WATERMARK = 16 * GIB - int(16 * GIB * 0.95)
+"""Memory of the machine that must stay free, bytes."""
+
+
+@pytest.fixture
+def rig() -> Rig:
+    rig = Rig()
+    start_pod(rig.node, "batch")
+    return rig
+
+
+def test_a_member_gets_what_is_left_of_the_node(rig):
+    assert rig.turn(pods={"batch": GIB})["batch"] == (9 * GIB - WATERMARK) // 4096 * 4096
+    assert rig.memory.headroom_bytes == 9 * GIB - WATERMARK
+
+
+def test_who_has_just_come_gets_a_part_that_it_can_start_in(rig):
+    start_pod(rig.node, "second")
+    found = rig.turn(pods={"batch": GIB})
+    assert found["second"] > STARTING
+    assert sum(found.values()) == pytest.approx(9 * GIB - WATERMARK, abs=4096)
+
+
+def test_every_change_is_told_once_with_its_figures_and_what_bound_it(rig):
+    rig.turn(pods={"batch": GIB})
+    rig.turn(pods={"batch": GIB})
+    assert rig.heard.said() == [("reclaim.memory", "headroom")]
+    record = rig.heard.records[0]
+    assert record.pool == "reclaim"
+    assert dict(record.before) == {}
+    assert set(record.after) == {"memory.high", "memory.limit"}
+    assert record.because == "limit: free memory bounds the reclaimed pods (memory.high=8.20 GiB, members=1)"
+    inputs = record.extra["inputs"]
+    assert (inputs["shop/batch.high_bytes"], inputs["shop/batch.use_bytes"]) == (rig.highs["batch"], GIB)
+    assert inputs["binding"] == "free_memory"
+    assert inputs["may_hold_bytes"] == rig.memory.headroom_bytes
+    assert (inputs["free_bytes"], inputs["holds_bytes"], inputs["before_bytes"]) == (8 * GIB, GIB, None)
+    assert (inputs["watermark"], inputs["kubepods_limit_bytes"]) == (0.95, None)
+
+
+def test_the_noise_of_free_memory_is_not_worth_a_write(rig):
+    before = rig.turn(pods={"batch": GIB})
+    assert rig.turn(8 * GIB - MIB, {"batch": GIB}) == before
+    assert rig.turn(8 * GIB - 64 * MIB, {"batch": GIB})["batch"] == before["batch"] - 64 * MIB
+
+
+def test_a_box_that_uses_too_much_follows_every_fall(rig):
+    rig.turn(pods={"batch": 8 * GIB}, anon=0)
+    before = rig.turn(free=0, pods={"batch": 8 * GIB}, anon=0)
+    assert before["batch"] < 8 * GIB
+    assert rig.turn(free=0, pods={"batch": 8 * GIB - MIB}, anon=0)["batch"] < before["batch"]
+
+
+def test_it_falls_at_once_to_what_its_members_cannot_give_back(rig):
+    rig.turn(free=4 * GIB, pods={"batch": 8 * GIB}, anon=GIB)
+    tight = ReclaimTuning(memory_watermark=0.2)
+    rig.node.tuning = replace(rig.node.tuning, reclaim=tight)
+    assert rig.turn(free=0, pods={"batch": 8 * GIB}, anon=GIB)["batch"] == GIB
+    assert rig.turn(free=0, pods={"batch": GIB}, anon=0)["batch"] == 256 * MIB
+
+
+def test_the_next_life_begins_with_what_members_have_and_rises_after_the_dwell(rig):
+    before = rig.turn(free=0, pods={"batch": GIB}, yarn=GIB)
+    rig.restart()
+    assert rig.turn(pods={"batch": GIB}, yarn=GIB) == before
+    inputs = rig.heard.records[-1].extra["inputs"]
+    assert inputs["binding"] == "dwell"
+    assert (inputs["found_bytes"], inputs["found_members"]) == (sum(before.values()), 2)
+    for _ in range(6):
+        after = rig.turn(pods={"batch": GIB}, yarn=GIB)
+    assert sum(after.values()) == sum(before.values()) + 4 * GIB
+    assert "found_bytes" not in rig.heard.records[-1].extra["inputs"]
+
+
+def test_who_came_between_two_lives_begins_with_what_it_uses(rig):
+    before = rig.turn(free=0, pods={"batch": GIB})
+    rig.restart()
+    start_pod(rig.node, "second")
+    assert sum(rig.turn(pods={"batch": GIB, "second": 2 * GIB}).values()) == before["batch"] + 2 * GIB
+
+
+def test_the_next_life_falls_from_there_at_once(rig):
+    before = rig.turn(free=4 * GIB, pods={"batch": GIB})
+    rig.restart()
+    assert rig.turn(free=2 * GIB, pods={"batch": GIB})["batch"] == before["batch"] - 2 * GIB
+
+
+def test_where_nobody_is_bounded_the_next_life_begins_anew(rig):
+    rig.turn(free=GIB, pods={"batch": GIB})
+    rig.restart()
+    rig.worker.bounds = None
+    assert rig.turn(pods={"batch": GIB})["batch"] == (9 * GIB - WATERMARK) // 4096 * 4096
+
+
+def test_a_member_about_to_use_up_its_part_gets_another_one(rig):
+    start_pod(rig.node, "second")
+    before = rig.turn(pods={"batch": 4 * GIB, "second": 0})
+    grown = int(before["second"] * 0.95)
+    after = rig.turn(8 * GIB - grown, {"batch": 4 * GIB, "second": grown})
+    assert after["second"] > before["second"]
+    for _ in range(12):  # a new division of the same amount is written a minute later
+        rig.turn(8 * GIB - grown, {"batch": 4 * GIB, "second": grown})
+    assert rig.heard.said() == [("reclaim.memory", "headroom"), ("reclaim.memory", "members_asked")]
+
+
+def test_memory_that_swings_is_one_record_a_minute(rig):
+    for number in range(61):
+        rig.turn((4 if number % 2 else 8) * GIB, {"batch": GIB}, anon=0)
+    assert len(rig.heard.records) <= 3 + 5
+    inputs = rig.heard.records[-1].extra["inputs"]
+    assert inputs["low_bytes"] < inputs["high_bytes"]
+
+
+def test_kubepods_limit_bounds_the_boxs_pods_and_leaves_its_host_groups_what_they_hold(rig):
+    found = rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB)
+    assert (found["batch"], found[""]) == (2 * GIB, (13 * GIB - WATERMARK) // 4096 * 4096 - 2 * GIB)
+    assert rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB) == found
+    assert "pods_high_bytes" in rig.heard.records[-1].extra["inputs"]
+
+
+def test_pods_that_use_more_than_they_may_alone_follow_every_fall(rig):
+    assert rig.turn(pods={"batch": 2 * GIB}, yarn=GIB, limit=GIB, anon=0)["batch"] == GIB
+    assert rig.turn(pods={"batch": 2 * GIB}, yarn=GIB, limit=GIB - MIB, anon=0)["batch"] == GIB - MIB
+
+
+def test_a_pod_that_has_used_up_what_pods_may_have_alone_gets_no_other_part(rig):
+    before = rig.turn(pods={"batch": GIB}, yarn=GIB, limit=GIB)
+    assert rig.turn(pods={"batch": GIB}, yarn=GIB + 8 * MIB, limit=GIB) == before
+    assert len(rig.heard.records) == 1
+
+
+def test_who_leaves_gives_its_part_to_the_others(rig):
+    start_pod(rig.node, "second")
+    before = rig.turn(pods={"batch": GIB, "second": GIB})
+    rig.node.decide(PodRemoved("second"))
+    after = rig.turn(9 * GIB, pods={"batch": GIB})
+    assert set(after) == {"batch"}
+    assert after["batch"] > before["batch"]
+
+
+def test_the_last_one_leaves_and_that_is_told(rig):
+    rig.turn(pods={"batch": GIB})
+    rig.node.decide(PodRemoved("batch"))
+    assert rig.turn(9 * GIB) == {}
+    assert dict(rig.heard.records[-1].after) == {}
+    assert set(rig.heard.records[-1].before) == {"memory.high", "memory.limit"}
+
+
+def test_whose_memory_is_not_ours_is_reckoned_with_and_left_alone():
+    rig = Rig()
+    start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, preserve=frozenset({"memory"})))
+    assert rig.turn(pods={"batch": GIB}) == {}
+    assert rig.memory.headroom_bytes == 9 * GIB - WATERMARK, "it gives that back when it ends"
+
+
+def test_an_observer_tells_what_it_would_do_and_submits_nothing():
+    rig = Rig(Tuning(observe=True))
+    start_pod(rig.node, "batch")
+    rig.turn(pods={"batch": GIB})
+    assert rig.worker.bounds is None
+    assert rig.heard.said() == [("reclaim.memory", "headroom")]
+
+
+def test_switched_off_everything_is_given_back(rig):
+    rig.turn(pods={"batch": GIB})
+    rig.node.tuning = Tuning(reclaim=ReclaimTuning(enabled=False))
+    assert rig.turn(pods={"batch": GIB}) == {}
+    assert rig.worker.bounds == {}
+    assert rig.heard.records[-1].because.startswith("limit: lending disabled bounds ")
+
+
+def test_without_readings_nothing_rises_and_after_a_minute_it_sinks_towards_the_floor(rig):
+    before = rig.turn(pods={"batch": GIB})
+    rig.memory.turn(picture(30.0, {}), rig.node.state, {})
+    assert rig.highs == before
+    rig.memory.turn(picture(100.0, {}), rig.node.state, {})
+    assert rig.highs["batch"] == before["batch"] - 256 * MIB
+
+
+def test_before_the_first_reading_nobody_is_bounded(rig):
+    rig.memory.turn(picture(1.0, {}), rig.node.state, {})
+    assert (rig.highs, rig.memory.headroom_bytes, rig.heard.records) == ({}, 0, [])
+
+
+def test_many_members_are_not_all_named(rig):
+    for number in range(20):
+        start_pod(rig.node, f"p{number}")
+    rig.turn(pods={})
+    inputs = rig.heard.records[0].extra["inputs"]
+    assert inputs["members"] == 21
+    assert sum(name.endswith(".high_bytes") for name in inputs) == 8

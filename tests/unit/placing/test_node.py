@@ -1,0 +1,61 @@
+"""The node adopts a new state only after its decision could be delivered."""
+
+import threading
+
+from nri_coloc.core.events import ContainerGone, Reconfigured, Synchronized
+from nri_coloc.core.settings import Tuning
+from tests.unit.parts import a_node, create
+from tests.unit.placing import kit
+
+
+def test_a_decision_is_adopted():
+    node = a_node()
+    create(node, "app")
+    assert set(node.state.containers) == {"app"}
+
+
+def test_a_decision_that_cannot_be_delivered_leaves_the_state_as_it_was():
+    node = a_node()
+    create(node, "app")
+    before = node.state
+    outcome = node.decide(ContainerGone("app"), lambda _: False)
+    assert node.state is before
+    assert outcome.state is not before
+
+
+def test_whether_it_counts_is_asked_before_anybody_else_can_decide():
+    node = a_node()
+    seen = []
+
+    def adopt(outcome):
+        other = threading.Thread(target=lambda: seen.append(node.decide(ContainerGone("nobody"))))
+        other.start()
+        other.join(0.05)
+        assert seen == [], "another decision came in between"
+        return True
+
+    node.decide(ContainerGone("nobody"), adopt)
+
+
+def test_only_a_list_that_was_taken_in_tells_who_there_is():
+    node = a_node()
+    node.told = False
+    create(node, "app")
+    node.decide(Synchronized((), ()), lambda _: False)
+    assert not node.told
+    node.decide(Synchronized((), ()))
+    assert node.told
+
+
+def test_who_there_is_stays_told_whatever_happens_next():
+    node = a_node()
+    node.decide(ContainerGone("nobody"))
+    assert node.told
+
+
+def test_new_tuning_and_the_state_under_it_come_together():
+    node = a_node()
+    tuning = Tuning(reserved=kit.mask("7"))
+    node.retune(Reconfigured(node.state.topology, {}, {}), tuning)
+    assert node.tuning is tuning
+    assert node.state.pools.reserved == kit.mask("7")

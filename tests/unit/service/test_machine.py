@@ -1,0 +1,32 @@
+"""A runtime whose cgroup driver differs from the kubelet's is named, with a remedy."""
+
+from pathlib import Path
+
+from nri_coloc.host import cgroup_layout
+from nri_coloc.service.machine import Machine
+from tests.unit.placing import kit
+
+SCOPE = "kubepods-burstable-podweb.slice:cri-containerd:app"
+
+
+def problem(root: Path, path: str) -> str:
+    """Return the problem of a machine on which a container's cgroup has this path below the hierarchy's root."""
+    hierarchy = root / "sys/fs/cgroup"
+    (hierarchy / path).mkdir(parents=True)
+    (hierarchy / "cgroup.controllers").write_text("cpuset cpu io memory")
+    node = kit.Node()
+    node.create("app", 1000, cgroups_path=SCOPE)
+    return Machine(str(root), cgroup_layout.detect(str(root))).problem(node.state)
+
+
+def test_two_cgroup_drivers_are_named_with_a_remedy(tmp_path: Path):
+    said = problem(tmp_path, SCOPE)
+    assert said.startswith(
+        f"containers lie outside their pods' cgroups, as /{SCOPE}: the kubelet's cgroup driver"
+    )
+    assert "SystemdCgroup = true" in said
+
+
+def test_scope_in_its_slice_is_no_problem(tmp_path: Path):
+    place = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podweb.slice/cri-containerd-app.scope"
+    assert problem(tmp_path, place) == ""

@@ -1,0 +1,161 @@
+"""service/runner.py, wired and not started: an error of one part keeps no other part from its end."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.settings import Settings
+from nri_coloc.restore import restoration
+from nri_coloc.service import runner, wiring
+from nri_coloc.service.options import Options
+from nri_coloc.service.settings_watch import SettingsWatch
+from nri_coloc.sim.node import Node
+
+PARTS = ("trunk", "lending", "survey", "actuator", "pusher")
+
+
+class Rig:
+    """A daemon on a simulated node, whose parts note each call of `stop`."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        node = Node(root, cgroup=2)
+        options = Options(host_root=str(node.host_root), state_dir=str(root / "state"), http="off")
+        settings = options.over(Settings(restore_on_exit=True))
+        self.parts = wiring.wire(options, settings, SettingsWatch("", options.over))
+        self.daemon = runner.Daemon(self.parts)
+        self.daemon._serves = True
+        self.told: list[str] = []
+        self.logged: list[dict[str, Any]] = []
+        self.parts.report.log = self  # type: ignore[assignment]  # as far as it is used
+        for part in PARTS:
+            monkeypatch.setattr(getattr(self.parts, part), "stop", self.noting(part))
+        monkeypatch.setattr(restoration, "at_exit", self.restoring)
+        monkeypatch.setattr(self.parts.audit, "close", self.noting("audit"))
+
+    def pauses_of_two_turns(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """Run the main thread for two turns and its end; return the pauses that it asked for, seconds."""
+        pauses: list[float] = []
+
+        def wait(seconds: float) -> bool:
+            pauses.append(seconds)
+            return len(pauses) > 2
+
+        monkeypatch.setattr(self.daemon._ending, "wait", wait)
+        monkeypatch.setattr(self.daemon._ending, "asked", True)
+        monkeypatch.setattr(self.daemon._ending, "take_signals", lambda: None)
+        monkeypatch.setattr(self.parts.lock, "take", lambda: True)
+        monkeypatch.setattr(self.parts.audit, "start", lambda: None)
+        monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+        self.daemon.run()
+        return pauses
+
+    def restoring(self, *_: object) -> tuple[str, ...]:
+        self.told.append("restore")
+        return ("cpu.weight: Permission denied",)
+
+    def noting(self, what: str) -> Any:
+        return lambda *_: self.told.append(what)
+
+    def failing(self, *_: object) -> None:
+        raise ValueError("an unexpected value")
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.logged.append({"event": event, **fields})
+
+    exception = warning = info = error
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    return Rig(tmp_path, monkeypatch)
+
+
+class TestTheEnd:
+    def test_everybody_is_stopped_everything_put_back_and_the_audit_closed_last(self, rig):
+        assert rig.daemon._end() == 0
+        assert rig.told == [*PARTS, "restore", "audit"]
+
+    @pytest.mark.parametrize("part", PARTS)
+    def test_whatever_one_part_meets_the_later_steps_are_taken(self, rig, monkeypatch, part):
+        monkeypatch.setattr(getattr(rig.parts, part), "stop", rig.failing)
+        assert rig.daemon._end() == 1
+        assert rig.told == [*(one for one in PARTS if one != part), "restore", "audit"]
+        assert [(one["blame"], one["event"]) for one in rig.logged] == [
+            ("ours", "a step of the daemon's end failed")
+        ]
+
+    def test_a_restoration_that_fails_leaves_the_audit_its_last_lines(self, rig, monkeypatch):
+        monkeypatch.setattr(restoration, "at_exit", rig.failing)
+        assert rig.daemon._end() == 1
+        assert rig.told[-1] == "audit"
+
+    def test_values_that_were_not_restored_are_recorded(self, rig, monkeypatch):
+        said: list[str] = []
+        monkeypatch.setattr(rig.parts.report, "said", lambda *what, **_: said.append(what[2]))
+        rig.daemon._end()
+        assert said[-1] == "not restored at the end: cpu.weight: Permission denied"
+
+    def test_quotas_that_cannot_be_taken_back_keep_nothing_from_being_put_back(self, rig, monkeypatch):
+        monkeypatch.setattr(rig.parts.quota_bursts, "end", rig.failing)
+        rig.daemon._end()
+        assert rig.told[-2:] == ["restore", "audit"]
+
+
+LOOKS = {
+    "claiming the runtime": ("_claim_for_launched",),
+    "releasing superseded containers": ("_leave_superseded",),
+    "comparing with CRI": ("comparison", "poll"),
+    "following settings and machine": ("steering", "look"),
+    "lending amounts": ("loans", "look"),
+    "raising quotas": ("quota_bursts", "look"),
+    "keeping the state folder": ("state_folder", "look"),
+    "keeping the admin socket": ("admin", "look"),
+}
+OF_WHO_SERVES = {"keeping the state folder", "keeping the admin socket"}
+
+
+class TestATurn:
+    @pytest.fixture
+    def looks(self, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, str]]:
+        """Return the object and the method of each periodic check; each check notes its calls."""
+        found = {}
+        for step, (*holder, name) in LOOKS.items():
+            found[step] = (getattr(rig.parts, holder[0]) if holder else rig.daemon, name)
+            monkeypatch.setattr(*found[step], rig.noting(step))
+        return found
+
+    def test_everything_is_looked_at(self, rig, looks):
+        rig.daemon._tick()
+        assert (rig.told, rig.logged) == ([*LOOKS], [])
+
+    def test_before_it_serves_nothing_of_its_own_is(self, rig, looks):
+        rig.daemon._serves = False
+        rig.daemon._tick()
+        assert rig.told == [step for step in LOOKS if step not in OF_WHO_SERVES]
+
+    @pytest.mark.parametrize("step", LOOKS)
+    def test_whatever_one_look_meets_the_others_are_taken_and_it_is_told_whose_it_is(
+        self, rig, looks, monkeypatch, step
+    ):
+        monkeypatch.setattr(*looks[step], rig.failing)
+        rig.daemon._tick()
+        assert rig.told == [one for one in LOOKS if one != step]
+        assert [(one["event"], one["step"], one["blame"]) for one in rig.logged] == [
+            ("a step of a turn of housekeeping failed", step, "ours")
+        ]
+
+    def test_the_next_turn_comes(self, rig, looks, monkeypatch):
+        monkeypatch.setattr(*looks["comparing with CRI"], rig.failing)
+        assert len(rig.pauses_of_two_turns(monkeypatch)) == 3
+        assert rig.told.count("raising quotas") == 2
+
+    def test_after_one_that_failed_it_is_not_hurried(self, rig, looks, monkeypatch):
+        monkeypatch.setattr(*looks["comparing with CRI"], rig.failing)
+        monkeypatch.setattr(rig.parts.comparison, "due_in", lambda _now: 0.0)
+        assert rig.pauses_of_two_turns(monkeypatch) == [0.0, runner.HOUSEKEEPING_S, runner.HOUSEKEEPING_S]
+
+    def test_a_comparison_that_is_due_hurries_it(self, rig, looks, monkeypatch):
+        monkeypatch.setattr(rig.parts.comparison, "due_in", lambda _now: 0.25)
+        assert rig.pauses_of_two_turns(monkeypatch) == [0.25, 0.25, 0.25]

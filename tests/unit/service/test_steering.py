@@ -1,0 +1,321 @@
+"""CPUs that come or go are found; an unchanged machine is not read again."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.events import ContainerCreating, PodStarted, Reconfigured
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
+from nri_coloc.host import cgroup_layout, sysfs
+from nri_coloc.placing import pools
+from nri_coloc.placing.node import Node
+from nri_coloc.service import steering
+from nri_coloc.service.configuration import loading as reader
+from nri_coloc.service.kubelet_watch import KubeletWatch
+from nri_coloc.service.lending_clock import LendingClock
+from nri_coloc.service.machine import Machine
+from nri_coloc.service.settings_watch import SettingsWatch
+from nri_coloc.service.steering import InForce, Steering
+from nri_coloc.sim import machines
+from tests.unit import parts
+from tests.unit.placing import kit as policy_kit
+
+ONLINE = "sys/devices/system/cpu/online"
+SETTINGS = reader.load("", "a test")
+
+
+NOON_S = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
+NIGHTLY = reader.load('schedule: {outside: 0, windows: [{from: "22:00", to: "06:00"}]}', "a test")
+
+
+class FakeRuntime:
+    """Fake runtime that counts the requests of its list."""
+
+    def __init__(self) -> None:
+        self.synchronized_at, self.has_list = 1.0, True
+        self.asked: list[str] = []
+
+    def relist(self, why: str) -> bool:
+        self.asked.append(why)
+        return self.has_list
+
+
+class Rig:
+    """Steering over a planted machine; `reads` counts its full readings."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        machines.plant(machines.MACHINES["8cpu"], root)
+        self.root, self.reads, self.now = root, 0, time.monotonic()
+        self.wall_s = NOON_S
+        self.node = Node(pools.initial(sysfs.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
+        report, self.heard = parts.a_report(self.node)
+        self.runtime = FakeRuntime()
+        watch, kubelet = SettingsWatch("", lambda settings: settings), KubeletWatch(str(root))
+        self.steering = Steering(
+            InForce(SETTINGS),
+            self.node,
+            report,
+            machine=Machine(str(root), cgroup_layout.detect(str(root))),
+            watch=watch,
+            kubelet=kubelet,
+            clock=LendingClock(SETTINGS.schedule, lambda: self.wall_s, parts.a_switch(root)),
+            translator=parts.a_translator(SETTINGS.tuning),
+            runtime=self.runtime,
+            after=(report.changed,),
+        )
+        read = sysfs.read
+
+        def counted(host_root: str) -> Any:
+            self.reads += 1
+            return read(host_root)
+
+        monkeypatch.setattr(sysfs, "read", counted)
+
+    def looks(self, times: int) -> "Rig":
+        for _ in range(times):
+            self.now += steering.TOPOLOGY_EVERY_S + 1
+            self.steering.look(self.now)
+        return self
+
+    def online(self) -> str:
+        return cpuset.render(self.node.state.topology.online)
+
+
+@pytest.fixture
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    return Rig(tmp_path, monkeypatch)
+
+
+def test_a_machine_that_stays_the_same_is_read_whole_twice_and_never_again(rig):
+    assert rig.looks(10).reads == 2
+
+
+def test_a_cpu_that_went_offline_is_seen_at_the_next_look(rig):
+    rig.looks(5)
+    (rig.root / ONLINE).write_text("0-6\n")
+    assert rig.looks(1).online() == "0-6"
+    assert ("topology.change", "cpus_changed") in rig.heard.said()
+
+
+def test_a_machine_that_changed_is_read_once_more_in_case_it_was_not_done(rig):
+    rig.looks(5)
+    (rig.root / ONLINE).write_text("0-6\n")
+    assert rig.looks(5).reads == 4
+
+
+def test_a_machine_that_could_not_be_read_is_read_until_it_can(rig):
+    online = rig.root / ONLINE
+    rig.looks(5)
+    online.write_text("\n")
+    assert rig.looks(3).online() == "0-7"
+    online.write_text("0-5\n")
+    assert rig.looks(1).online() == "0-5"
+
+
+def test_between_two_looks_the_machine_is_left_alone(rig):
+    rig.steering.look(rig.now + 1)
+    assert rig.reads == 0
+
+
+def test_settings_are_counted_once_they_are_in_force(rig, monkeypatch):
+    seen = []
+    metrics = rig.steering._report.metrics
+    monkeypatch.setattr(metrics, "config_reload", lambda how: seen.append((how, rig.node.tuning.observe)))
+    rig.steering.apply(reader.load("mode: observe\n", "a test"))
+    assert seen == [("valid", True)]
+
+
+@pytest.mark.parametrize("reserve", ['"0-6,64-65"', '"64-71"', "7"])
+def test_what_of_a_reserve_is_not_usable_here_reserves_nothing(rig, reserve):
+    rig.steering.apply(reader.load(f"node: {{reservedCPUs: {reserve}}}\n", "a test"))
+    assert ("config.reload", "valid") in rig.heard.said()
+
+
+@pytest.mark.parametrize("reserve", ['"0-7"', '"0-7,64"', "8"])
+def test_a_reserve_of_all_that_is_usable_is_refused(rig, reserve):
+    rig.steering.apply(reader.load(f"node: {{reservedCPUs: {reserve}}}\n", "a test"))
+    assert ("config.reload", "invalid") in rig.heard.said()
+
+
+# --- the schedule ----------------------------------------------------------------------------------------
+
+
+def lent(rig: Rig) -> tuple[float, float]:
+    tuning = rig.node.tuning.reclaim
+    return tuning.lend, tuning.offer
+
+
+def test_a_schedule_holds_with_its_file(rig):
+    rig.steering.apply(NIGHTLY)
+    assert lent(rig) == (0, 0)
+    assert ("schedule.state", "schedule") in rig.heard.said()
+
+
+def test_the_lent_part_follows_the_clock(rig):
+    rig.steering.apply(NIGHTLY)
+    found = []
+    for hour in (22, 29.8, 29.9, 30):  # 29.9 is 05:54, within the ten minutes of grace
+        rig.wall_s = NOON_S + (hour - 12) * 3600
+        rig.looks(1)
+        found.append(lent(rig))
+    assert found == [(1, 1), (1, 1), (1, 0), (0, 0)]
+
+
+def test_a_clock_that_is_set_back_takes_effect(rig):
+    rig.steering.apply(NIGHTLY)
+    rig.wall_s = NOON_S - 10 * 3600
+    rig.looks(1)
+    assert lent(rig) == (1, 1)
+
+
+def test_without_a_change_the_tuning_stays(rig):
+    rig.steering.apply(NIGHTLY)
+    before = rig.looks(1).node.tuning
+    rig.wall_s += 3600
+    assert rig.looks(3).node.tuning is before
+
+
+def test_each_change_of_state_is_recorded_once(rig):
+    rig.steering.apply(NIGHTLY)
+    for hour in (22, 23, 29.9, 30, 31):
+        rig.wall_s = NOON_S + (hour - 12) * 3600
+        rig.looks(2)
+    records = [r for r in rig.heard.records if r.event == "schedule.state"]
+    states = [record.extra["inputs"]["state"] for record in records]
+    assert states == ["Online", "OnlineToOffline", "Offline", "OfflineToOnline", "Online"]
+    assert all(len(record.because) <= 160 for record in records)
+
+
+def test_odd_windows_are_named_with_the_reload(rig):
+    rig.steering.apply(reader.load("schedule: {windows: [{lend: 100}]}", "a test"))
+    (record,) = [r for r in rig.heard.records if r.event == "config.reload"]
+    assert "schedule.windows[0] changes nothing" in record.because
+
+
+def test_what_only_a_restart_changes_is_named_by_its_keys(rig):
+    rig.steering.apply(reader.load("telemetry: {auditRing: 7}\nruntime: {pluginIndex: '51'}\n", "a test"))
+    (record,) = rig.heard.records
+    assert (
+        record.because == "read and applied; only a restart changes runtime.pluginIndex, telemetry.auditRing"
+    )
+
+
+# ---- hooks that still have the previous settings ----
+
+
+class Newcomer:
+    """A hook that reads its wish under the settings at its beginning, and decides later."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.node, self.translator = rig.node, rig.steering._translator
+        pod, app = policy_kit.pod(), policy_kit.container("app")
+        self.events = (
+            PodStarted(pod, self.translator.pod_wish(pod, rig.node.tuning)),
+            ContainerCreating(pod, app, self.translator.wish(pod, app, rig.node.tuning)),
+        )
+
+    def decide(self) -> None:
+        for event in self.events:
+            self.node.decide(event)
+
+    def weights(self) -> tuple[int | None, int | None]:
+        return (
+            self.node.state.pods["web"].wish.knobs.io_weight,
+            self.node.state.containers["app"].wish.knobs.io_weight,
+        )
+
+
+HEAVY = reader.load("classes: {shared: {ioWeight: 400}}\n", "a test")
+
+
+def test_who_comes_while_the_wishes_are_read_has_the_new_settings_when_they_are_said_to_be_in_force(
+    rig, monkeypatch
+):
+    newcomer, read = Newcomer(rig), rig.steering._translator.wishes_again
+
+    def slowly(state: NodeState, tuning: Tuning) -> Any:
+        found = read(state, tuning)
+        if not state.containers:
+            newcomer.decide()
+        return found
+
+    monkeypatch.setattr(rig.steering._translator, "wishes_again", slowly)
+    rig.steering.apply(HEAVY)
+    assert newcomer.weights() == (400, 400)
+
+
+def test_whose_hook_was_under_way_has_them_at_the_next_turn(rig):
+    newcomer = Newcomer(rig)
+    rig.steering.apply(HEAVY)
+    newcomer.decide()
+    assert newcomer.weights() == (None, None)
+    rig.steering.look(rig.now)
+    assert newcomer.weights() == (400, 400)
+
+
+def test_where_nobody_was_under_way_the_settings_are_put_in_force_once(rig, monkeypatch):
+    Newcomer(rig).decide()
+    told: list[object] = []
+    node: Node = rig.node
+    retune = node.retune
+
+    def counted(event: Reconfigured, tuning: Tuning) -> Outcome:
+        told.append(event)
+        return retune(event, tuning)
+
+    monkeypatch.setattr(rig.node, "retune", counted)
+    rig.steering.apply(HEAVY)
+    rig.steering.look(rig.now)
+    rig.steering.look(rig.now)
+    assert len(told) == 1
+
+
+# ---- settings that read more of a pod ----
+
+BY_LABEL = "classes: {rules: [{label: caster.io/resource-type=colocation, class: reclaimed}]}\n"
+
+
+def in_force(rig: Rig) -> bool:
+    return bool(rig.node.tuning.rules)
+
+
+def test_settings_with_new_keys_wait_for_the_list(rig):
+    rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    assert (len(rig.runtime.asked), in_force(rig)) == (1, False)
+    rig.steering.look(time.monotonic())
+    assert not in_force(rig)
+    rig.runtime.synchronized_at = time.monotonic() + 1
+    rig.steering.look(time.monotonic())
+    assert in_force(rig)
+
+
+def test_settings_do_not_wait_for_ever(rig):
+    rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    rig.steering.look(time.monotonic() + steering.LIST_WITHIN_S + 1)
+    assert in_force(rig)
+
+
+def test_a_key_that_is_read_already_needs_no_list(rig):
+    for _ in range(2):
+        rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    assert (len(rig.runtime.asked), in_force(rig)) == (1, True)
+
+
+def test_without_a_new_list_settings_hold_at_once(rig):
+    rig.runtime.has_list = False
+    rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    assert in_force(rig)
+
+
+def test_the_newest_of_two_settings_is_awaited(rig):
+    rig.steering.apply(reader.load(BY_LABEL, "a test"))
+    rig.steering.apply(reader.load(BY_LABEL.replace("caster", "other"), "a test"))
+    rig.runtime.synchronized_at = time.monotonic() + 1
+    rig.steering.look(time.monotonic())
+    assert rig.node.tuning.rules[0].label == ("other.io/resource-type", "colocation")

@@ -1,0 +1,102 @@
+"""Each raise and each fall of a quota is recorded once, with the figures that decided it."""
+
+import pytest
+
+from nri_coloc.core.events import ContainerGone
+from nri_coloc.core.lending import Binding, Headroom
+from nri_coloc.core.settings import Tuning
+from nri_coloc.repair import refusals
+from tests.unit.tuning.quota_bed import APP, BUSY, QUOTA, Rig, switched_off
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+class TestWhatIsTold:
+    def test_a_raise_is_told_of_the_container_and_of_its_pod_with_what_decided_it(self, rig):
+        rig.raised()
+        pod, app = rig.heard.records
+        assert rig.heard.said() == [("pod.limit", "quota_burst"), ("container.update", "quota_burst")]
+        assert (pod.pod, pod.container, pod.before, pod.after) == (
+            "web", "", {"quota": 100_000}, {"quota": 120_000},
+        )  # fmt: skip
+        assert pod.because == "pod quota raised with its containers' quotas (raised=20000)"
+        assert (app.container, app.before, app.after) == ("app", {"quota": 100_000}, {"quota": 120_000})
+        assert pod.decision_id == app.decision_id
+        assert app.because == (
+            "node idle: online pods use 1000m of 8000m, raised below 45%, lowered from 50% on; it uses 1000m of its"
+            " 1000m, throttled 50% of the time; 1.20 of its own 100000, at most 3.00, within 4000m for all raises"
+            " together"
+        )
+
+    def test_it_is_counted_as_other_decisions_are(self, rig):
+        rig.raised()
+        counted = 'decisions_total{event="container.update",reason="quota_burst"} 1.0'
+        assert counted in rig.report.metrics.render().decode()
+
+    def test_a_quota_that_stays_is_not_told_again(self, rig):
+        rig.raised()
+        rig.heard.records.clear()
+        rig.files.writes = 0
+        for _ in range(3):
+            rig.pass_by(held=0.0)
+        assert rig.heard.records == []
+
+    def test_every_step_of_the_return_is_told(self, rig):
+        rig.raised()
+        rig.pass_by()
+        rig.heard.records.clear()
+        rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE, 8000)
+        for _ in range(5):
+            rig.pass_by(1400, held=0.0)
+        told = [(one.before["quota"], one.after["quota"]) for one in rig.heard.records if one.container]
+        assert told == [(144_000, 115_200), (115_200, QUOTA)]
+        assert rig.heard.records[-1].because.startswith("node overload: online pods use 7900m of 8000m")
+
+    def test_what_the_kernel_refused_is_not_told_as_done(self, rig):
+        rig.files.refuses_quotas = True
+        rig.raised()
+        assert rig.heard.records == []
+
+    def test_what_the_kernel_takes_at_a_later_try_is_told_as_ours(self, rig, monkeypatch):
+        monkeypatch.setattr(refusals, "FIRST_PAUSE_S", 0.0)
+        rig.raised()
+        rig.files.refuses_quotas, rig.files.failures = True, (BUSY,)
+        rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE, 8000)
+        rig.pass_by(1400, held=0.0)
+        rig.heard.records.clear()
+        rig.files.refuses_quotas, rig.files.failures = False, ()
+        rig.bandwidths.sweep()
+        assert {one.reason for one in rig.heard.records} == {"quota_burst"}
+
+    @pytest.mark.parametrize(
+        ("end", "because"),
+        [
+            (lambda rig: rig.bursts.end(), "quota restored: the daemon ends (quota=100000)"),
+            (switched_off, "quota restored: quota-burst is switched off (quota=100000)"),
+            (
+                lambda rig: rig.resize(110_000),
+                "quota restored: a resize of its pod is in progress (quota=110000)",
+            ),
+        ],
+        ids=["the daemon ends", "switched off", "resized"],
+    )
+    def test_whatever_ends_a_raise_is_told(self, rig, end, because):
+        rig.raised()
+        end(rig)
+        assert rig.heard.records[-1].because == because
+
+    def test_what_a_former_life_left_is_told_when_it_goes_back(self):
+        rig = Rig(Tuning())
+        rig.files.left, rig.files.quotas = {APP}, {APP: 200_000}
+        rig.pass_by()
+        (app,) = rig.heard.records
+        assert (app.before, app.after) == ({"quota": 200_000}, {"quota": QUOTA})
+
+    def test_a_container_that_is_gone_meanwhile_is_not_told_of(self, rig):
+        rig.pass_by()
+        rig.files.meanwhile = lambda: rig.node.decide(ContainerGone("app"))
+        rig.pass_by()
+        assert [one.container for one in rig.heard.records] == [""]
