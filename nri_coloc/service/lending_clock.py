@@ -80,6 +80,7 @@ def shown(lending: Lending, switch: Switch) -> dict[str, Any]:
         "reason": lending.reason.value,
         "because": lending.because,
         "switch": position(switch),
+        "drains": lending.drains,
     }
 
 

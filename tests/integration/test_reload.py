@@ -58,6 +58,12 @@ INVALID = {
     "a list": "- 1\n",
     "all CPUs reserved": 'node: {reservedCPUs: "0-7"}\n',
     "more CPUs than there are": "node: {reservedCPUs: 64}\n",
+    "an unknown time zone": "schedule: {timeZone: Europe/Berlni, windows: [{lend: 0}]}\n",
+    "a time zone as a path": "schedule: {timeZone: ../../etc/passwd}\n",
+    "a time zone of 1 MB": f"schedule: {{timeZone: {'a' * (1 << 19)}}}\n",
+    "a window without time": "schedule: {windows: [{from: 06:00, to: 06:00}]}\n",
+    "33 windows": f"schedule: {{windows: [{', '.join(['{lend: 0}'] * 33)}]}}\n",
+    "a grace without unit": "schedule: {grace: 10}\n",
     "too large": "# " + "x" * (1 << 20),
 }
 

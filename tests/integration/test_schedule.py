@@ -60,6 +60,14 @@ def test_a_window_takes_the_lent_cpus_back(rig):
     assert_unhurt(rig.daemon)
 
 
+def test_a_mistake_leaves_the_former_schedule_in_force(rig):
+    reload(rig.daemon, NEVER)
+    before = rig.daemon.state()["lending"]
+    reload(rig.daemon, NEVER.replace("Berlin", "Berlni"), "invalid")
+    assert rig.daemon.state()["lending"] == before
+    assert "'Europe/Berlni' is no time zone" in rig.daemon.check("config")["detail"]
+
+
 def test_half_of_the_headroom_is_lent(rig):
     reclaimed(rig.node, "batch")
     wait_until(lambda: rig.lent_cpus() == 8, SOON_S, "the pool to grow")

@@ -80,6 +80,7 @@ def test_the_state_shows_lending_by_the_clock(parts):
         "reason": "no_windows",
         "because": "the schedule has no windows (lend=100 %)",
         "switch": "on",
+        "drains": False,
     }
 
 

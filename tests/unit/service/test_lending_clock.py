@@ -112,6 +112,14 @@ def test_its_end_is_the_operators_too(rig):
     assert rig.recorded()[-2:] == [("operator", "off"), ("operator", "on")]
 
 
+def test_a_drain_is_shown_after_its_grace(rig):
+    rig.look(OPENS_S)
+    rig.order(600, drain=True)
+    assert not lending_clock.shown(rig.clock.lending, rig.clock.switch)["drains"]
+    rig.look(OPENS_S + 600)
+    assert lending_clock.shown(rig.clock.lending, rig.clock.switch)["drains"]
+
+
 @pytest.mark.parametrize(("drain", "position"), [(True, "drain"), (False, "off")])
 def test_the_switch_is_shown(rig, drain, position):
     rig.order(drain=drain)

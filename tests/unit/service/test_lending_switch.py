@@ -54,6 +54,13 @@ def test_an_order_of_the_former_process_is_loaded_after_its_end(switch, tmp_path
     assert switch.held.drain
 
 
+def test_the_newest_of_two_orders_is_stored(switch, tmp_path):
+    switch.put(drain)
+    switch.put(on)
+    assert (switch.keep(), switch.keep()) == ("", "")
+    assert parts.a_switch(tmp_path).held == ON
+
+
 @pytest.mark.parametrize("text", ["", "{}", "\0" * 9000])
 def test_an_unreadable_order_switches_off(text, tmp_path):
     (tmp_path / NAME).write_text(text)
