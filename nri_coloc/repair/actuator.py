@@ -1,18 +1,16 @@
 """The thread that writes the state's values to cgroups right after each reply, and repairs drift.
 
-Orders carry ids, never values: each write takes its value from the newest state. So an order that waited is not stale,
-and two orders for one cgroup are one write. Between orders the thread sweeps: it repairs values that another writer
-changed (systemd, the kubelet, a late runc). `/v1/state` shows the values that it read as actual.
-
-The start of a dedicated container waits for a `Barrier`: all former users of its CPUs have moved, as read back.
+Orders carry ids, never values: each write takes its value from the newest state. So an order that waited is not stale.
+Between orders the thread sweeps: it repairs values that another writer changed (systemd, the kubelet, a late runc).
+`/v1/state` shows the values that it read as actual. The start of a dedicated container waits for its `Departures`.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
-from threading import Condition, Lock, Thread
+from threading import Lock, Thread
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
@@ -29,6 +27,7 @@ from nri_coloc.repair.departures import Barrier, Departures
 from nri_coloc.repair.drift import Drifts, Unannounced
 from nri_coloc.repair.host_groups import HostGroups
 from nri_coloc.repair.leftovers import Leftovers
+from nri_coloc.repair.orders import Orders
 from nri_coloc.repair.protections import Protections
 from nri_coloc.repair.read_back import Looks
 from nri_coloc.repair.refusals import Refusals
@@ -153,9 +152,7 @@ class Actuator:
         self._node = node
         self._writer = writer
         self._report = report
-        self._pods: dict[str, None] = {}
-        self._containers: dict[str, None] = {}
-        self._asked: list[Future[int]] = []
+        self._orders = Orders()
         self._departures = Departures()
         self._turn = Lock()
         self.drifts = Drifts()
@@ -165,8 +162,6 @@ class Actuator:
         self._leftovers = Leftovers(writer)
         self._sweeps = 0
         self._targets = targets.Reckoned()
-        self._wanted = Condition(Lock())
-        self._stopping = False
         self._thread = Thread(target=self._run, name="actuator", daemon=True)
 
     def start(self) -> None:
@@ -174,9 +169,7 @@ class Actuator:
 
     def stop(self) -> None:
         """End the thread after the present write; applied values stay."""
-        with self._wanted:
-            self._stopping = True
-            self._wanted.notify()
+        self._orders.end()
 
     def ended(self, seconds: float) -> bool:
         """Return whether the thread has ended within so many seconds, or never began."""
@@ -186,11 +179,7 @@ class Actuator:
 
     def sweep_soon(self) -> "Future[int]":
         """Order a sweep that also tries paused repairs; return a future of the number of cgroups that it checked."""
-        asked: Future[int] = Future()
-        with self._wanted:
-            self._asked.append(asked)
-            self._wanted.notify()
-        return asked
+        return self._orders.add_sweep()
 
     def submit(
         self, moves: Moves, owner: str = "", taken: CPUMask = 0, waits_for: Moves | None = None
@@ -201,12 +190,9 @@ class Actuator:
         taken: the CPUs that it takes.
         waits_for: the cgroups that leave these CPUs.
         """
-        with self._wanted:
-            if owner and waits_for:
-                self._departures.expect(owner, taken, waits_for)
-            self._pods.update(dict.fromkeys(moves.pods))
-            self._containers.update(dict.fromkeys(moves.containers))
-            self._wanted.notify()
+        if owner and waits_for:
+            self._departures.expect(owner, taken, waits_for)  # before the writes that its barrier waits for
+        self._orders.add(moves)
 
     def changed(self, change: Change) -> None:
         """Order the writes of a change, and forget the containers that ended. For any thread."""
@@ -345,17 +331,10 @@ class Actuator:
 
     def _run(self) -> None:
         sweep_at = time.monotonic() + SWEEP_S
-        while True:
-            with self._wanted:
-                if not (self._pods or self._containers or self._asked or self._stopping):
-                    self._wanted.wait(max(0.0, sweep_at - time.monotonic()))
-                if self._stopping:
-                    break
-                pods, containers = self._pods, self._containers
-                asked, self._pods, self._containers, self._asked = self._asked, {}, {}, []
-            self._carry_out(pods, containers)
-            if asked:
-                self._sweep_for(asked)
+        while (taken := self._orders.take(sweep_at - time.monotonic())) is not None:
+            self._carry_out(taken.pods, taken.containers)
+            if taken.sweeps:
+                self._sweep_for(taken.sweeps)
             if time.monotonic() >= sweep_at:
                 began = time.thread_time()
                 self._sweep()
@@ -363,14 +342,14 @@ class Actuator:
                 sweep_at = time.monotonic() + min(max(SWEEP_S, cost_s / SWEEP_COST_SHARE), LONGEST_SWEEP_S)
         self._writer.look_again()
 
-    def _carry_out(self, pods: dict[str, None], containers: dict[str, None]) -> None:
+    def _carry_out(self, pods: Mapping[str, None], containers: Mapping[str, None]) -> None:
         self._each(self._apply_pod, pods, STEP_ASIDE_EVERY)
         self._each(self.bring, containers, STEP_ASIDE_EVERY)
         self._each(self.bandwidths.follow, containers, STEP_ASIDE_EVERY)
         if pods:
             self._protections.keep(self._node.can)
 
-    def _sweep_for(self, asked: "list[Future[int]]") -> None:
+    def _sweep_for(self, asked: "Iterable[Future[int]]") -> None:
         """Carry out ordered sweeps as one; paused repairs and refused writes are tried again."""
         for each in (self, self.bandwidths, self._host_groups, self._protections):
             each.drifts.forgive()

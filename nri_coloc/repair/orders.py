@@ -1,0 +1,66 @@
+"""The orders of the thread that writes cgroups: ids of cgroups to write, and sweeps that a caller waits for.
+
+Orders carry no values, so two orders for one cgroup are one write of the newest value.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from threading import Condition, Lock
+from typing import NamedTuple
+
+from nri_coloc.core.decisions import Moves
+
+
+class Taken(NamedTuple):
+    """The orders that one turn of the thread carries out.
+
+    pods, containers: ids as keys, in the order of their first order.
+    sweeps: the futures of ordered sweeps.
+    """
+
+    pods: Mapping[str, None]
+    containers: Mapping[str, None]
+    sweeps: "tuple[Future[int], ...]"
+
+
+class Orders:
+    """Orders of any thread, taken by one."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, None] = {}
+        self._containers: dict[str, None] = {}
+        self._sweeps: list[Future[int]] = []
+        self._is_ended = False
+        self._wanted = Condition(Lock())
+
+    def add(self, moves: Moves) -> None:
+        """Order writes of cgroups."""
+        with self._wanted:
+            self._pods.update(dict.fromkeys(moves.pods))
+            self._containers.update(dict.fromkeys(moves.containers))
+            self._wanted.notify()
+
+    def add_sweep(self) -> "Future[int]":
+        """Order a sweep; return the future of its result."""
+        asked: Future[int] = Future()
+        with self._wanted:
+            self._sweeps.append(asked)
+            self._wanted.notify()
+        return asked
+
+    def end(self) -> None:
+        """Have the thread end instead of taking further orders."""
+        with self._wanted:
+            self._is_ended = True
+            self._wanted.notify()
+
+    def take(self, seconds: float) -> Taken | None:
+        """Return all orders, after waiting for one for so many seconds at most; None at the end."""
+        with self._wanted:
+            if not (self._pods or self._containers or self._sweeps or self._is_ended):
+                self._wanted.wait(max(0.0, seconds))
+            if self._is_ended:
+                return None
+            taken = Taken(self._pods, self._containers, tuple(self._sweeps))
+            self._pods, self._containers, self._sweeps = {}, {}, []
+            return taken
