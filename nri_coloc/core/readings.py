@@ -197,6 +197,28 @@ class GroupReading:
     io: IOReading | None = None
 
 
+class StallReading(NamedTuple):
+    """The stalls of one pod, and its use of the resources that it waits for. None is unknown.
+
+    key: the cgroup's identity, as in `Sample`.
+    cpu_us, memory_us, io_us: PSI's `some` totals.
+    throttled_us: time for which the quotas of the pod and its containers held them back.
+    memory_bytes, limit_bytes: memory in use, and its limit; no limit is 0.
+    devices: I/O by device ("8:0").
+    """
+
+    key: int
+    at: float
+    usage_us: int | None = None
+    cpu_us: int | None = None
+    throttled_us: int | None = None
+    memory_us: int | None = None
+    io_us: int | None = None
+    memory_bytes: int | None = None
+    limit_bytes: int | None = None
+    devices: Mapping[str, IOReading] | None = None
+
+
 class Toll(NamedTuple):
     """The cost of sharing for some cgroups in an interval: sums of the rise of their counters.
 

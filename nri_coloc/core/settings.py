@@ -306,6 +306,34 @@ class ReclaimTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class RungTuning:
+    """One resource's rung of the ladder (`pressure`).
+
+    judges: whether verdicts are made and recorded.
+    throttles: whether culprits are throttled.
+    up: hurt readings, one a second, before a verdict and before each step down. Default 2.
+    down: calm readings before each step up. Default 5.
+    hold_s: least seconds from a step down to the first step up, 30 or more: no pod is throttled and set free more than
+        twice a minute. Default 30.
+    """
+
+    judges: bool = True
+    throttles: bool = False
+    up: int = 2
+    down: int = 5
+    hold_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PressureTuning:
+    """Verdicts on online pods' stalls, and throttling of the reclaimed pods that cause them."""
+
+    cpu: RungTuning = RungTuning()
+    memory: RungTuning = RungTuning()
+    io: RungTuning = RungTuning()
+
+
+@dataclass(frozen=True, slots=True)
 class Tuning:
     """The settings that the policy uses.
 
@@ -340,6 +368,7 @@ class Tuning:
     pools: tuple[PoolTuning, ...] = ()
     handlers: Mapping[str, str] = field(default_factory=dict)
     reclaim: ReclaimTuning = field(default_factory=ReclaimTuning)
+    pressure: PressureTuning = PressureTuning()
     updates_per_reply: int = 4
     observe: bool = False
     strict: bool = False

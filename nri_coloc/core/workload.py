@@ -56,6 +56,14 @@ class Placement(StrEnum):
     ONE_THREAD_PER_CORE = "one-thread-per-core"
 
 
+class Tolerance(StrEnum):
+    """How much waiting an online pod bears before reclaimed pods are throttled for it."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+
+
 ISOLATED: Final = "isolated"
 """In a dedicated container's `Wish.pool`: CPUs that the kernel keeps its scheduler from (isolcpus=)."""
 
@@ -238,6 +246,7 @@ class Wish:
     burst_because: str = ""
     priority: int = 0
     avoidance: frozenset[str] | None = None
+    tolerance: Tolerance = Tolerance.NORMAL
     preserve: frozenset[str] = frozenset()
     handler: str = "container"
     mixed: bool = False

@@ -28,6 +28,7 @@ from nri_coloc.core.workload import (
     Pod,
     QoSClass,
     Resources,
+    Tolerance,
     Wish,
 )
 from nri_coloc.pods import classes, gate, keys, quantity, written
@@ -330,6 +331,7 @@ def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, s
         burst_because=base.burst_because,
         priority=values.get("priority", 0),
         avoidance=values.get("avoidance"),
+        tolerance=values.get("tolerance", Tolerance.NORMAL),
         preserve=values.get("preserve", frozenset()),
         handler=base.handler,
         origins=origins,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
-from nri_coloc.core.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources
+from nri_coloc.core.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources, Tolerance
 from nri_coloc.pods.classes import BANDS, matches, pools_of, tuned
 from nri_coloc.pods.quantity import Amount
 
@@ -225,4 +225,12 @@ def hands_off(parts: frozenset[str], subject: Subject) -> frozenset[str]:
 def avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
     if not parts:
         _need_namespace(subject.pod, subject.qos, subject.tuning, "avoidance none")
+    if subject.qos is QoSClass.RECLAIMED and "throttle" not in parts:
+        # nothing evicts yet: such a pod could do to online pods what it likes
+        _need_namespace(subject.pod, subject.qos, subject.tuning, "avoidance without throttle")
     return parts
+
+
+def tolerance(wanted: Tolerance, subject: Subject) -> Tolerance | None:
+    """Return the tolerance of an online container; no verdict protects any other."""
+    return wanted if subject.qos in (QoSClass.DEDICATED, QoSClass.SHARED) else None

@@ -14,7 +14,7 @@ from typing import Any, Final
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import LEAST_MEMORY
 from nri_coloc.core.metadata import PREFIX
-from nri_coloc.core.workload import Numa, Placement, QoSClass, Wish
+from nri_coloc.core.workload import Numa, Placement, QoSClass, Tolerance, Wish
 from nri_coloc.pods import gate, quantity
 from nri_coloc.pods.gate import Subject
 
@@ -202,6 +202,7 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         "avoidance": Key(
             _avoidance, "none, or a comma list of throttle, evict", _avoidance_used, gate.avoidance
         ),
+        "tolerance": _choice(Tolerance, lambda w: w.tolerance, gate.tolerance),
         "preserve": Key(
             _set_of("cpu", "memory"),
             "a comma list of cpu, memory",

@@ -8,7 +8,7 @@ import pytest
 
 from nri_coloc.core.knobs import LEAST_MEMORY
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
-from nri_coloc.core.workload import FindingKind, Pod, QoSClass, Resources
+from nri_coloc.core.workload import FindingKind, Pod, QoSClass, Resources, Tolerance
 from nri_coloc.pods import gate, keys
 from nri_coloc.pods.quantity import Amount
 
@@ -123,6 +123,23 @@ def test_a_namespace_of_another_class_gives_no_privilege():
 
 def test_who_may_be_throttled_needs_no_privilege():
     assert keys.judge("avoidance", frozenset({"evict"}), subject()) == {"evict"}
+
+
+def test_reclaimed_pods_refuse_throttling_in_allowed_namespaces_only():
+    offline = subject(qos=QoSClass.RECLAIMED)
+    kind, allowed = refused("avoidance", frozenset({"evict"}), offline)
+    assert kind is FindingKind.DENIED
+    assert allowed == "avoidance without throttle only in classes.reclaimed.allowNamespaces: kube-system"
+    assert keys.judge("avoidance", frozenset({"throttle"}), offline) == {"throttle"}
+
+
+@pytest.mark.parametrize(
+    ("qos", "expected"),
+    [(QoSClass.SHARED, Tolerance.LOW), (QoSClass.DEDICATED, Tolerance.LOW), (QoSClass.RECLAIMED, None)],
+    ids=str,
+)
+def test_a_tolerance_is_for_online_classes(qos, expected):
+    assert keys.judge("tolerance", Tolerance.LOW, subject(qos=qos)) is expected
 
 
 @pytest.mark.parametrize("key", ["memory-limit", "memory-high"])

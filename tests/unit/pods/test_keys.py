@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core.knobs import Knobs
-from nri_coloc.core.workload import DEFAULT_WISH, Numa, Placement, QoSClass, Wish
+from nri_coloc.core.workload import DEFAULT_WISH, Numa, Placement, QoSClass, Tolerance, Wish
 from nri_coloc.pods import keys
 from nri_coloc.pods.quantity import Amount
 
@@ -36,6 +36,7 @@ GOOD = [
     ("priority", "-1000000000", -1_000_000_000),
     ("avoidance", "none", frozenset()),
     ("avoidance", "throttle, evict", frozenset({"throttle", "evict"})),
+    ("tolerance", "low", Tolerance.LOW),
     ("preserve", "cpu,memory", frozenset({"cpu", "memory"})),
 ]
 
@@ -71,6 +72,7 @@ BAD = [
     ("cpu-burst", "101"),
     ("priority", "1e3"),
     ("avoidance", "none,evict"),
+    ("tolerance", "none"),
     ("avoidance", ""),
     ("preserve", "cpu,"),
     ("preserve", "disk"),

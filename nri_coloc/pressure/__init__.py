@@ -1,0 +1,6 @@
+"""Find online pods that reclaimed pods hurt, and throttle the reclaimed pods that cause it, with a way back.
+
+`verdict` judges each online pod against its own baseline, `culprit` ranks reclaimed pods by evidence, `ladder` decides
+which rung to take, and each file of `actions` is one action. These are pure. `loop` reads counters once a second and
+has the limits written.
+"""

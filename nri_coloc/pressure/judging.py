@@ -1,0 +1,172 @@
+"""Judge all online pods of one turn, and find the culprits: readings in, verdicts out; pure.
+
+The memory is bounded: for each pod that the caller names one reading, `culprit.TURNS` rates, and for an online pod a
+baseline of at most `verdict.LOADS` loads for each resource.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from nri_coloc.core.readings import StallReading
+from nri_coloc.core.settings import PressureTuning, RungTuning
+from nri_coloc.core.workload import Tolerance
+from nri_coloc.pressure import culprit
+from nri_coloc.pressure.culprit import Evidence, Feeling, Uses, evidence
+from nri_coloc.pressure.rates import Rates, rates, strains
+from nri_coloc.pressure.verdict import (
+    NO_BASELINE,
+    UNKNOWN,
+    Baseline,
+    Judgement,
+    Resource,
+    Strain,
+    judge,
+)
+
+LEAST_RISES: Final[Mapping[Resource, float]] = {
+    Resource.CPU: 100.0,
+    Resource.MEMORY: float(8 << 20),
+    Resource.IO: float(2 << 20),
+}
+"""The rise below which a pod is no culprit: milli-CPU, bytes a second."""
+
+
+class Felt(NamedTuple):
+    """What is known of one online pod and one resource."""
+
+    baseline: Baseline = NO_BASELINE
+    feeling: Feeling = Feeling()
+    judgement: Judgement = UNKNOWN
+    strain: Strain | None = None
+
+
+class Watched(NamedTuple):
+    """One pod.
+
+    last: its last reading.
+    rates: its use in the last turns, the newest first.
+    felt: for an online pod.
+    devices: those that it used last.
+    """
+
+    last: StallReading | None = None
+    rates: tuple[Rates | None, ...] = ()
+    felt: Mapping[Resource, Felt] = {}
+    devices: frozenset[str] = frozenset()
+
+
+Watch = Mapping[str, Watched]
+"""All pods by id."""
+
+
+class Seen(NamedTuple):
+    """The input of one turn.
+
+    online, reclaimed: readings by pod id; None if the pod was not read in this turn.
+    tolerances: of online pods.
+    stolen: share of the time that the hypervisor took, None if unknown.
+    """
+
+    online: Mapping[str, StallReading | None]
+    reclaimed: Mapping[str, StallReading | None]
+    tolerances: Mapping[str, Tolerance]
+    stolen: float | None
+
+
+class Verdict(NamedTuple):
+    """An online pod is hurt, and by which reclaimed pods.
+
+    victim: pod id.
+    readings: hurt readings in a row.
+    devices: for I/O.
+    """
+
+    victim: str
+    resource: Resource
+    judgement: Judgement
+    strain: Strain
+    evidence: Evidence
+    readings: int
+    tolerance: Tolerance
+    devices: frozenset[str] = frozenset()
+
+
+class Judged(NamedTuple):
+    """The result of one turn; `hurt` are the pods that are hurt now, with or without a culprit."""
+
+    watch: Watch
+    verdicts: tuple[Verdict, ...]
+    hurt: Mapping[Resource, frozenset[str]]
+
+
+def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
+    """Return the pods' state after this turn, and its verdicts. Pods that `seen` does not name are forgotten."""
+    after: dict[str, Watched] = {}
+    for pod_id, reading in seen.reclaimed.items():
+        after[pod_id] = _read(before.get(pod_id, Watched()), reading)._replace(felt={})
+    for pod_id, reading in seen.online.items():
+        former = before.get(pod_id, Watched())
+        after[pod_id] = _felt(former, _read(former, reading), reading, pod_id, seen)
+    hurt = {resource: _hurt(after, seen, resource) for resource in Resource}
+    return Judged(after, tuple(_verdicts(after, seen, hurt, tuning)), hurt)
+
+
+def rungs(tuning: PressureTuning) -> Mapping[Resource, RungTuning]:
+    """Return the rung of each resource."""
+    return {Resource.CPU: tuning.cpu, Resource.MEMORY: tuning.memory, Resource.IO: tuning.io}
+
+
+def _read(former: Watched, reading: StallReading | None) -> Watched:
+    if reading is None:
+        return former._replace(rates=(None, *former.rates[: culprit.TURNS - 1]))
+    found = rates(former.last, reading)
+    used = frozenset(device for device, count in (found.operations or {}).items() if count > 0)
+    return Watched(reading, (found, *former.rates[: culprit.TURNS - 1]), former.felt, used or former.devices)
+
+
+def _felt(former: Watched, now: Watched, reading: StallReading | None, pod_id: str, seen: Seen) -> Watched:
+    """Return an online pod with its judgements of this turn."""
+    found: Mapping[Resource, Strain | None] = dict.fromkeys(Resource)
+    if reading is not None and (newest := now.rates[0]) is not None:
+        found = strains(former.last, reading, newest, seen.stolen)
+    felt: dict[Resource, Felt] = {}
+    for resource, strain in found.items():
+        known = former.felt.get(resource, Felt())
+        baseline, judgement = judge(known.baseline, resource, strain, seen.tolerances[pod_id])
+        felt[resource] = Felt(baseline, known.feeling.after(hurt=judgement.hurt), judgement, strain)
+    return now._replace(felt=felt)
+
+
+def _hurt(pods: Watch, seen: Seen, resource: Resource) -> frozenset[str]:
+    return frozenset(k for k in seen.online if pods[k].felt[resource].judgement.hurt)
+
+
+def _verdicts(
+    pods: Watch, seen: Seen, hurt: Mapping[Resource, frozenset[str]], tuning: PressureTuning
+) -> Iterable[Verdict]:
+    for resource, rung in rungs(tuning).items():
+        for victim in sorted(hurt[resource]) if rung.judges and seen.reclaimed else ():
+            felt, devices = pods[victim].felt[resource], pods[victim].devices
+            if felt.feeling.streak < rung.up or felt.strain is None:
+                continue
+            found = evidence(
+                felt.feeling,
+                {k: _uses(pods[k], resource, devices) for k in seen.reclaimed},
+                (_uses(pods[k], resource, devices) for k in seen.online if k != victim),
+                LEAST_RISES[resource],
+            )
+            if found.confidence >= culprit.LEAST_CONFIDENCE:
+                yield Verdict(
+                    victim=victim,
+                    resource=resource,
+                    judgement=felt.judgement,
+                    strain=felt.strain,
+                    evidence=found,
+                    readings=felt.feeling.streak,
+                    tolerance=seen.tolerances[victim],
+                    devices=devices if resource is Resource.IO else frozenset(),
+                )
+
+
+def _uses(pod: Watched, resource: Resource, devices: frozenset[str]) -> Uses:
+    return tuple(None if one is None else one.use(resource, devices) for one in pod.rates)

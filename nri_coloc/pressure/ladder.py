@@ -1,0 +1,245 @@
+"""Decide which rung of the ladder each culprit stands on: throttle it further, hold, ease, or set it free.
+
+    verdict ──up readings──▶ half of its use ──still hurt──▶ half again … floor ──no relief──▶ free
+                                   ▲                             │
+                                   └──── double ◀──down calm readings, after hold seconds ──▶ free
+
+A pod that was set free and hurts again is held twice as long, up to `LONGEST_HOLD`: load that swings does not make the
+limit swing. `hold` is 30 s at the least, so that no action is taken and undone more than twice a minute. Pure: the
+caller gives time, verdicts and the pods that may be throttled, and has the steps carried out.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from nri_coloc.core.settings import RungTuning
+from nri_coloc.pressure.verdict import Resource
+
+FURTHER: Final = 0.5
+"""Factor of one step down."""
+
+EASED: Final = 2.0
+"""Factor of one step up."""
+
+IN_VAIN: Final = 10
+"""Hurt readings at the floor after which the limit is taken back: the culprit is not the cause any more."""
+
+LONGEST_HOLD: Final = 8
+"""The longest hold, in multiples of the configured one."""
+
+REMEMBERED_S: Final = 600.0
+"""Seconds after which an earlier throttling no longer lengthens the hold."""
+
+Key = tuple[str, Resource]
+"""A culprit's pod id and the resource that it is throttled for."""
+
+
+class Accused(NamedTuple):
+    """One culprit of one verdict.
+
+    victim: pod id.
+    use: its present use, in the unit of the limit.
+    """
+
+    pod_id: str
+    victim: str
+    use: float
+
+
+class Throttle(NamedTuple):
+    """A throttled pod.
+
+    limit: in the resource's unit.
+    use: use when it was throttled first.
+    victims: pod ids.
+    since: time of the last step down, seconds.
+    hold: seconds until the first step up.
+    calm, hurt: readings of its victims since the last step.
+    """
+
+    limit: float
+    use: float
+    victims: frozenset[str]
+    since: float
+    hold: float
+    calm: int = 0
+    hurt: int = 0
+
+
+class Freed(NamedTuple):
+    """A pod that was throttled until `at`.
+
+    hold: the hold that it had, seconds.
+    in_vain: whether the limit gave no relief; then the pod is not throttled again for as long as the hold.
+    """
+
+    at: float
+    hold: float
+    in_vain: bool = False
+
+
+class Ladder(NamedTuple):
+    """All throttled pods, and pods that were throttled lately."""
+
+    throttled: Mapping[Key, Throttle]
+    freed: Mapping[Key, Freed]
+
+
+AT_REST: Final = Ladder({}, {})
+
+
+class Move(StrEnum):
+    """What a step does."""
+
+    THROTTLE = "throttle"
+    EASE = "ease"
+    FREE = "free"
+
+
+class Cause(StrEnum):
+    """Why a step is taken."""
+
+    HURT = "hurt"
+    CALM = "calm"
+    NO_RELIEF = "no_relief"
+    NOT_ALLOWED = "not_allowed"
+
+
+class Step(NamedTuple):
+    """One step for one pod.
+
+    before, limit: the limit before and after it, None for none.
+    throttle: the figures that the step follows from.
+    """
+
+    move: Move
+    cause: Cause
+    pod_id: str
+    resource: Resource
+    before: float | None
+    limit: float | None
+    throttle: Throttle
+
+
+class Floor(NamedTuple):
+    """The least limit of a resource, and its rung."""
+
+    least: float
+    rung: RungTuning
+
+
+class Turn(NamedTuple):
+    """The input of one turn.
+
+    accused: culprits of the verdicts.
+    hurt: for each resource the pods that are hurt now.
+    may: pods that may be throttled.
+    gone: throttled pods that have ended.
+    """
+
+    at: float
+    accused: Mapping[Resource, Collection[Accused]]
+    hurt: Mapping[Resource, Collection[str]]
+    may: Collection[str]
+    gone: Collection[str] = ()
+
+
+def climb(before: Ladder, turn: Turn, floors: Mapping[Resource, Floor]) -> tuple[Ladder, tuple[Step, ...]]:
+    """Return the ladder after one turn, and the steps to carry out.
+
+    floors: for the resources for which pods are throttled.
+    """
+    throttled: dict[Key, Throttle] = {}
+    freed = {
+        k: one for k, one in before.freed.items() if turn.at - one.at < REMEMBERED_S and k[0] not in turn.gone
+    }
+    steps: list[Step] = []
+    for key, one in before.throttled.items():
+        if key[0] in turn.gone:
+            continue
+        step, after = _stepped(key, one, turn, floors.get(key[1]))
+        if step is not None:
+            steps.append(step)
+        if after is None:
+            in_vain = step is not None and step.cause is Cause.NO_RELIEF
+            freed[key] = Freed(turn.at, one.hold, in_vain)
+        else:
+            throttled[key] = after
+    for resource, floor in floors.items():
+        for step in _begun(resource, turn, floor, throttled, freed):
+            throttled[step.pod_id, resource] = step.throttle
+            steps.append(step)
+    return Ladder(throttled, freed), tuple(steps)
+
+
+def refused(ladder: Ladder, key: Key, now: float) -> Ladder:
+    """Return the ladder after the kernel refused a pod's first limit; it is tried again after the hold."""
+    throttled = {k: one for k, one in ladder.throttled.items() if k != key}
+    return Ladder(throttled, {**ladder.freed, key: Freed(now, ladder.throttled[key].hold, in_vain=True)})
+
+
+def _begun(
+    resource: Resource,
+    turn: Turn,
+    floor: Floor,
+    throttled: Mapping[Key, Throttle],
+    freed: Mapping[Key, Freed],
+) -> Iterable[Step]:
+    """Yield the first step for each culprit that is not throttled yet."""
+    accused: dict[str, list[Accused]] = {}
+    for one in turn.accused.get(resource, ()):
+        if one.pod_id in turn.may and one.use > floor.least:
+            accused.setdefault(one.pod_id, []).append(one)
+    for pod_id, charges in accused.items():
+        key = pod_id, resource
+        if key in throttled or _rests(freed.get(key), turn.at):
+            continue
+        use = max(one.use for one in charges)
+        limit = max(floor.least, use * FURTHER)
+        victims = frozenset(one.victim for one in charges)
+        hold = _hold(freed.get(key), floor.rung)
+        throttle = Throttle(limit, use, victims, turn.at, hold)
+        yield Step(Move.THROTTLE, Cause.HURT, pod_id, resource, None, limit, throttle)
+
+
+def _rests(freed: Freed | None, now: float) -> bool:
+    """Return whether a limit of this pod gave no relief so lately that it is not tried again yet."""
+    return freed is not None and freed.in_vain and now - freed.at < freed.hold
+
+
+def _hold(freed: Freed | None, rung: RungTuning) -> float:
+    return rung.hold_s if freed is None else min(2 * freed.hold, LONGEST_HOLD * rung.hold_s)
+
+
+def _stepped(key: Key, one: Throttle, turn: Turn, floor: Floor | None) -> tuple[Step | None, Throttle | None]:
+    """Return the step of a throttled pod, None to hold, and its state, None if it was set free."""
+    pod_id, resource = key
+    if floor is None or pod_id not in turn.may:
+        return Step(Move.FREE, Cause.NOT_ALLOWED, pod_id, resource, one.limit, None, one), None
+    new = frozenset(each.victim for each in turn.accused.get(resource, ()) if each.pod_id == pod_id)
+    one = one._replace(victims=one.victims | new)
+    if not one.victims.isdisjoint(turn.hurt.get(resource, ())):
+        return _down(key, one._replace(hurt=one.hurt + 1, calm=0), turn.at, floor)
+    return _up(key, one._replace(calm=one.calm + 1, hurt=0), turn.at, floor)
+
+
+def _down(key: Key, one: Throttle, now: float, floor: Floor) -> tuple[Step | None, Throttle | None]:
+    if one.limit <= floor.least:
+        if one.hurt < IN_VAIN or now - one.since < one.hold:
+            return None, one
+        return Step(Move.FREE, Cause.NO_RELIEF, *key, one.limit, None, one), None
+    if one.hurt < floor.rung.up:
+        return None, one
+    limit = max(floor.least, one.limit * FURTHER)
+    after = one._replace(limit=limit, since=now, hurt=0)
+    return Step(Move.THROTTLE, Cause.HURT, *key, one.limit, limit, one), after
+
+
+def _up(key: Key, one: Throttle, now: float, floor: Floor) -> tuple[Step | None, Throttle | None]:
+    if one.calm < floor.rung.down or now - one.since < one.hold:
+        return None, one
+    if one.limit >= one.use:
+        return Step(Move.FREE, Cause.CALM, *key, one.limit, None, one), None
+    limit = one.limit * EASED
+    return Step(Move.EASE, Cause.CALM, *key, one.limit, limit, one), one._replace(limit=limit, calm=0)

@@ -1,0 +1,151 @@
+"""Judge whether an online pod is hurt: its stall for a resource, compared with its own baseline at the same load.
+
+A stall is the share of the time in which a task of the pod waited for the resource (PSI `some`). The pod's own
+throttling and the hypervisor's steal are subtracted first: reclaimed pods cause neither. For I/O the stall is divided
+by the operations, because a pod that only reads waits all the time, also alone on a fast disk.
+
+    hurt: stall >= LEAST_STALL and wait > baseline * factor(tolerance) + 3 * spread + margin(resource)
+
+The baseline is learned for each load (a power of four) from the pod's own readings. It follows calm readings fast and
+hurt readings slowly: a workload that changed for good is normal again after an hour. A closed-loop pod does less work
+while it is hurt, so a load without a baseline takes the baseline of the next higher load. A load above all known loads
+is the pod's own burst and has no verdict until it is learned. Neither has an unknown reading.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from nri_coloc.core.workload import Tolerance
+
+LEAST_STALL: Final = 0.05
+"""Share of the time below which no stall counts as a hurt, whatever the baseline is."""
+
+ENOUGH: Final = 10
+"""Readings after which a load has a baseline: ten seconds."""
+
+_CALM_PACE: Final = 0.05
+_HURT_PACE: Final = 0.0005
+"""Weight of one calm or hurt reading in a known baseline: half a minute and most of an hour of readings."""
+
+_FACTORS: Final[Mapping[Tolerance, float]] = {
+    Tolerance.LOW: 1.25,
+    Tolerance.NORMAL: 1.5,
+    Tolerance.HIGH: 3.0,
+}
+
+
+class Resource(StrEnum):
+    """The resources for which pods wait."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+    IO = "io"
+
+
+_MARGINS: Final[Mapping[Resource, float]] = {
+    Resource.CPU: 0.2,
+    Resource.MEMORY: 0.1,
+    Resource.IO: 0.0005,
+}
+"""A wait that no tolerance calls a hurt: shares of the time, and seconds for one I/O operation (0.5 ms)."""
+
+
+class Strain(NamedTuple):
+    """One pod's wait for one resource in one interval.
+
+    stall: share of the time in which a task waited, 0 to 1, without `own` and `stolen`.
+    load: the pod's own use: milli-CPU, or I/O operations a second; 0 for memory.
+    own: share of the time that the pod's own limit explains.
+    stolen: share of the time that the hypervisor took.
+    """
+
+    stall: float
+    load: float = 0.0
+    own: float = 0.0
+    stolen: float = 0.0
+
+
+class Level(NamedTuple):
+    """The baseline at one load.
+
+    readings: number of readings, at most `ENOUGH`.
+    mean: mean wait.
+    spread: mean distance from the mean.
+    """
+
+    readings: int = 0
+    mean: float = 0.0
+    spread: float = 0.0
+
+
+Baseline = Mapping[int, Level]
+"""By load, as a power of four; at most `LOADS` entries."""
+
+LOADS: Final = 20
+
+NO_BASELINE: Final[Baseline] = {}
+
+
+class Judgement(NamedTuple):
+    """The judgement of one reading.
+
+    hurt: None if it is unknown.
+    wait: share of the time; for I/O seconds for one operation.
+    baseline, spread: mean wait at this load, and mean distance from it; None without a baseline.
+    bound: the wait above which the pod is hurt; None without a baseline.
+    """
+
+    hurt: bool | None
+    wait: float = 0.0
+    baseline: float | None = None
+    spread: float | None = None
+    bound: float | None = None
+
+
+UNKNOWN: Final = Judgement(None)
+
+
+def judge(
+    known: Baseline, resource: Resource, strain: Strain | None, tolerance: Tolerance
+) -> tuple[Baseline, Judgement]:
+    """Return the baseline after this reading, and its judgement; None as strain is a reading that failed."""
+    if strain is None:
+        return known, UNKNOWN
+    wait, load = wait_of(resource, strain), _load(strain.load)
+    level = _expected(known, load)
+    if level is None:
+        return _learned(known, load, wait, hurt=False), Judgement(None, wait)
+    bound = level.mean * _FACTORS[tolerance] + 3 * level.spread + _MARGINS[resource]
+    hurt = strain.stall >= LEAST_STALL and wait > bound
+    return _learned(known, load, wait, hurt=hurt), Judgement(hurt, wait, level.mean, level.spread, bound)
+
+
+def wait_of(resource: Resource, strain: Strain) -> float:
+    """Return the figure that is compared: the stall, for I/O the seconds of stall for one operation."""
+    return strain.stall / max(1.0, strain.load) if resource is Resource.IO else strain.stall
+
+
+def _load(load: float) -> int:
+    """Return the power of four of a load."""
+    return min((int(load).bit_length() + 1) // 2, LOADS - 1)
+
+
+def _expected(known: Baseline, load: int) -> Level | None:
+    """Return the baseline of a load, else of the next higher load that has one."""
+    ready = [each for each, level in known.items() if each >= load and level.readings >= ENOUGH]
+    return known[min(ready)] if ready else None
+
+
+def _learned(known: Baseline, load: int, wait: float, *, hurt: bool) -> Baseline:
+    level = known.get(load, Level())
+    if hurt and not level.readings:
+        return known  # a load that was only seen while hurt is no baseline
+    if level.readings < ENOUGH:
+        pace = 0.0 if hurt else 1 / (level.readings + 1)
+    else:
+        pace = _HURT_PACE if hurt else _CALM_PACE
+    mean = level.mean + (wait - level.mean) * pace
+    spread = level.spread + (abs(wait - mean) - level.spread) * pace
+    readings = min(ENOUGH, level.readings + (0 if hurt else 1))
+    return {**known, load: Level(readings, mean, spread)}

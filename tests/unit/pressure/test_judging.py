@@ -1,0 +1,127 @@
+"""pressure: online pods that reclaimed pods hurt get a verdict with the culprit's name, innocents get none."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri_coloc.core.settings import PressureTuning, RungTuning
+from nri_coloc.core.workload import Tolerance
+from nri_coloc.pressure.verdict import Resource
+from tests.unit.pressure.kit import MIB, Bench, Doing
+
+READER = Doing(cpu=50, io_stall=0.9, read=20 * MIB, operations=5000)
+SLOWED = replace(READER, io_stall=0.95, read=2 * MIB, operations=500)
+IDLE = Doing()
+DISK_HOG = Doing(read=400 * MIB, operations=6400)
+BUSY = Doing(cpu=2000)
+
+CASES = {
+    Resource.IO: (READER, SLOWED, DISK_HOG),
+    Resource.CPU: (Doing(cpu=300, cpu_stall=0.02), Doing(cpu=280, cpu_stall=0.5), BUSY),
+    Resource.MEMORY: (Doing(), Doing(memory_stall=0.4), Doing(grows=300.0 * MIB)),
+}
+
+
+def bench() -> Bench:
+    return Bench(PressureTuning(memory=RungTuning(), cpu=RungTuning()))
+
+
+@pytest.mark.parametrize("resource", CASES, ids=str)
+def test_a_hurt_pod_has_a_verdict_and_culprit(resource: Resource):
+    calm, hurt, hog = CASES[resource]
+    node = bench()
+    assert not node.seconds(20, {"web": calm}, {"hog": IDLE, "quiet": IDLE})
+    first, second = (node.second({"web": hurt}, {"hog": hog, "quiet": IDLE}) for _ in range(2))
+    assert not first.verdicts
+    (verdict,) = second.verdicts
+    assert (verdict.victim, verdict.resource, verdict.readings) == ("web", resource, 2)
+    assert [one.pod_id for one in verdict.evidence.culprits] == ["hog"]
+    assert verdict.evidence.confidence > 0.9
+
+
+@pytest.mark.parametrize("resource", CASES, ids=str)
+def test_no_reclaimed_pods_no_verdict(resource: Resource):
+    calm, hurt, _ = CASES[resource]
+    node = bench()
+    node.seconds(20, {"web": calm}, {})
+    assert not node.seconds(20, {"web": hurt}, {})
+
+
+@pytest.mark.parametrize("resource", CASES, ids=str)
+def test_a_steady_reclaimed_pod_is_innocent(resource: Resource):
+    calm, hurt, hog = CASES[resource]
+    node = bench()
+    node.seconds(20, {"web": calm}, {"steady": hog})
+    assert not node.seconds(20, {"web": hurt}, {"steady": hog})
+
+
+def test_an_online_neighbour_is_told_apart():
+    node = bench()
+    node.seconds(20, {"web": READER, "db": IDLE}, {"batch": IDLE})
+    slight = replace(DISK_HOG, read=30 * MIB, operations=100)
+    assert not node.seconds(10, {"web": SLOWED, "db": DISK_HOG}, {"batch": slight})
+
+
+def test_own_throttling_makes_no_verdict():
+    node = bench()
+    node.seconds(20, {"web": Doing(cpu=300, cpu_stall=0.02)}, {"batch": IDLE})
+    held = Doing(cpu=500, cpu_stall=0.8, throttled=0.8)
+    assert not node.seconds(20, {"web": held}, {"batch": BUSY})
+
+
+def test_stolen_time_makes_no_verdict():
+    node = bench()
+    node.seconds(20, {"web": Doing(cpu=300, cpu_stall=0.02)}, {"batch": IDLE})
+    node.stolen = 0.6
+    assert not node.seconds(20, {"web": Doing(cpu=300, cpu_stall=0.6)}, {"batch": BUSY})
+
+
+def test_a_pod_at_its_own_memory_limit_has_no_verdict():
+    node = bench()
+    full = Doing(memory_stall=0.5, limit=100 * MIB)
+    node.seconds(20, {"web": replace(full, memory_stall=0.0)}, {"batch": IDLE})
+    assert not node.seconds(20, {"web": full}, {"batch": Doing(grows=300.0 * MIB)})
+
+
+def test_own_burst_beyond_known_loads_is_unknown():
+    node = bench()
+    node.seconds(20, {"web": replace(READER, io_stall=0.1, operations=100)}, {"batch": IDLE})
+    burst = replace(READER, io_stall=1.0, operations=40_000)
+    assert not node.seconds(5, {"web": burst}, {"batch": DISK_HOG})
+
+
+def test_another_disk_is_no_evidence():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"batch": IDLE})
+    assert not node.seconds(10, {"web": SLOWED}, {"batch": replace(DISK_HOG, disk="8:16")})
+
+
+def test_a_high_tolerance_bears_more():
+    calm, worse = READER, replace(READER, operations=1500)
+    for tolerance, expected in ((Tolerance.LOW, True), (Tolerance.HIGH, False)):
+        node = bench()
+        node.tolerance = tolerance
+        node.seconds(20, {"web": replace(calm, operations=3000)}, {"batch": IDLE})
+        assert bool(node.seconds(5, {"web": replace(worse, operations=900)}, {"batch": DISK_HOG})) is expected
+
+
+def test_unknown_steal_makes_no_cpu_verdict():
+    node = bench()
+    node.seconds(20, {"web": Doing(cpu=300, cpu_stall=0.02)}, {"batch": IDLE})
+    node.stolen = None
+    assert not node.seconds(5, {"web": Doing(cpu=300, cpu_stall=0.6)}, {"batch": BUSY})
+
+
+def test_equal_hogs_are_named_together():
+    node = bench()
+    hogs = [f"hog{n}" for n in range(5)]
+    node.seconds(20, {"web": READER}, dict.fromkeys(hogs, IDLE))
+    verdicts = node.seconds(2, {"web": SLOWED}, dict.fromkeys(hogs, DISK_HOG))
+    assert [one.pod_id for one in verdicts[0].evidence.culprits] == hogs
+
+
+def test_a_pod_that_ended_is_forgotten():
+    node = bench()
+    node.seconds(3, {"web": READER}, {"batch": IDLE})
+    node.seconds(1, {}, {})
+    assert node.watch == {}

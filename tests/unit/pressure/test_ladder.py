@@ -1,0 +1,109 @@
+"""pressure.ladder: down while victims are hurt, up again while they are calm, and never to and fro."""
+
+from nri_coloc.core.settings import RungTuning
+from nri_coloc.pressure.ladder import AT_REST, Accused, Cause, Floor, Ladder, Move, Step, Turn, climb
+from nri_coloc.pressure.verdict import Resource
+
+MIB = 1 << 20
+RUNG = RungTuning(throttles=True)
+FLOORS = {Resource.IO: Floor(float(MIB), RUNG)}
+HOG = Accused("hog", "web", 400.0 * MIB)
+
+
+class Climber:
+    """Takes turns of one second with one culprit and one victim."""
+
+    def __init__(self) -> None:
+        self.ladder: Ladder = AT_REST
+        self.at = 0.0
+        self.may = {"hog"}
+        self.gone: set[str] = set()
+        self.floors = FLOORS
+
+    def second(self, *, hurt: bool, accused: bool = True) -> tuple[Step, ...]:
+        self.at += 1
+        turn = Turn(
+            self.at,
+            {Resource.IO: (HOG,) if hurt and accused else ()},
+            {Resource.IO: {"web"} if hurt else set()},
+            self.may,
+            self.gone,
+        )
+        self.ladder, steps = climb(self.ladder, turn, self.floors)
+        return steps
+
+    def seconds(self, count: int, *, hurt: bool) -> list[Step]:
+        return [step for _ in range(count) for step in self.second(hurt=hurt)]
+
+
+def limits(steps: list[Step]) -> list[float | None]:
+    return [None if one.limit is None else one.limit / MIB for one in steps]
+
+
+def test_a_culprit_gets_half_of_its_use():
+    (step,) = Climber().second(hurt=True)
+    assert (step.move, step.limit, step.before) == (Move.THROTTLE, 200.0 * MIB, None)
+
+
+def test_a_lasting_hurt_halves_to_the_floor():
+    assert limits(Climber().seconds(30, hurt=True)) == [200, 100, 50, 25, 12.5, 6.25, 3.125, 1.5625, 1]
+
+
+def test_a_floor_in_vain_sets_free():
+    climber = Climber()
+    last = climber.seconds(60, hurt=True)[-1]
+    assert (last.move, last.cause, last.limit) == (Move.FREE, Cause.NO_RELIEF, None)
+    assert not climber.seconds(15, hurt=True), "and is not tried again at once"
+
+
+def test_calm_doubles_after_the_hold_then_frees():
+    climber = Climber()
+    climber.seconds(3, hurt=True)
+    assert not climber.seconds(29, hurt=False)
+    steps = climber.seconds(20, hurt=False)
+    assert limits(steps) == [200, 400, None]
+    assert [one.move for one in steps] == [Move.EASE, Move.EASE, Move.FREE]
+
+
+def test_a_second_throttling_holds_twice_as_long():
+    climber = Climber()
+    climber.seconds(3, hurt=True)
+    climber.seconds(60, hurt=False)
+    climber.seconds(1, hurt=True)
+    assert not climber.seconds(59, hurt=False)
+    assert climber.seconds(2, hurt=False)
+
+
+def test_a_pod_that_may_not_is_left_alone():
+    climber = Climber()
+    climber.may = set()
+    assert not climber.seconds(5, hurt=True)
+
+
+def test_a_permission_that_ends_sets_free():
+    climber = Climber()
+    climber.seconds(1, hurt=True)
+    climber.may = set()
+    (step,) = climber.second(hurt=True)
+    assert (step.move, step.cause) == (Move.FREE, Cause.NOT_ALLOWED)
+
+
+def test_switched_off_sets_free():
+    climber = Climber()
+    climber.seconds(1, hurt=True)
+    climber.floors = {}
+    (step,) = climber.second(hurt=True)
+    assert step.move is Move.FREE
+
+
+def test_an_ended_pod_is_forgotten_without_a_step():
+    climber = Climber()
+    climber.seconds(1, hurt=True)
+    climber.gone = {"hog"}
+    assert not climber.second(hurt=False)
+    assert climber.ladder == AT_REST
+
+
+def test_use_at_the_floor_is_not_throttled():
+    turn = Turn(1.0, {Resource.IO: (HOG._replace(use=float(MIB)),)}, {Resource.IO: {"web"}}, {"hog"})
+    assert climb(AT_REST, turn, FLOORS)[1] == ()
