@@ -24,6 +24,7 @@ class Carrier(StrEnum):
     UNIFIED = "on v2 an entry of `unified`, under the file's name; on v1 a file"
     CREATION = "a field of an adjustment alone"
     FILE = "a file alone"
+    DEVICES = "a file alone, one line for each device (`host.io_limits`)"
 
 
 class KernelFile(NamedTuple):
@@ -187,6 +188,16 @@ TABLE: Final[tuple[Knob, ...]] = (
     ),
     Knob("blockio_class", Carrier.CREATION, restorable=False),
     Knob("rdt_class", Carrier.CREATION, restorable=False),
+    Knob(
+        "io_max",
+        Carrier.DEVICES,
+        (
+            KernelFile(1, "blkio", "blkio.throttle.read_bps_device"),
+            KernelFile(1, "blkio", "blkio.throttle.write_bps_device"),
+            KernelFile(2, "blkio", "io.max"),
+        ),
+        ordered=True,
+    ),
 )
 """One row for each field of `Knobs`, in their order."""
 

@@ -50,6 +50,8 @@ class Knobs(NamedTuple):
     memory_limit, memory_high, memory_low, memory_min: bytes.
     cpus, mems: cpulists.
     io_weight: 1–10000; 100 is the kernel's default.
+    io_max: bytes a second that a throttled pod may read, and as many that it may write, by device: "8:0=1048576"; "max"
+        for no limit.
     """
 
     cpus: str | None = None
@@ -66,6 +68,7 @@ class Knobs(NamedTuple):
     io_weight: int | None = None
     blockio_class: str | None = None
     rdt_class: str | None = None
+    io_max: str | None = None
 
     def named(self) -> dict[str, KnobValue]:
         """Return the set knobs by their audit names, in the order of the contract (DESIGN 4.6)."""

@@ -21,6 +21,9 @@ class AuditEvent(StrEnum):
     RECLAIM_PAUSE = "reclaim.pause"
     RECLAIM_RESUME = "reclaim.resume"
     SCHEDULE_STATE = "schedule.state"
+    PRESSURE_VERDICT = "pressure.verdict"
+    PRESSURE_THROTTLE = "pressure.throttle"
+    PRESSURE_RECOVER = "pressure.recover"
     POD_LIMIT = "pod.limit"
     PATH_LIMIT = "path.limit"
     ANNOTATION_INVALID = "annotation.invalid"
@@ -79,6 +82,12 @@ class Reason(StrEnum):
     TIER_LOAD = "tier_load"
     REBALANCED = "rebalanced"
     QUOTA_BURST = "quota_burst"
+    CPU_STALL = "cpu_stall"
+    MEMORY_STALL = "memory_stall"
+    IO_STALL = "io_stall"
+    CALM = "calm"
+    NO_RELIEF = "no_relief"
+    UNWATCHED = "unwatched"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"
     INHERITED = "inherited"
@@ -124,7 +133,14 @@ class Reason(StrEnum):
 
 
 _LENDING_EVENTS: Final = frozenset(
-    {AuditEvent.RECLAIM_SUPPRESS, AuditEvent.RECLAIM_GROW, AuditEvent.RECLAIM_MEMORY}
+    {
+        AuditEvent.RECLAIM_SUPPRESS,
+        AuditEvent.RECLAIM_GROW,
+        AuditEvent.RECLAIM_MEMORY,
+        AuditEvent.PRESSURE_VERDICT,
+        AuditEvent.PRESSURE_THROTTLE,
+        AuditEvent.PRESSURE_RECOVER,
+    }
 )
 _LENDING_REASONS: Final = frozenset(
     {Reason.HEADROOM, Reason.TIER_LOAD, Reason.REBALANCED, Reason.QUOTA_BURST}

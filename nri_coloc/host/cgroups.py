@@ -17,7 +17,7 @@ from nri_coloc.core.knob_table import Controller
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.scheduler_hints import Hint
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cpusets, files, memory_files, oom_scores, overwritten, tasks, write_back
+from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, overwritten, tasks, write_back
 from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.host.files import Correction
 from nri_coloc.host.journal import Journal
@@ -184,6 +184,28 @@ class CgroupWriter:
         """Return the cgroups whose memory bounds the journal holds, from this process or the previous one."""
         return self._journalled("memory", MEMORY_BOUNDS)
 
+    def limit_io(self, path: str, devices: Iterable[str], limit: int) -> Applied:
+        """Limit a cgroup's reads and writes of devices, bytes a second each; journalled and read back."""
+        writes, devices = Writes(), tuple(devices)
+        folder = self._layout.folder("blkio", path)
+        with self._lock:
+            for name in io_limits.NAMES[self._layout.version]:
+                try:
+                    self._limit_io(f"{folder}/{name}", devices, limit, writes)
+                except KernelInterfaceError as error:
+                    writes.failures.append(error.as_value())
+            self._wrote(path)
+        return writes.applied()
+
+    def unlimit_io(self, path: str) -> tuple[KernelInterfaceError, ...]:
+        """Restore a cgroup's I/O limits; return the refusals, which stay in the journal."""
+        with self._lock:
+            return self._put_back(path, io_limits.ALL_NAMES.__contains__)
+
+    def io_limited(self) -> set[str]:
+        """Return the cgroups whose I/O limits the journal holds, from this process or the previous one."""
+        return self._journalled("blkio", io_limits.ALL_NAMES)
+
     def placed(self) -> set[str]:
         """Return the cgroups whose CPUs the journal holds, from this process or the previous one."""
         return self._journalled("cpuset", frozenset({"cpuset.cpus"}))
@@ -281,6 +303,18 @@ class CgroupWriter:
     def version(self) -> int:
         """Of the cgroups: 1 or 2."""
         return self._layout.version
+
+    def _limit_io(self, file: str, devices: tuple[str, ...], limit: int, writes: Writes) -> None:
+        """Limit devices in one file, unless it shows the limit; without the file its name is noted as absent."""
+        name, current = file.rpartition("/")[2], files.read(file)
+        if current is None:
+            writes.absent.append(name)
+        elif not all(io_limits.holds(name, current, device, limit) for device in devices):
+            self._journal.note(file, current)
+            if not io_limits.write(file, devices, limit):
+                writes.absent.append(name)
+                return
+            writes.corrected.append(Correction(name, current, files.read(file) or ""))
 
     def _note_score(self, path: str, shown: str, kubelets: int | None) -> None:
         folder = (

@@ -176,6 +176,51 @@ def _by_kind(text: bytes | None) -> Mapping[bytes, int] | None:
     return sums
 
 
+_DEVICE: Final = re.compile(rb"\d{1,7}:\d{1,7}")
+
+
+def io_by_device(text: bytes | None) -> Mapping[str, IOReading] | None:
+    """Read v2's io.stat by device, such as "8:0"; devices without figures are left out."""
+    if text is None:
+        return None
+    found: dict[str, dict[bytes, int]] = {}
+    device = ""
+    for word in text.split():
+        name, _, value = word.partition(b"=")
+        if _DEVICE.fullmatch(word):
+            device = word.decode()
+        elif name in _V2 and device:
+            number = whole(value)
+            if number is None:
+                return None
+            found.setdefault(device, dict.fromkeys(_V2, 0))[name] = number
+    return {device: IOReading(*(sums[name] for name in _V2)) for device, sums in found.items()}
+
+
+def blkio_by_device(service_bytes: bytes | None, serviced: bytes | None) -> Mapping[str, IOReading] | None:
+    """Read v1's blkio.throttle.io_service_bytes and io_serviced, or their `_recursive` twins, by device."""
+    if service_bytes is None or serviced is None:
+        return None
+    found: dict[str, dict[bytes, int]] = {}
+    for text, prefix in ((service_bytes, b"moved "), (serviced, b"served ")):
+        for words in _words(text):
+            if len(words) != 3 or words[1] not in (b"Read", b"Write") or not _DEVICE.fullmatch(words[0]):
+                continue
+            number = whole(words[2])
+            if number is None:
+                return None
+            found.setdefault(words[0].decode(), {})[prefix + words[1]] = number
+    names = (b"moved Read", b"moved Write", b"served Read", b"served Write")
+    return {device: IOReading(*(sums.get(name, 0) for name in names)) for device, sums in found.items()}
+
+
+def stolen_us(text: bytes | None) -> int | None:
+    """Return the time that the hypervisor took from all CPUs, µs, from /proc/stat's first line; None if unknown."""
+    words = (text or b"").partition(b"\n")[0].split()
+    ticks = _number(words[8]) if len(words) > 8 and words[0] == b"cpu" else None
+    return None if ticks is None else ticks * (1_000_000 // USER_HZ)
+
+
 def _words(text: bytes) -> Iterable[list[bytes]]:
     return (line.split() for line in text.split(b"\n"))
 

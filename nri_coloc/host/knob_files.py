@@ -147,7 +147,7 @@ _READERS: Final = {
     file.name: (knob.field, file.value)
     for knob in knob_table.TABLE
     for file in knob.files
-    if knob.field not in (*_LISTS, "period")  # a period says nothing without its quota
+    if knob.carrier is not Carrier.DEVICES and knob.field not in (*_LISTS, "period")  # no quota, no period
 }
 """Field and conversion of the number that a file shows."""
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cpusets, files, oom_scores, originals, tasks
+from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, tasks
 from nri_coloc.host.former import CPUSETS
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.overwritten import Overwritten
@@ -65,6 +65,8 @@ def restore(file: str, was: str, version: int, apart: Container[str] | None = No
     apart: for a pod's file, the folders that do not follow it (`cpusets.release`); None for any other file.
     """
     folder, _, name = file.rpartition("/")
+    if name in io_limits.ALL_NAMES:
+        return io_limits.restore(file, was)
     if name not in CPUSETS:
         return files.write(file, originals.written(name, was) or "\n")
     if not was and version == 2:

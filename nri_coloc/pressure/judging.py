@@ -46,7 +46,7 @@ class Watched(NamedTuple):
     last: its last reading.
     rates: its use in the last turns, the newest first.
     felt: for an online pod.
-    devices: those that it used last.
+    devices: devices that it used last.
     """
 
     last: StallReading | None = None

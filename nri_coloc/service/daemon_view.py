@@ -13,6 +13,7 @@ from nri_coloc.memory.bounds import BoxMemory
 from nri_coloc.memory.headroom import MemoryHeadroom
 from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
+from nri_coloc.pressure.loop import Pressure
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service import lending_clock
 from nri_coloc.service.audit import timestamp
@@ -38,6 +39,7 @@ class DaemonView:
         lending: Lending,
         survey: Survey,
         memory: BoxMemory,
+        pressure: Pressure,
     ) -> None:
         self._alive_at = time.monotonic()
         self._node = node
@@ -47,6 +49,7 @@ class DaemonView:
         self._lending = lending
         self._survey = survey
         self._memory = memory
+        self._pressure = pressure
         self._report = report
 
     def turned(self, now: float) -> None:
@@ -56,6 +59,7 @@ class DaemonView:
     def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         self._report.metrics.waiting(len(waiting.of(self._node.state)))
+        self._report.metrics.throttled(len(self._pressure.throttled))
         return self._report.metrics.render()
 
     def healthy(self) -> bool:
@@ -72,9 +76,14 @@ class DaemonView:
         actual = {k: cpuset.render(mask) for k, mask in self._actuator.actual.copy().items()}
         waits_for = {a.id: waiting.lack(state, a) for a in waiting.of(state)}
         found = ReadBack(actual, self._actuator.unread.copy(), self._actuator.members_outside())
-        lending = lending_clock.shown(self._clock.lending, self._clock.switch)
-        observe = self._node.tuning.observe
-        return state_json(state, observe=observe, found=found, waits_for=waits_for, lending=lending)
+        return state_json(
+            state,
+            observe=self._node.tuning.observe,
+            found=found,
+            waits_for=waits_for,
+            lending=lending_clock.shown(self._clock.lending, self._clock.switch),
+            throttled=self._pressure.throttled,
+        )
 
     def capacity(self) -> dict[str, Any]:
         """Return the body of `/v1/capacity`: the offer and the headroom, milli-CPU and bytes.

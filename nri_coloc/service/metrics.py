@@ -79,6 +79,9 @@ class Metrics:
         self._waiting = self._gauge(
             "waiting_containers", "Dedicated containers that wait for CPUs of their own."
         )
+        self._limited = self._gauge(
+            "throttled_pods", "Reclaimed pods that are throttled for an online pod's stall."
+        )
         self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
         self._lent_part = self._gauge(
             "lending_factor", "Part of the headroom that schedule and switch lend, 0 to 1."
@@ -208,6 +211,10 @@ class Metrics:
     def waiting(self, containers: int) -> None:
         """Set the number of dedicated containers that wait for owned CPUs."""
         self._waiting.set(containers)
+
+    def throttled(self, pods: int) -> None:
+        """Set the number of reclaimed pods that are throttled."""
+        self._limited.set(pods)
 
     def paused(self, *, now: bool) -> None:
         """Set whether an operator has paused lending."""

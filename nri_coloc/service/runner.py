@@ -191,6 +191,7 @@ class Daemon:
             "raising quotas": partial(parts.quota_bursts.look, now),
         }
         if self._serves:
+            steps["judging pressure"] = partial(parts.pressure.look, now)
             steps["keeping the state folder"] = partial(parts.state_folder.look, now)
             steps["keeping the switch"] = partial(parts.switch.look, now)
             steps["keeping the admin socket"] = partial(parts.admin.look, now)
@@ -293,6 +294,7 @@ class Daemon:
         }
         if self._serves:
             steps["restoring raised quotas"] = parts.quota_bursts.end
+            steps["removing limits of throttled pods"] = parts.pressure.end
         if self._serves and restores:
             steps["restoring everything"] = self._restore
         steps["closing HTTP"] = parts.http.close

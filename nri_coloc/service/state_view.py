@@ -1,7 +1,8 @@
 """Translate the state into the body of `/v1/state` (DESIGN 4.5), in a stable order.
 
 `cpus` are the decided CPUs, `actual_cpus` the CPUs that were last read back; a reader compares both. If `actual_cpus`
-is empty, `actual_cpus_unknown` has the reason. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to;
+is empty, `actual_cpus_unknown` has the reason. `throttled` has the limits of a container whose pod is throttled, by
+knob; the key is missing while there are none. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to;
 the key is missing if there are none.
 """
 
@@ -37,13 +38,20 @@ def state_json(
     found: ReadBack,
     waits_for: Mapping[str, str],
     lending: Mapping[str, Any],
+    throttled: Mapping[str, Mapping[str, str]],
 ) -> dict[str, Any]:
-    """Return the body of `/v1/state`; `waits_for` is a text by container id, `lending` the state by the clock."""
+    """Return the body of `/v1/state`.
+
+    waits_for: a text by container id.
+    lending: the state by the clock.
+    throttled: limits in words by pod id and knob.
+    """
     containers = [
         {
             **_container(state, assignment),
             **_actual(assignment.id, found),
             "waits_for": waits_for.get(assignment.id, ""),
+            **_throttled(throttled.get(assignment.container.pod_id)),
         }
         for assignment in state.containers.values()
     ]
@@ -61,6 +69,10 @@ def state_json(
         "containers": sorted(containers, key=lambda c: (c["namespace"], c["pod"], c["container"], c["id"])),
         **({"host_groups": list(found.host_groups)} if found.host_groups else {}),
     }
+
+
+def _throttled(limits: Mapping[str, str] | None) -> dict[str, Any]:
+    return {"throttled": dict(limits)} if limits else {}
 
 
 def _actual(container_id: str, found: ReadBack) -> dict[str, str]:

@@ -42,6 +42,7 @@ from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal, boot_of
 from nri_coloc.host.marks import Marks
 from nri_coloc.host.readings import CgroupReader
+from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.host.sysfs import memory_total
 from nri_coloc.lending.delayed_tasks import Waiting
 from nri_coloc.lending.file_watch import Sentry
@@ -53,6 +54,7 @@ from nri_coloc.nri.calls import HookKind
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
 from nri_coloc.pods import keys
+from nri_coloc.pressure.loop import Pressure
 from nri_coloc.repair import neighbours, targets
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.restore.restoration import JOURNAL
@@ -110,6 +112,7 @@ class Parts:
     survey: Survey
     loans: Loans
     quota_bursts: QuotaBursts
+    pressure: Pressure
     connection: Connection
     pusher: Pusher
     steering: Steering
@@ -210,6 +213,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         eevdf=probe.eevdf(platform.release()),
     )
     quota_bursts = QuotaBursts(node, bandwidths, cgroups, lambda: lending.headroom, report)
+    pressure = Pressure(node, StallReader(layout, root), writer, report)
 
     # settings and machine followed while it runs
     requests = PodRequests(writer, layout.version)
@@ -249,8 +253,13 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         is_there=writer.is_there,
     )
     claim = RuntimeClaim()
-    name = settings.plugin_name, settings.plugin_index
-    served = Trunk(connection, _connector(options, in_force, claim), name, hooks, report)
+    served = Trunk(
+        connection,
+        _connector(options, in_force, claim),
+        (settings.plugin_name, settings.plugin_index),
+        hooks,
+        report,
+    )
     comparison = Comparison(node, connection, report, listing=cri, after=after)
 
     # the operator's side
@@ -300,6 +309,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         lending=lending,
         survey=survey,
         memory=box_memory,
+        pressure=pressure,
     )
     return Parts(
         options=options,
@@ -319,6 +329,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         survey=survey,
         loans=loans,
         quota_bursts=quota_bursts,
+        pressure=pressure,
         connection=connection,
         pusher=pusher,
         steering=steered,

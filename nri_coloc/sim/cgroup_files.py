@@ -58,6 +58,8 @@ V1: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "blkio.bfq.weight": "100",
             "blkio.throttle.io_service_bytes_recursive": "Total 0",
             "blkio.throttle.io_serviced_recursive": "Total 0",
+            "blkio.throttle.read_bps_device": "",
+            "blkio.throttle.write_bps_device": "",
         },
         "unified": {
             "cgroup.procs": "",

@@ -29,7 +29,7 @@ from nri_coloc.core.settings import (
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.errors import SettingsError
 from nri_coloc.pods import quantity
-from nri_coloc.service.configuration import document, schema
+from nri_coloc.service.configuration import document, pressure, schema
 from nri_coloc.service.configuration.document import Document, DocumentError, Problem
 from nri_coloc.service.configuration.sections import MisplacedError, Pool, Reclaim
 
@@ -208,6 +208,7 @@ def _tuning(file: schema.File) -> Tuning:
         rules=tuple(_rule(rule) for rule in file.classes.rules),
         pools=tuple(_pool(name, pool) for name, pool in file.pools.items()),
         reclaim=_reclaim(file.reclaim, quantity.whole_bytes(file.node.reserved_memory)),
+        pressure=pressure.tuning(file.pressure),
         dra_driver=file.runtime.dra_cpu_driver,
         handlers=dict(file.runtime.handlers),
         updates_per_reply=file.runtime.updates_per_reply,

@@ -14,6 +14,7 @@ from nri_coloc.core.settings import Settings, default_classes
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.pods import quantity
 from nri_coloc.pods.classes import BANDS
+from nri_coloc.service.configuration.pressure import Pressure
 from nri_coloc.service.configuration.schedule_section import Schedule
 from nri_coloc.service.configuration.sections import (
     Glob,
@@ -313,7 +314,7 @@ class File(Section):
     classes: Annotated[Classes, BeforeValidator(section)] = Classes()
     pools: Pools = {}  # noqa: RUF012 - pydantic copies a default, and the model is frozen
     reclaim: Annotated[Reclaim, BeforeValidator(section)] = Reclaim()
-    pressure: Annotated[Later, BeforeValidator(section)] = Later()
+    pressure: Annotated[Pressure, BeforeValidator(section)] = Pressure()
     schedule: Annotated[Schedule, BeforeValidator(section)] = Schedule()
     kubernetes: Annotated[Later, BeforeValidator(section)] = Later()
     runtime: Annotated[Runtime, BeforeValidator(section)] = Runtime()

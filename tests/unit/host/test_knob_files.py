@@ -225,5 +225,5 @@ def test_no_kernel_is_asked_for_a_file_of_the_other_version():
 
 
 def test_every_knob_that_a_file_can_carry_is_tried_here():
-    elsewhere = {"quota", "period", "burst", "oom_score_adj", "blockio_class", "rdt_class"}
+    elsewhere = {"quota", "period", "burst", "oom_score_adj", "io_max", "blockio_class", "rdt_class"}
     assert {name for name in ATTRIBUTES if getattr(ALL, name) is None} == elsewhere

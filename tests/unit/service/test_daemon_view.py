@@ -15,6 +15,7 @@ from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.lending.loop import Lending
 from nri_coloc.memory.bounds import BoxMemory
 from nri_coloc.memory.headroom import MemoryHeadroom
+from nri_coloc.pressure.loop import Pressure
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service.daemon_view import HEALTHY_WITHIN_S, DaemonView
 from nri_coloc.service.lending_clock import LendingClock
@@ -43,6 +44,7 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
                 "BoxMemory",
                 SimpleNamespace(headroom=MemoryHeadroom(7, Binding.FREE_MEMORY), headroom_bytes=7),
             ),
+            pressure=cast("Pressure", SimpleNamespace(throttled={})),
         ),
         node,
         actuator,

@@ -13,7 +13,9 @@ import pytest
 from nri_coloc.core.settings import (
     ClassRule,
     ClassTuning,
+    PressureTuning,
     ReclaimTuning,
+    RungTuning,
     ScheduleTuning,
     Settings,
     Tuning,
@@ -66,6 +68,7 @@ classes:
   shared: {cpuShares: 512, ioWeight: 200, oomScoreAdj: 7, memoryHigh: 90%, memoryLow: 1Gi, memoryMin: 5,
            cpuBurst: 40, allowNamespaces: [a, "b-*"]}
 reclaim: {enabled: false, sharing: partition, cpuWatermark: 120, stall: 20, memoryWatermark: 80}
+pressure: {cpu: {action: off, up: 9}, io: {action: throttle, up: 3, down: 4, hold: 60}}
 runtime: {nriSocket: /a, criSocket: /b, pluginName: c, pluginIndex: 07, updatesPerReply: 3,
           handlers: {kata: pod}}
 telemetry: {http: off, auditRing: 5, logLevel: debug}
@@ -96,6 +99,10 @@ def test_every_key_reaches_the_settings():
                 stall=0.2,
                 memory_watermark=0.8,
                 memory_reserve=2 << 30,
+            ),
+            pressure=PressureTuning(
+                cpu=RungTuning(judges=False, up=9),
+                io=RungTuning(throttles=True, up=3, down=4, hold_s=60.0),
             ),
             handlers={"kata": "pod"},
             updates_per_reply=3,

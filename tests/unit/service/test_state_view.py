@@ -1,6 +1,8 @@
 """service/state_view.py: the shape of `/v1/state`, and the example of DESIGN 4.8 in it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from nri_coloc.core.knobs import Knobs
@@ -18,11 +20,17 @@ APP = Assignment(Container("9c1b", "s1", "app"), QoSClass.DEDICATED, "dedicated"
 
 
 def state_json(
-    state: NodeState, *host_groups: str, observe: bool = False, **by_id: dict[str, str]
+    state: NodeState,
+    *host_groups: str,
+    observe: bool = False,
+    throttled: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    **by_id: dict[str, str],
 ) -> dict[str, Any]:
     found = ReadBack(by_id.get("actual", {}), by_id.get("unread", {}), host_groups)
     waits_for = by_id.get("waits_for", {})
-    return state_view.state_json(state, observe=observe, found=found, waits_for=waits_for, lending=LENDING)
+    return state_view.state_json(
+        state, observe=observe, found=found, waits_for=waits_for, lending=LENDING, throttled=throttled
+    )
 
 
 def node(*assignments: Assignment, pods: tuple[Pod, ...] = (), topology: Topology = MACHINE) -> NodeState:
@@ -143,3 +151,9 @@ def test_a_container_that_waits_shows_for_what():
     (shown,) = state_json(node(waiting), waits_for={"9c1b": "2 CPUs of its own"})["containers"]
     assert (shown["class"], shown["pool"], shown["exclusive"]) == ("dedicated", "share", False)
     assert shown["waits_for"] == "2 CPUs of its own"
+
+
+def test_a_throttled_pods_containers_show_their_limit():
+    (container,) = state_json(node(APP), throttled={"s1": {"io.max": "1.0 MiB/s"}})["containers"]
+    assert container["throttled"] == {"io.max": "1.0 MiB/s"}
+    assert "throttled" not in state_json(node(APP))["containers"][0]

@@ -1,0 +1,92 @@
+"""Read a pod's stalls, and its use of the resources that pods wait for, as one value.
+
+Files are opened, read and closed again, as in `host.readings`. A missing file is None in the reading; a cgroup that is
+gone has no reading. Paths are below the hierarchy's root; ValueError for one that leads out of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from nri_coloc.core.readings import IOReading, StallReading
+from nri_coloc.host import cgroup_layout, counters, descriptors, sources
+from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.readings import content, whole
+
+_MEMORY: Final = {
+    1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
+    2: ("memory.current", "memory.max"),
+}
+_BLKIO: Final = ("blkio.throttle.io_service_bytes", "blkio.throttle.io_serviced")
+
+
+class StallReader:
+    """Reads pods of one layout. `host_root` is where /proc is found."""
+
+    def __init__(self, layout: CgroupLayout, host_root: str = "/") -> None:
+        self._layout = layout
+        self._proc = f"{host_root.rstrip('/')}/proc"
+        self._usage = sources.usage(layout, "")
+        self._memory, self._limit = _MEMORY[layout.version]
+
+    def stalls(self, path: str, at: float, held_back: Iterable[str]) -> StallReading | None:
+        """Read one online pod's stalls and use; None if its cgroup is gone.
+
+        held_back: its own cgroup, and the cgroups of its containers that have a quota.
+        """
+        found = self.uses(path, at)
+        if found is None:
+            return None
+        below = cgroup_layout.below_root(path)
+        cpu, memory, io = (
+            counters.some_us(_content(self._layout.unified, below, f"{name}.pressure"))
+            for name in ("cpu", "memory", "io")
+        )
+        return found._replace(
+            cpu_us=cpu,
+            throttled_us=self._held_back_us(held_back),
+            memory_us=memory,
+            io_us=io,
+            limit_bytes=counters.limit(_content(self._layout.memory, below, self._limit)) or 0,
+        )
+
+    def uses(self, path: str, at: float) -> StallReading | None:
+        """Read one pod's use of CPU, memory and disks, without its stalls; None if its cgroup is gone."""
+        below = cgroup_layout.below_root(path)
+        if self._usage is None:
+            return None
+        key = descriptors.inode(f"{self._usage.folder}/{below}")
+        if key is None:
+            return None
+        return StallReading(
+            key=key,
+            at=at,
+            usage_us=self._usage.parse(_content(self._usage.folder, below, self._usage.name)),
+            memory_bytes=counters.whole(_content(self._layout.memory, below, self._memory)),
+            devices=self._devices(below),
+        )
+
+    def stolen_us(self) -> int | None:
+        """Read the time that the hypervisor took from all CPUs, µs."""
+        return counters.stolen_us(whole(f"{self._proc}/stat"))
+
+    def _held_back_us(self, paths: Iterable[str]) -> int | None:
+        """Return the time for which quotas held cgroups back, µs; None if one of them cannot be read."""
+        texts = [_content(self._layout.cpu, cgroup_layout.below_root(path), "cpu.stat") for path in paths]
+        times = [counters.throttled_us(text) for text in texts]
+        known = [us for us in times if us is not None]
+        return sum(known) if len(known) == len(times) else None
+
+    def _devices(self, below: str) -> Mapping[str, IOReading] | None:
+        """Return the I/O with everything below; v1 before Linux 4.3 has only the cgroup's own."""
+        if self._layout.version == 2:
+            return counters.io_by_device(_content(self._layout.blkio, below, "io.stat"))
+        moved, served = (self._blkio(below, name) for name in _BLKIO)
+        return counters.blkio_by_device(moved, served)
+
+    def _blkio(self, below: str, name: str) -> bytes | None:
+        recursive = _content(self._layout.blkio, below, f"{name}_recursive")
+        return _content(self._layout.blkio, below, name) if recursive is None else recursive
+
+
+def _content(root: str | None, below: str, name: str) -> bytes | None:
+    return None if root is None else content(f"{root}/{below}/{name}")

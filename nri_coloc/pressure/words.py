@@ -1,0 +1,149 @@
+"""Turn verdicts and steps into decisions of the audit: a sentence, and every figure to derive the decision again."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nri_coloc.core.decisions import Decision, Figure
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.pressure.action import Action, Place
+from nri_coloc.pressure.culprit import Suspect
+from nri_coloc.pressure.judging import Verdict
+from nri_coloc.pressure.ladder import Cause, Move, Step
+from nri_coloc.pressure.verdict import Resource
+
+_STALLS: Final[Mapping[Resource, Reason]] = {
+    Resource.CPU: Reason.CPU_STALL,
+    Resource.MEMORY: Reason.MEMORY_STALL,
+    Resource.IO: Reason.IO_STALL,
+}
+_CAUSES: Final[Mapping[Cause, Reason]] = {
+    Cause.CALM: Reason.CALM,
+    Cause.NO_RELIEF: Reason.NO_RELIEF,
+    Cause.NOT_ALLOWED: Reason.RECONFIGURED,
+}
+_WHY: Final[Mapping[Cause, str]] = {
+    Cause.CALM: "its victims are calm",
+    Cause.NO_RELIEF: "the least limit gave no relief",
+    Cause.NOT_ALLOWED: "settings or annotations no longer allow it",
+}
+_NAME: Final = 40
+"""Characters of a pod's name in a sentence."""
+
+
+def of_verdict(verdict: Verdict, qos: QoSClass, names: Mapping[str, str], action: str) -> Decision:
+    """Return the record of a verdict.
+
+    names: "NAMESPACE/POD" by pod id.
+    action: what follows, such as "none, mode observe".
+    """
+    first = verdict.evidence.culprits[0]
+    judgement = verdict.judgement
+    because = (
+        f"verdict: {verdict.resource} stall, {_short(names.get(first.pod_id, first.pod_id))} rose"
+        f" (wait={_wait(verdict.resource, judgement.wait)}, bound={_wait(verdict.resource, judgement.bound)},"
+        f" confidence={verdict.evidence.confidence:.2f}, action={action})"
+    )
+    return Decision(
+        AuditEvent.PRESSURE_VERDICT,
+        _STALLS[verdict.resource],
+        because,
+        pod_id=verdict.victim,
+        qos=qos,
+        inputs=_figures(verdict, names),
+    )
+
+
+def of_step(step: Step, action: Action, place: Place, names: Mapping[str, str]) -> Decision:
+    """Return the record of a step of the ladder."""
+    throttle = step.throttle
+    victims = [_short(names.get(victim, victim)) for victim in sorted(throttle.victims)]
+    common = {
+        "resource": step.resource.value,
+        "use_at_first": round(throttle.use),
+        "limit_before": None if step.before is None else round(step.before),
+        "limit": None if step.limit is None else round(step.limit),
+        "floor": round(action.least),
+        "calm_readings": throttle.calm,
+        "hurt_readings": throttle.hurt,
+        "hold_s": throttle.hold,
+        "devices": " ".join(place.devices),
+        "victims": " ".join(victims),
+    }
+    before, after = action.shown(place, step.before), action.shown(place, step.limit)
+    if step.move is Move.THROTTLE:
+        limit, use = action.words(step.limit or 0.0), action.words(throttle.use)
+        because = f"throttled {action.knob}: {step.resource} stall of {victims[0]} (use={use}, limit={limit})"
+        event, reason = AuditEvent.PRESSURE_THROTTLE, _STALLS[step.resource]
+    else:
+        done = "limit removed" if step.limit is None else "limit doubled"
+        figures = f"calm={throttle.calm} readings, hurt={throttle.hurt} readings"
+        because = f"{done}: {_WHY[step.cause]} ({action.knob}={_limit(action, step.limit)}, {figures})"
+        event, reason = AuditEvent.PRESSURE_RECOVER, _CAUSES[step.cause]
+    return Decision(
+        event,
+        reason,
+        because,
+        pod_id=step.pod_id,
+        qos=QoSClass.RECLAIMED,
+        before=before,
+        after=after,
+        inputs=common,
+    )
+
+
+def of_end(pod_id: str, action: Action, limit: float, reason: Reason, why: str) -> Decision:
+    """Return the record of a limit that is removed because no process watches it."""
+    because = f"limit removed: {why} ({action.knob}=none, before={action.words(limit)})"
+    return Decision(
+        AuditEvent.PRESSURE_RECOVER,
+        reason,
+        because,
+        pod_id=pod_id,
+        qos=QoSClass.RECLAIMED,
+        after=action.shown(Place(""), None),
+        inputs={"resource": action.resource.value, "limit_before": round(limit)},
+    )
+
+
+def _limit(action: Action, limit: float | None) -> str:
+    return "none" if limit is None else action.words(limit)
+
+
+def _wait(resource: Resource, wait: float | None) -> str:
+    if wait is None:
+        return "unknown"
+    return f"{wait * 1000:.2f} ms" if resource is Resource.IO else f"{wait:.0%}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+
+
+def _figures(verdict: Verdict, names: Mapping[str, str]) -> dict[str, Figure]:
+    judgement, strain = verdict.judgement, verdict.strain
+    of_wait = "wait_s" if verdict.resource is Resource.IO else "wait"
+    found: dict[str, Figure] = {
+        "resource": verdict.resource.value,
+        "stall": round(strain.stall, 4),
+        "own": round(strain.own, 4),
+        "stolen": round(strain.stolen, 4),
+        "load": round(strain.load, 1),
+        of_wait: round(judgement.wait, 6),
+        "baseline": None if judgement.baseline is None else round(judgement.baseline, 6),
+        "spread": None if judgement.spread is None else round(judgement.spread, 6),
+        "bound": None if judgement.bound is None else round(judgement.bound, 6),
+        "hurt_readings": verdict.readings,
+        "tolerance": verdict.tolerance.value,
+        "confidence": round(verdict.evidence.confidence, 3),
+        "others_rise": round(verdict.evidence.others),
+        "devices": " ".join(sorted(verdict.devices)),
+    }
+    for suspect in verdict.evidence.culprits:
+        found |= _of_suspect(suspect, names)
+    return found
+
+
+def _of_suspect(suspect: Suspect, names: Mapping[str, str]) -> dict[str, Figure]:
+    name = names.get(suspect.pod_id, suspect.pod_id)
+    return {f"{name}.calm_use": round(suspect.calm), f"{name}.hurt_use": round(suspect.hurt)}

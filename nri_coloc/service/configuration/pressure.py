@@ -1,0 +1,70 @@
+"""The section `pressure` of the configuration file: one rung for each resource."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field
+
+from nri_coloc.core.settings import PressureTuning, RungTuning
+from nri_coloc.service.configuration.sections import Section, section
+
+_DEFAULTS: Final = PressureTuning()
+
+
+class Rung(Section):
+    """Verdicts on stalls for one resource."""
+
+    up: Annotated[
+        int,
+        Field(ge=1, le=60, description="hurt readings in a row before a verdict, one a second, 1 to 60"),
+    ] = _DEFAULTS.io.up
+
+
+class Reporting(Rung):
+    """A resource for which verdicts are recorded."""
+
+    action: Annotated[
+        Literal["report", "off"], Field(description="report (verdicts are recorded) or off")
+    ] = "report"
+
+
+class Throttling(Rung):
+    """A resource for which culprits are throttled."""
+
+    action: Annotated[
+        Literal["throttle", "report", "off"],
+        Field(description="throttle (reclaimed pods are limited), report (verdicts are recorded) or off"),
+    ] = "report"
+    down: Annotated[
+        int, Field(ge=1, le=600, description="calm readings before a limit is doubled, 1 to 600")
+    ] = _DEFAULTS.io.down
+    hold: Annotated[
+        int,
+        Field(ge=30, le=3600, description="seconds before a limit is first raised, 30 to 3600"),
+    ] = int(_DEFAULTS.io.hold_s)
+
+
+class Pressure(Section):
+    """Verdicts on online pods that reclaimed pods hurt, and what follows."""
+
+    cpu: Annotated[Reporting, BeforeValidator(section)] = Reporting()
+    memory: Annotated[Reporting, BeforeValidator(section)] = Reporting()
+    io: Annotated[Throttling, BeforeValidator(section)] = Throttling()
+
+
+def tuning(found: Pressure) -> PressureTuning:
+    """Return the section as the daemon's settings."""
+    return PressureTuning(
+        cpu=_rung(found.cpu),
+        memory=_rung(found.memory),
+        io=RungTuning(
+            judges=found.io.action != "off",
+            throttles=found.io.action == "throttle",
+            up=found.io.up,
+            down=found.io.down,
+            hold_s=float(found.io.hold),
+        ),
+    )
+
+
+def _rung(found: Reporting) -> RungTuning:
+    return RungTuning(judges=found.action != "off", up=found.up)

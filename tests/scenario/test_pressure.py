@@ -1,0 +1,335 @@
+"""Pressure on the simulated node's files, minutes in seconds: culprits are found, limited, and set free again.
+
+The disk serves requests in 0.2 ms when it is idle and twenty times slower when others saturate it. A reclaimed pod's
+reads are bounded by the limit in its cgroup's own files.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.core.decisions import Decision
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import PressureTuning, RungTuning, Tuning
+from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
+from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Wish
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import cgroup_layout, io_limits, restoration
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.stall_readings import StallReader
+from nri_coloc.placing import pools
+from nri_coloc.pressure.loop import Pressure
+from nri_coloc.sim.machines import MACHINES, topology
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest
+from tests.unit.pressure import kit
+from tests.unit.pressure.kit import DISK, MIB, Doing
+
+CAPACITY, SATURATED = 400.0 * MIB, 150.0 * MIB
+REQUEST = 64 * 1024
+QUICKEST_S = 0.0002
+ACTS = PressureTuning(io=RungTuning(throttles=True))
+BUSY_READER = 400.0 * MIB
+NOTHING = Doing()
+
+
+class Told:
+    """Collects decisions and refusals."""
+
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+        self.refusals: list[KernelInterfaceError] = []
+
+    def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None:
+        self.decisions += decisions
+
+    def refused_by_kernel(self, failure: KernelInterfaceError, subject: str, state: NodeState) -> None:
+        self.refusals.append(failure)
+
+    def events(self, event: AuditEvent) -> list[Decision]:
+        return [one for one in self.decisions if one.event is event]
+
+
+class Known:
+    """The state and settings that the loop reads."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        self.state = pools.initial(topology(MACHINES["8cpu"]), tuning)
+        self.tuning = tuning
+        self.told = True
+
+
+class Bed:
+    """Moves the pods' counters a second at a time, and lets the loop take its turn."""
+
+    def __init__(self, node: Node, folder: Path, tuning: Tuning) -> None:
+        self.node, self.now = node, 1000.0
+        self.known, self.told = Known(tuning), Told()
+        self._root, self._folder = str(node.host_root), folder
+        (node.host_root / "proc/stat").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
+        self._counters: dict[str, kit.Pod] = {}
+        self.paths: dict[str, tuple[str, str]] = {}
+        self.loop = self.daemon()
+
+    def daemon(self) -> Pressure:
+        """Start the loop anew, with the journal of the previous one."""
+        layout = cgroup_layout.detect(self._root)
+        journal = Journal(str(self._folder / "journal"), self._root)
+        writer = CgroupWriter(layout, journal, self._root, lambda _path: None)
+        return Pressure(self.known, StallReader(layout, self._root), writer, self.told)
+
+    def pod(self, name: str, qos: QoSClass, wish: Wish | None = None) -> str:
+        kube = KubeQoS.BEST_EFFORT if qos is QoSClass.RECLAIMED else KubeQoS.BURSTABLE
+        sandbox = self.node.run_pod(PodRequest(name, "shop", kube))
+        app = self.node.run_container(sandbox, ContainerRequest("app"))
+        runtime = self.node.runtime
+        pod_path, app_path = runtime.pods[sandbox].cgroup, runtime.containers[app].cgroup
+        self.paths[name] = pod_path, app_path
+        pod = Pod(name, name, name, "shop", cgroup_parent=f"/{pod_path}")
+        place = PodPlace(pod, wish or Wish(qos), boxed=qos is QoSClass.RECLAIMED)
+        container = Container(f"{name}-app", name, "app", cgroups_path=f"/{app_path}", resources=Resources())
+        assignment = Assignment(container, qos, qos.value, wish=wish or Wish(qos))
+        state = self.known.state
+        self.known.state = replace(
+            state,
+            pods={**state.pods, name: place},
+            containers=Crowd.of([*state.containers.values(), assignment]),
+        )
+        return name
+
+    def second(self, doing: dict[str, Doing]) -> None:
+        self.now += 1
+        for name in self.paths:
+            self._show(name, doing.get(name, NOTHING))
+        self.loop.look(self.now)
+
+    def seconds(self, count: int, doing: Callable[[], dict[str, Doing]]) -> None:
+        for _ in range(count):
+            self.second(doing())
+
+    def limit(self, name: str) -> float | None:
+        """Return the limit of a pod's reads in bytes a second, by the kernel's file."""
+        pod, app = self.paths[name]
+        path, file = (pod, "io.max") if self.node.tree.version == 2 else (app, io_limits.NAMES[1][0])
+        shown = io_limits.shown(self.node.tree.read(path, file) or "").get(DISK)
+        return None if shown is None else float(shown.split()[0].removeprefix("rbps="))
+
+    def reads(self, name: str, wanted: float) -> Doing:
+        """Return what a reader of the disk gets of its wish, within its limit."""
+        limit = self.limit(name)
+        got = min(wanted, CAPACITY, limit if limit is not None else wanted)
+        return Doing(read=got, operations=got / REQUEST)
+
+    def waits(self, others: list[Doing]) -> Doing:
+        """Return the closed loop of an online reader beside others."""
+        busy = min(1.0, sum(one.read for one in others) / SATURATED)
+        latency = QUICKEST_S / (1 - 0.95 * busy)
+        operations = 1 / (latency + QUICKEST_S)
+        return Doing(io_stall=latency * operations, read=4096 * operations, operations=operations)
+
+    def _show(self, name: str, doing: Doing) -> None:
+        """Write a pod's counters into its files."""
+        found = self._counters.setdefault(name, kit.Pod(self.now - 1)).after(doing, self.now)
+        path, io = self.paths[name][0], (found.devices or {})[doing.disk]
+        texts = {
+            f"{kind}.pressure": f"some avg10=0.00 avg60=0.00 avg300=0.00 total={us}\nfull total=0"
+            for kind, us in (("cpu", found.cpu_us), ("memory", found.memory_us), ("io", found.io_us))
+        }
+        if self.node.tree.version == 2:
+            texts |= {
+                "cpu.stat": f"usage_usec {found.usage_us}\nnr_throttled 0\nthrottled_usec {found.throttled_us}",
+                "memory.current": str(found.memory_bytes),
+                "io.stat": f"{doing.disk} rbytes={io.read_bytes} wbytes=0 rios={io.reads} wios=0",
+            }
+        else:
+            texts |= {
+                "cpuacct.usage": str((found.usage_us or 0) * 1000),
+                "cpu.stat": f"nr_throttled 0\nthrottled_time {(found.throttled_us or 0) * 1000}",
+                "memory.usage_in_bytes": str(found.memory_bytes),
+                "blkio.throttle.io_service_bytes_recursive": f"{doing.disk} Read {io.read_bytes}",
+                "blkio.throttle.io_serviced_recursive": f"{doing.disk} Read {io.reads}",
+            }
+        for file, text in texts.items():
+            self.node.tree.write(path, file, text)
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
+    with Node(tmp_path / "node", "8cpu", cgroup=request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def make(node: Node, tmp_path: Path) -> Callable[..., Bed]:
+    def bed(tuning: Tuning | None = None) -> Bed:
+        made = Bed(node, tmp_path, tuning or Tuning(pressure=ACTS))
+        made.pod("web", QoSClass.SHARED)
+        for name in ("hog", "quiet"):
+            made.pod(name, QoSClass.RECLAIMED)
+        return made
+
+    return bed
+
+
+def day(bed: Bed, wanted: float) -> Callable[[], dict[str, Doing]]:
+    """Return a second in which the hog wants to read so much."""
+
+    def second() -> dict[str, Doing]:
+        hog = bed.reads("hog", wanted)
+        return {"web": bed.waits([hog]), "hog": hog, "quiet": Doing(read=1.0 * MIB, operations=16)}
+
+    return second
+
+
+def hurt(bed: Bed) -> Bed:
+    bed.seconds(20, day(bed, 0))
+    bed.seconds(2, day(bed, BUSY_READER))
+    return bed
+
+
+def test_a_disk_reader_is_limited_in_two_seconds(make: Callable[..., Bed]):
+    bed = hurt(make())
+    (verdict,) = bed.told.events(AuditEvent.PRESSURE_VERDICT)
+    (throttle,) = bed.told.events(AuditEvent.PRESSURE_THROTTLE)
+    assert (verdict.pod_id, verdict.reason) == ("web", Reason.IO_STALL)
+    assert (throttle.pod_id, throttle.after.io_max) == ("hog", f"{DISK}={200 * MIB}")
+    assert bed.limit("hog") == 200 * MIB
+    assert bed.limit("quiet") is None
+    assert bed.loop.throttled == {"hog": {"io.max": "200.0 MiB/s"}}
+
+
+def test_the_limit_falls_until_the_reader_is_calm(make: Callable[..., Bed]):
+    bed = hurt(make())
+    bed.seconds(25, day(bed, BUSY_READER))
+    assert bed.limit("hog") == 100 * MIB
+    steps = len(bed.told.events(AuditEvent.PRESSURE_THROTTLE))
+    bed.seconds(5, day(bed, BUSY_READER))
+    assert len(bed.told.events(AuditEvent.PRESSURE_THROTTLE)) == steps
+
+
+def test_a_culprit_that_stops_is_set_free(make: Callable[..., Bed]):
+    bed = hurt(make())
+    bed.seconds(60, day(bed, 0))
+    assert bed.limit("hog") is None
+    assert bed.loop.throttled == {}
+    assert [one.reason for one in bed.told.events(AuditEvent.PRESSURE_RECOVER)] == [Reason.CALM] * 2
+
+
+def test_ten_minutes_of_sawtooth_do_not_flap(make: Callable[..., Bed]):
+    bed = make()
+    bed.seconds(20, day(bed, 0))
+    freed = []
+    for second in range(600):
+        bed.second(day(bed, BUSY_READER if second // 7 % 2 else 0)())
+        freed += [
+            second
+            for one in bed.told.decisions
+            if one.event is AuditEvent.PRESSURE_RECOVER and one.after.io_max == "max"
+        ]
+        bed.told.decisions.clear()
+    assert all(third - first > 60 for first, third in zip(freed, freed[2:], strict=False))
+
+
+def test_innocents_are_left_alone_for_an_hour(make: Callable[..., Bed]):
+    bed = make()
+    for second in range(3600):
+        steady, bursts = bed.reads("hog", 40.0 * MIB), bed.reads("quiet", 30.0 * MIB * (second % 11 == 0))
+        bed.second({"web": bed.waits([steady, bursts]), "hog": steady, "quiet": bursts})
+    assert bed.told.decisions == []
+
+
+@pytest.mark.parametrize(
+    ("calm", "stalled", "culprit", "reason"),
+    [
+        (Doing(cpu=300, cpu_stall=0.02), Doing(cpu=280, cpu_stall=0.6), Doing(cpu=4000), Reason.CPU_STALL),
+        (NOTHING, Doing(memory_stall=0.5), Doing(grows=300.0 * MIB), Reason.MEMORY_STALL),
+    ],
+    ids=["cpu", "memory"],
+)
+def test_cpu_and_memory_have_a_verdict_and_no_action(
+    make: Callable[..., Bed], calm: Doing, stalled: Doing, culprit: Doing, reason: Reason
+):
+    bed = make()
+    bed.seconds(20, lambda: {"web": calm})
+    bed.seconds(3, lambda: {"web": stalled, "hog": culprit})
+    (verdict,) = bed.told.decisions
+    assert (verdict.reason, verdict.pod_id) == (reason, "web")
+    assert "shop/hog" in verdict.because
+    assert "action=none" in verdict.because
+
+
+@pytest.mark.parametrize(
+    "tuning",
+    [Tuning(pressure=ACTS, observe=True), Tuning()],
+    ids=["observe", "report"],
+)
+def test_nothing_is_written_unless_told_to(make: Callable[..., Bed], tuning: Tuning):
+    bed = hurt(make(tuning))
+    bed.seconds(20, day(bed, BUSY_READER))
+    assert [one.event for one in bed.told.decisions] == [AuditEvent.PRESSURE_VERDICT]
+    assert bed.limit("hog") is None
+
+
+def test_avoidance_without_throttle_is_respected(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("spared", QoSClass.RECLAIMED, Wish(QoSClass.RECLAIMED, avoidance=frozenset({"evict"})))
+    bed.seconds(20, day(bed, 0))
+
+    def second() -> dict[str, Doing]:
+        spared = bed.reads("spared", BUSY_READER)
+        return {"web": bed.waits([spared]), "spared": spared}
+
+    bed.seconds(10, second)
+    assert bed.told.events(AuditEvent.PRESSURE_VERDICT)
+    assert bed.limit("spared") is None
+
+
+def test_switching_off_sets_free(make: Callable[..., Bed]):
+    bed = hurt(make())
+    off = RungTuning(judges=False)
+    bed.known.tuning = Tuning(pressure=PressureTuning(cpu=off, memory=off, io=off))
+    bed.second(day(bed, BUSY_READER)())
+    assert bed.limit("hog") is None
+    (recover,) = bed.told.events(AuditEvent.PRESSURE_RECOVER)
+    assert recover.reason is Reason.RECONFIGURED
+
+
+def test_the_end_sets_free(make: Callable[..., Bed]):
+    bed = hurt(make())
+    bed.loop.end()
+    assert bed.limit("hog") is None
+    assert bed.told.decisions[-1].reason is Reason.UNWATCHED
+
+
+def test_a_killed_daemons_limit_is_found_after_a_restart(make: Callable[..., Bed]):
+    bed = hurt(make())
+    bed.loop = bed.daemon()
+    bed.second(day(bed, BUSY_READER)())
+    assert bed.limit("hog") is None
+    (recover,) = bed.told.events(AuditEvent.PRESSURE_RECOVER)
+    assert (recover.pod_id, recover.reason) == ("hog", Reason.UNWATCHED)
+
+
+def test_restore_takes_the_limit_back(make: Callable[..., Bed], tmp_path: Path):
+    bed = hurt(make())
+    root = str(bed.node.host_root)
+    journal = Journal(str(tmp_path / "journal"), root)
+    restored = restoration.restore(journal, root, bed.node.tree.version)
+    assert restored.done
+    assert not restored.refused
+    assert bed.limit("hog") is None
+
+
+def test_a_refused_limit_is_not_shown(make: Callable[..., Bed]):
+    bed = make()
+    bed.seconds(20, day(bed, 0))
+    pod, app = bed.paths["hog"]
+    names = io_limits.NAMES[bed.node.tree.version]
+    for name in names:
+        (bed.node.tree.folder(name, pod if bed.node.tree.version == 2 else app) / name).unlink()
+    bed.seconds(5, day(bed, BUSY_READER))
+    assert bed.loop.throttled == {}
+    assert not bed.told.events(AuditEvent.PRESSURE_THROTTLE)

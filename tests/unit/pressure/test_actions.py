@@ -1,0 +1,69 @@
+"""pressure.actions: each action has its row in docs/pressure.md, and sentences fit the audit."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.pressure import words
+from nri_coloc.pressure.action import Action, Place
+from nri_coloc.pressure.actions import ACTIONS
+from nri_coloc.pressure.ladder import Cause, Move, Step, Throttle
+from nri_coloc.pressure.verdict import Resource
+from tests.unit.pressure.kit import Bench
+from tests.unit.pressure.test_judging import DISK_HOG, IDLE, READER, SLOWED
+
+DOC = (Path(__file__).parents[3] / "docs" / "pressure.md").read_text()
+LONG = "n" * 63 + "/" + "p" * 253
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("action", ACTIONS.values(), ids=lambda action: action.name)
+def test_the_row_is_documented(action: Action):
+    row = action.row
+    assert f"| `{action.name}` | `{action.resource}` | {row.when} | {row.does} | {row.undone} |" in DOC
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["cpu_stall", "memory_stall", "io_stall", "calm", "no_relief", "unwatched", "reconfigured"],
+)
+def test_each_reason_has_a_next_step(reason: str):
+    assert f"| `{reason}` | " in DOC.split("## What to do")[1]
+
+
+def test_a_verdict_tells_culprit_and_figures():
+    node = Bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    (verdict,) = node.seconds(2, {"web": SLOWED}, {"hog": DISK_HOG})
+    said = words.of_verdict(verdict, QoSClass.SHARED, {"hog": LONG, "web": LONG}, "none in mode observe")
+    assert said.event is AuditEvent.PRESSURE_VERDICT
+    assert said.reason is Reason.IO_STALL
+    assert len(said.because) <= 160
+    figures = said.inputs or {}
+    assert figures["hurt_readings"] == 2
+    margin, spread = 0.0005, figures["spread"]
+    assert isinstance(spread, float)
+    assert figures["bound"] == pytest.approx(1.5 * float(figures["baseline"] or 0) + 3 * spread + margin)
+    assert figures[f"{LONG}.hurt_use"] == pytest.approx(400 * MIB + 6400 * 16 * 1024, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("move", "cause", "before", "limit", "event"),
+    [
+        (Move.THROTTLE, Cause.HURT, None, 5.0 * MIB, AuditEvent.PRESSURE_THROTTLE),
+        (Move.EASE, Cause.CALM, 5.0 * MIB, 10.0 * MIB, AuditEvent.PRESSURE_RECOVER),
+        (Move.FREE, Cause.NO_RELIEF, 5.0 * MIB, None, AuditEvent.PRESSURE_RECOVER),
+        (Move.FREE, Cause.NOT_ALLOWED, 5.0 * MIB, None, AuditEvent.PRESSURE_RECOVER),
+    ],
+)
+def test_a_step_is_told(
+    move: Move, cause: Cause, before: float | None, limit: float | None, event: AuditEvent
+):
+    throttle = Throttle(5.0 * MIB, 10.0 * MIB, frozenset({"web"}), 0.0, 30.0)
+    step = Step(move, cause, "hog", Resource.IO, before, limit, throttle)
+    said = words.of_step(step, ACTIONS[Resource.IO], Place("p", (), ("8:0",)), {"web": LONG, "hog": LONG})
+    assert said.event is event
+    assert len(said.because) <= 160
+    assert said.after.io_max == ("max" if limit is None else f"8:0={int(limit)}")
