@@ -309,9 +309,14 @@ class CgroupWriter:
         name, current = file.rpartition("/")[2], files.read(file)
         if current is None:
             writes.absent.append(name)
-        elif not all(io_limits.holds(name, current, device, limit) for device in devices):
+            return
+        was = self._journal.original(file)
+        former = io_limits.shown(current if was is None else was)
+        if not all(
+            io_limits.holds(name, current, device, limit, former.get(device, "")) for device in devices
+        ):
             self._journal.note(file, current)
-            if not io_limits.write(file, devices, limit):
+            if not io_limits.write(file, devices, limit, former):
                 writes.absent.append(name)
                 return
             writes.corrected.append(Correction(name, current, files.read(file) or ""))

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from nri_coloc.core import kubepods
-from nri_coloc.host import originals
+from nri_coloc.host import io_limits, originals
 
 CPUSETS: Final = frozenset({"cpuset.cpus", "cpuset.mems"})
 
@@ -30,4 +30,5 @@ def unknown(file: str, found: str) -> Former:
         return Former("", is_known=False)
     if name in originals.SPEC_FILES and kubepods.is_a_pods(folder.rpartition("/")[0]):
         return Former(found, is_known=False)
-    return Former(originals.KERNELS.get(name, found), is_known=False)
+    fresh = "" if name in io_limits.ALL_NAMES else found
+    return Former(originals.KERNELS.get(name, fresh), is_known=False)

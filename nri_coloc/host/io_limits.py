@@ -4,6 +4,8 @@ Both take one device a write and show only devices with a limit (Documentation/a
 Files"; cgroup-v1/blkio-controller). On v1 a limit holds for the tasks of the cgroup itself, not for cgroups below it,
 and buffered writes belong to the root. So restoring is not one write of the original text: each device that has a
 limit now gets its former line, or the line that removes its limit.
+
+A former limit that is lower, such as that of a runtime's blockio class, stays in force.
 """
 
 import re
@@ -12,6 +14,7 @@ from typing import Final
 
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
+from nri_coloc.host.knob_files import number
 
 NAMES: Final[Mapping[int, tuple[str, ...]]] = {
     1: ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"),
@@ -24,12 +27,21 @@ ALL_NAMES: Final = frozenset(name for names in NAMES.values() for name in names)
 _LINE: Final = re.compile(r"(\d{1,7}:\d{1,7})\s+(\S.*)")
 
 
-def line(name: str, device: str, limit: int | None) -> str:
-    """Return the line that limits one device to so many bytes a second, read and written each; None for no limit."""
-    if name == "io.max":
-        text = "max" if limit is None else str(limit)
-        return f"{device} rbps={text} wbps={text}"
-    return f"{device} {limit or 0}"
+def line(name: str, device: str, limit: int | None, former: str = "") -> str:
+    """Return the line that limits one device to so many bytes a second, read and written each; None for no limit.
+
+    former: the device's former values, which stay if they are lower.
+    """
+    if name != "io.max":
+        return f"{device} {_lower(limit, former) or 0}"
+    words = dict(word.split("=", 1) for word in former.split() if "=" in word)
+    values = ((key, _lower(limit, words.get(key, ""))) for key in ("rbps", "wbps"))
+    return " ".join((device, *(f"{key}={'max' if value is None else value}" for key, value in values)))
+
+
+def _lower(limit: int | None, former: str) -> int | None:
+    was = number(former) or None
+    return was if limit is None else limit if was is None else min(limit, was)
 
 
 def shown(text: str) -> dict[str, str]:
@@ -39,10 +51,10 @@ def shown(text: str) -> dict[str, str]:
     return {device: values for device, values in found.items() if not _is_none(values)}
 
 
-def holds(name: str, text: str, device: str, limit: int) -> bool:
-    """Return whether a file shows a limit of ours for a device."""
+def holds(name: str, text: str, device: str, limit: int, former: str = "") -> bool:
+    """Return whether a file shows a limit of ours for a device; `former` as for `line`."""
     values = shown(text).get(device, "").split()
-    wanted = line(name, device, limit).split()[1:]
+    wanted = line(name, device, limit, former).split()[1:]
     return bool(values) and set(wanted) <= set(values)
 
 
@@ -59,15 +71,18 @@ def restore(file: str, was: str) -> bool:
     return True
 
 
-def write(file: str, devices: Iterable[str], limit: int) -> bool:
-    """Limit devices and read the limits back; return False if the file is gone. Raises KernelInterfaceError."""
+def write(file: str, devices: Iterable[str], limit: int, former: Mapping[str, str]) -> bool:
+    """Limit devices and read the limits back; return False if the file is gone. Raises KernelInterfaceError.
+
+    former: original values by device.
+    """
     name = file.rpartition("/")[2]
     for device in devices:
-        text = line(name, device, limit)
+        text = line(name, device, limit, former.get(device, ""))
         if not files.write(file, text):
             return False
         found = files.read(file) or ""
-        if not holds(name, found, device, limit):
+        if not holds(name, found, device, limit, former.get(device, "")):
             raise KernelInterfaceError(file, f"write {text!r} to", f"it shows {found[:80]!r} afterwards")
     return True
 

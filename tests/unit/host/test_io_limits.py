@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core.readings import IOReading
-from nri_coloc.host import counters, io_limits, write_back
+from nri_coloc.host import counters, former, io_limits, write_back
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.former import Former
 from nri_coloc.host.journal import Journal
 
 READ, WRITE = io_limits.NAMES[1]
@@ -75,6 +76,26 @@ def test_a_former_limit_is_restored(tmp_path: Path):
     files.limit_io(POD, ["8:0"], 4096)
     files.unlimit_io(POD)
     assert text(tmp_path, "io.max") == was
+
+
+@pytest.mark.parametrize(
+    ("version", "texts", "low"),
+    [
+        (2, {"io.max": "8:0 rbps=99 wbps=max riops=max wiops=max"}, "rbps=99 wbps=4096"),
+        (1, {READ: "8:0 99", WRITE: ""}, "99"),
+    ],
+    ids=["v2", "v1"],
+)
+def test_a_lower_former_limit_stays(tmp_path: Path, version: int, texts: dict[str, str], low: str):
+    files = writer(tmp_path, version, texts)
+    applied = files.limit_io(POD, ["8:0"], 4096)
+    assert not applied.failures
+    name = next(iter(texts))
+    assert io_limits.shown(text(tmp_path, name))["8:0"] == low
+
+
+def test_an_unknown_original_is_no_limit():
+    assert former.unknown("/pod1/io.max", "8:0 rbps=5 wbps=5") == Former("", is_known=False)
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path):
