@@ -39,7 +39,7 @@ from nri_coloc.service.instance_lock import TROUBLE
 Verdict = Literal["ok", "warn", "fail"]
 
 _WIDTH: Final = 110
-_CONNECTED: Final = re.compile(r"^(?P<runtime>.*), NRI (?P<nri>\d+\.\d+\.\d+)$")
+_CONNECTED: Final = re.compile(r"^registered with the runtime: (?P<runtime>.*), NRI (?P<nri>\d+\.\d+\.\d+)$")
 _EFFECTIVE: Final = re.compile(r"^CapEff:\s*([0-9a-f]{1,16})$", re.MULTILINE)
 _WISHED_FILES: Final = ("memory.high", "memory.low", "memory.min", "cpu.max.burst", "io.weight")
 
@@ -304,7 +304,7 @@ def _runtime(records: list[dict[str, Any]]) -> Check:
 def _host_groups(records: list[dict[str, Any]]) -> Iterator[Check]:
     """Yield a warning for each host group whose last record says that the reclaim pool cannot limit it."""
     last = {r.get("value"): r for r in records if r.get("key") == SETTING}
-    unboxable = [str(r.get("because")) for r in last.values() if r.get("reason") == Reason.NO_CPUSET]
+    unboxable = [_whole(r) for r in last.values() if r.get("reason") == Reason.NO_CPUSET]
     yield from (Check("members", "warn", because) for because in unboxable)
 
 
@@ -312,6 +312,11 @@ def _lending(lending: dict[str, Any]) -> Check:
     """Return the check whether an operator has switched lending off, which holds over restarts."""
     because = str(lending["because"])
     return Check("lending", "ok" if lending["switch"] == "on" else "warn", because)
+
+
+def _whole(record: dict[str, Any]) -> str:
+    """Return the whole sentence of a record."""
+    return str(record.get("inputs", {}).get("details") or record.get("because"))
 
 
 def _readiness(ready: dict[str, Any], parts: dict[str, Any]) -> Iterator[Check]:

@@ -41,7 +41,7 @@ def shown(name: str, value: object) -> str:
             return f"{label}={size(int(value))}"
         if unit == "s":
             return f"{label}={_number(value)} s" if value >= 1 else f"{label}={value * 1000:.0f} ms"
-        return f"{label if unit == 'cpus' else name}={_number(value)}"
+        return f"{label if label and unit == 'cpus' else name}={_number(value)}"
     return f"{name}={value if value != '' else 'none'}"
 
 

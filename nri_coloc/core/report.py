@@ -26,6 +26,7 @@ class Drift(NamedTuple):
     because: the repair in words.
     former: whether every value found is one that we ourselves had ordered before.
     times: repairs of this cgroup within the minute, this one included.
+    path: the cgroup, if no pod has it.
     """
 
     before: Knobs
@@ -33,10 +34,11 @@ class Drift(NamedTuple):
     because: str
     former: bool = False
     times: int = 0
+    path: str = ""
 
     def at(self, path: str) -> "Drift":
-        """Return the drift with its cgroup's path in `because`, for a cgroup without a pod's name."""
-        return self._replace(because=f"{path}: {self.because}")
+        """Return the drift with its cgroup's path, for a cgroup without a pod's name."""
+        return self._replace(because=self.because.replace(": ", f" in {path}: ", 1), path=path)
 
 
 class Log(Protocol):

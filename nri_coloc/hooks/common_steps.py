@@ -99,7 +99,7 @@ class Consequences:
         is_update = hook.kind is HookKind.UPDATE_CONTAINER
         what = "files apply its request" if is_update else "files place it at its start"
         because = (
-            f"{hook.kind.value} was decided after {exchange.age_us} µs, after the neutral answer; "
-            f"the decision is discarded, {what}"
+            f"decision discarded: {hook.kind.value} was decided after {exchange.age_us} µs, "
+            f"later than its neutral answer; {what}"
         )
         self._report.about_hook(hook, (AuditEvent.LATE, Reason.TOO_LATE, because))

@@ -154,7 +154,8 @@ class Trunk:
         reading.on_configured(configured)
         self._connection.configured(configured)
         nri = ".".join(map(str, configured.nri_version))
-        because = f"{configured.runtime_name} {configured.runtime_version}, NRI {nri}"
+        runtime = f"{configured.runtime_name} {configured.runtime_version}"
+        because = f"registered with the runtime: {runtime}, NRI {nri}"
         self._report.said(AuditEvent.RUNTIME_CONNECT, Reason.CONNECTED, because)
 
     def _synchronize(self, part: events.Synchronize, reading: "_Reading", read_at: float) -> None:
@@ -200,7 +201,9 @@ class Trunk:
         if self._stopping.is_set():
             return
         self._report.log.warning("lost the runtime", error=str(error), attempt=attempts)
-        self._report.said(AuditEvent.RUNTIME_LOST, Reason.LOST, f"{error}{then}")
+        self._report.said(
+            AuditEvent.RUNTIME_LOST, Reason.LOST, f"connection to the runtime lost: {error}{then}"
+        )
 
 
 class _Reading:

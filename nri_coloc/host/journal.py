@@ -302,8 +302,8 @@ class Journal:
             because = f"restore journal moved aside: it {self.complaint} ({known})"
             yield Remark(because, inputs | {"kept_as": self.kept_as})
         if self._dropped:
-            because = f"restore journal of another boot dropped: its cgroups no longer exist (values={self._dropped})"
-            yield Remark(because, inputs)
+            because = f"restore journal of another boot dropped: its cgroups no longer exist (dropped={self._dropped})"
+            yield Remark(because, inputs | {"dropped": self._dropped})
 
     # ---- writing ----
 

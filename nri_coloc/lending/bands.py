@@ -295,5 +295,5 @@ def _words(
             else f", {wish.want} wanted"
         )
         said.append(f"{because}: {has} CPUs{wanted}")
-    lent = f" (lend={lend:.0%})" if lend < 1 else ""
+    lent = f", of which {lend:.0%} are lent" if lend < 1 else ""
     return "; ".join([*said, f"{given[RECLAIM]} of {cpus} CPUs are left for {RECLAIM}{lent}"])

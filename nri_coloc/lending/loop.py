@@ -22,7 +22,7 @@ from itertools import repeat
 from threading import Lock, Thread
 from typing import Final, NamedTuple
 
-from nri_coloc.core import cpuset
+from nri_coloc.core import cpuset, figures
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Decision, Inputs
 from nri_coloc.core.events import (
@@ -198,8 +198,9 @@ class Lending:
             return
         measured = self._memory.lent.box
         source = "last measurement" if measured else "floor"
-        because = f"reclaim pool sized before the first reclaimed pod (source={source})"
-        outcome = self._node.decide(PoolsSized({RECLAIM: measured}, because, inputs={"cpus": measured}))
+        inputs: Inputs = {"cpus": measured, "source": source}
+        because = figures.sentence("reclaim pool sized: the first reclaimed pod comes", inputs, inputs)
+        outcome = self._node.decide(PoolsSized({RECLAIM: measured}, because, inputs=inputs))
         self._report.decided(outcome.decisions, outcome.state, before)
 
     @contextmanager
@@ -218,11 +219,10 @@ class Lending:
             return
         self._found = self._actuator.former_box()
         if self._found:
-            because = (
-                "reclaim pool keeps the size that the previous process left, until the first measurement"
-                f" (cpus={self._found})"
-            )
-            outcome = self._node.decide(PoolsSized({RECLAIM: self._found}, because, Reason.RESTORED))
+            inputs = {"cpus": self._found}
+            why = "reclaim pool keeps its size until the first measurement: the previous process left it"
+            because = figures.sentence(why, inputs, inputs)
+            outcome = self._node.decide(PoolsSized({RECLAIM: self._found}, because, Reason.RESTORED, inputs))
             self._report.decided(outcome.decisions, outcome.state, before)
 
     def look_now(self) -> None:
@@ -392,7 +392,8 @@ class Lending:
                 return before.pools.reclaim, before.pools.reclaim
             counts = self._counts(tick, before)  # a pod may have come since the tick began
             because = sentence.because(tick.grounds) if counts else NO_RECLAIMED_POD
-            outcome = self._node.decide(PoolsSized(counts, because))
+            inputs = sentence.inputs(tick.grounds) if counts else {}
+            outcome = self._node.decide(PoolsSized(counts, because, inputs=inputs))
         self._relocation.carry_out(outcome, before)
         # records of ticks fold changes of a size; that a size begins or ends is a record of its own
         begins_or_ends = [d for d in outcome.decisions if d.event is AuditEvent.POOL_RESIZE]
@@ -412,7 +413,7 @@ class Lending:
 
     def _say_first_size(self, state: NodeState) -> None:
         had, has = (Knobs(cpus=cpuset.render(cpus)) for cpus in (state.pools.reclaim, self._would_have))
-        because = "reclaim pool would have a size of its own from now on"
+        because = "reclaim pool would be sized: mode observe only records it"
         event, reason = AuditEvent.POOL_RESIZE, Reason.FIRST_SIZE
         inputs: Inputs = {
             "cpus": self._would_have.bit_count(),

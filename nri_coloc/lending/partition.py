@@ -102,7 +102,7 @@ def tick(
     allocatable = Allocatable(max(1, readings.lendable), _step(memory, readings, late, tuning, now))
     if tuning.paused:
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
-        because = f"{tuning.paused}: every tier has the CPUs that its members ask for; {why}"
+        because = f"{tuning.paused}, so tiers have the CPUs that their containers ask for; {why}"
     elif late > tuning.stale_s:
         # an average over so long hides the peaks within it
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
@@ -116,7 +116,7 @@ def tick(
     used = sum(load.milli for load in loads.values())
     unused = 1000 * sizes[RECLAIM]
     headroom = Headroom(at_most(unused, readings.most), 0, used, Binding.TIERS, unused)
-    return PartitionTick(after, sizes, because, known, headroom, next_s)
+    return PartitionTick(after, sizes, f"pools resized: {because}", known, headroom, next_s)
 
 
 def _late(memory: PartitionMemory, readings: FastReadings, now: float) -> float:

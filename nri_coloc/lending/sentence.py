@@ -9,6 +9,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from nri_coloc.core.figures import shown
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.headroom import dead_band_milli, step_milli
@@ -36,10 +37,9 @@ def because(grounds: Grounds | None) -> str:
 
 def figures(grounds: Grounds) -> str:
     """Return the figures that operators ask for first."""
-    scene = grounds.scene
-    stall = f"{scene.stall.signal} stall={_stall(grounds):.2f}, " if _stalls(grounds) else ""
-    lend = f", lend={grounds.tuning.lend:.0%}" if grounds.tuning.lend < 1 else ""
-    return f"{stall}online={scene.online / 1000:.1f} cores, lendable={scene.lendable}{lend}"
+    found = {"online_milli": grounds.scene.online, "lendable_cpus": grounds.scene.lendable}
+    lend = (shown("lend", grounds.tuning.lend),) if grounds.tuning.lend < 1 else ()
+    return ", ".join([*_stall(grounds), *(shown(name, value) for name, value in found.items()), *lend])
 
 
 def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
@@ -147,11 +147,10 @@ def _extra_core(grounds: Grounds) -> str:
     return ", extra core granted" if has > had else ", extra core taken back"
 
 
-def _stalls(grounds: Grounds) -> bool:
-    return grounds.verdict.binding is Binding.STALL
-
-
-def _stall(grounds: Grounds) -> float:
+def _stall(grounds: Grounds) -> tuple[str, ...]:
     """Return the stall that was judged, share of wall time. Behind tasks that yield only a lasting stall counts."""
+    if grounds.verdict.binding is not Binding.STALL:
+        return ()
     stall = grounds.scene.stall
-    return stall.lasting if grounds.scene.yields else stall.blamed
+    judged = ("lasting_stall", stall.lasting) if grounds.scene.yields else ("stall", stall.blamed)
+    return (shown(*judged),)

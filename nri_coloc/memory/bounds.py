@@ -192,19 +192,21 @@ class BoxMemory:
         decision = Decision(
             AuditEvent.RECLAIM_MEMORY,
             Reason.HEADROOM if now != former else Reason.MEMBERS_ASKED,
-            _because(goal, former, len(self._parts)),
+            f"memory limit set: {goal.binding.value.replace('_', ' ')} bounds the reclaimed pods",
             pool=RECLAIM,
             before=former.differing(now),
             after=now.differing(former),
             inputs={
                 "binding": goal.binding.value,
                 "before_bytes": former.memory_high,
+                "after_bytes": now.memory_high,
                 "low_bytes": extent.low,
                 "high_bytes": extent.high,
                 **goal.inputs,
                 **self._begun,
                 **_divided(self._parts, members, state),
             },
+            shows=("after_bytes", "before_bytes", "members"),
         )
         self._report.decided((decision,), state, state)
         self._begun = {}
@@ -243,20 +245,6 @@ def _member(boxed: Boxed | None, reading: GroupReading | None) -> Member:
 
 def _knobs(goal: MemoryTarget) -> Knobs:
     return Knobs(memory_high=goal.high, memory_limit=goal.limit)
-
-
-def _because(goal: MemoryTarget, former: Knobs, members: int) -> str:
-    """Return `limit: <the bound> (figures)`; the division among members is in `inputs`."""
-    figures = (
-        f"memory.high={_gib(goal.high)}",
-        *(() if former.memory_high is None else (f"was={_gib(former.memory_high)}",)),
-        f"members={members}",
-    )
-    return f"limit: {goal.binding.value.replace('_', ' ')} bounds the reclaimed pods ({', '.join(figures)})"
-
-
-def _gib(amount: int | None) -> str:
-    return "none" if amount is None else f"{amount / (1 << 30):.2f} GiB"
 
 
 def _divided(parts: Mapping[str, Part], members: Members, state: NodeState) -> dict[str, int]:

@@ -71,7 +71,7 @@ class HostGroups:
             self.members = members
         for path in self._unboxable - {*wanted}:
             self._unboxable.discard(path)
-            because = f"reclaim.members no longer names {path}"
+            because = f"left the reclaim pool: reclaim.members no longer names {path}"
             self._said(Reason.RECONFIGURED, because, path)
         return self.members
 
@@ -111,7 +111,7 @@ class HostGroups:
         if drift is not None:
             self._report.drifted("", state, drift.at(path))
         if path not in self._placed:
-            self._said(Reason.BOX_MEMBER, f"reclaim.members names {path}", path)
+            self._said(Reason.BOX_MEMBER, f"limited to the reclaim pool: reclaim.members names {path}", path)
 
     def _let_go(self, path: str, state: NodeState) -> bool:
         return self.drifts.let_go(path, lambda: self._put_back(path, state))
@@ -138,10 +138,10 @@ class HostGroups:
 def _unboxable(path: str, version: int) -> str:
     """Return why a cgroup cannot be limited to the reclaim pool's CPUs, and how to mend it, for the operator."""
     if version == 1:
-        lacks = "which is not in the cpuset hierarchy"
+        lacks = "is not in the cpuset hierarchy"
         mend = f"make /{path} there and put its processes into it too"
     else:
-        lacks = "which has no cpuset.cpus"
+        lacks = "has no cpuset.cpus"
         mend = f"write +cpuset to cgroup.subtree_control of /{path.rpartition('/')[0]}"
     meanwhile = "until then nothing of it is written, and its use counts as system use"
-    return f"{SETTING} names {path}, {lacks}: {mend}, or take it out of the list; {meanwhile}"
+    return f"not limited: {path} {lacks}; {mend}, or take it out of {SETTING}; {meanwhile}"

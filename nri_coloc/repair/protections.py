@@ -108,20 +108,18 @@ class Protections:
 
 def _said(path: str, changed: Files, wanted: Protection) -> Decision:
     found = worded(changed, 0)
-    because = (
-        f"the pods below it ask for memory.low {wanted.low} and memory.min {wanted.min} bytes in all; "
-        f"the cgroup is {path}"
-    )
+    because = f"memory protection set: the sum that the pods below {path} ask for"
     inputs: Inputs = {"cgroup": path, "asked_low_bytes": wanted.low, "asked_min_bytes": wanted.min}
     said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path, inputs=inputs)
+    said = said._replace(shows=("asked_low_bytes", "asked_min_bytes"))
     return said._replace(before=found.before, after=found.after)
 
 
 def _said_short(path: str, got: Protection) -> Decision:
     because = (
-        f"protected in part: older pods have the rest of the node's memory less node.reservedMemory "
-        f"(memory.low={got.low} memory.min={got.min} bytes); the cgroup is {path}"
+        "memory protected in part: older pods have the rest of the node's memory less node.reservedMemory"
     )
     inputs: Inputs = {"cgroup": path, "granted_low_bytes": got.low, "granted_min_bytes": got.min}
     said = Decision(AuditEvent.PATH_LIMIT, Reason.PROTECTED, because, value=path, inputs=inputs)
-    return said._replace(after=Knobs(memory_low=got.low, memory_min=got.min))
+    shown = ("granted_low_bytes", "granted_min_bytes")
+    return said._replace(after=Knobs(memory_low=got.low, memory_min=got.min), shows=shown)

@@ -157,7 +157,7 @@ class Comparison:
             self._next_compare = now + RETRY_S
             return
         if self._compared_for != synchronised_at:
-            because = f"CRI lists {len(live)} live containers, and all of them are known"
+            because = f"lists compared: all {len(live)} live containers of CRI are known"
             self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.COMPLETE, because)
         self._compared_for, self.detail = synchronised_at, ""
 
@@ -184,7 +184,7 @@ class Comparison:
     def _missing(self, missing: set[str], now: float) -> None:
         names = ", ".join(sorted(k[:12] for k in missing)[:5])
         self.detail = f"{len(missing)} containers of CRI's list are missing from the runtime's list: {names}"
-        self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.MISSING, self.detail)
+        self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.MISSING, f"lists compared: {self.detail}")
         self._next_compare = now + RETRY_S
         if now - self._resynchronised_at > RESYNCHRONISE_S or not self._resynchronised_at:
             self._resynchronised_at = now

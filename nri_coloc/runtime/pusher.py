@@ -247,7 +247,7 @@ class Pusher:
             self._failed(
                 container_id,
                 Reason.FOUND_DIFFERENT,
-                "the runtime accepted a push, but its spec does not show it",
+                "push lost: the runtime accepted it, but its spec does not show it",
             )
             return 0.0
         if not self._runtime.connected:
@@ -287,7 +287,7 @@ class Pusher:
     def _pushed(self, assignment: Assignment, changes: Knobs) -> None:
         problem = self._files.differing(assignment, changes)
         if problem:
-            self._failed(assignment.id, Reason.FOUND_DIFFERENT, problem)
+            self._failed(assignment.id, Reason.FOUND_DIFFERENT, f"push not in force: {problem}")
             return
         self._taken[assignment.id] = changes
         self.learned(assignment.id, changes)

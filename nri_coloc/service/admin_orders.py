@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from nri_coloc.core import figures
 from nri_coloc.core.durations import LONGEST_S
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.errors import ColocError
@@ -100,9 +101,7 @@ class AdminOrders:
                     _fulfil(future, work)
         if self._steering.pause.is_over(now):
             self._go_on()
-            self._report.said(
-                AuditEvent.RECLAIM_RESUME, Reason.EXPIRED, "the pause is over; lending continues"
-            )
+            self._report.said(AuditEvent.RECLAIM_RESUME, Reason.EXPIRED, "lending resumed: the pause is over")
 
     def stop(self) -> None:
         """Decline all orders that wait, because the daemon stops."""
@@ -124,8 +123,8 @@ class AdminOrders:
             return
         self._stranger_told_at = now
         rule = "only root and the daemon's user may call the admin socket"
-        because = f"{caller} was refused: {rule} (refused={self._strangers})"
         inputs = {"uid": caller.uid, "pid": caller.pid, "refused": self._strangers}
+        because = figures.sentence(f"caller refused: {rule}", inputs, inputs)
         self._report.said(AuditEvent.ADMIN_CALL, Reason.STRANGER, because, extra={"inputs": inputs})
 
     def pause_lending(self, caller: Caller, seconds: int, reason: str) -> str:
@@ -204,7 +203,7 @@ class AdminOrders:
         pause = self._steering.pause
         until = pause.begin(time.monotonic(), time.time_ns(), seconds, reason)
         self._take_effect()
-        because = f"{pause.words}; the reclaim pool shrinks to its floor, no more memory is lent, nothing is offered"
+        because = f"lending paused: {pause.words}; the reclaim pool shrinks to its floor, nothing is offered"
         self._report.said(AuditEvent.RECLAIM_PAUSE, Reason.OPERATOR, because)
         return until
 
@@ -213,7 +212,9 @@ class AdminOrders:
         if not words:
             return False
         self._go_on()
-        self._report.said(AuditEvent.RECLAIM_RESUME, Reason.OPERATOR, f"before its time: {words}")
+        self._report.said(
+            AuditEvent.RECLAIM_RESUME, Reason.OPERATOR, f"lending resumed before its time: {words}"
+        )
         return True
 
     def _go_on(self) -> None:
@@ -305,7 +306,7 @@ class AdminOrders:
 
     def _say(self, caller: Caller, reason: Reason, asked: str, result: str) -> None:
         inputs = {"uid": caller.uid, "pid": caller.pid, "order": asked, "result": result}
-        because = f"{caller}: {asked}: {result}"
+        because = figures.sentence(f"{asked}: {result}", inputs, ("uid", "pid"))
         self._report.said(AuditEvent.ADMIN_CALL, reason, because, extra={"inputs": inputs})
 
 

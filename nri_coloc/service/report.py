@@ -100,7 +100,7 @@ class Report:
     def unread_file(self, sentence: str) -> None:
         """Report a file of the state folder that cannot be read; the daemon goes on without it."""
         self.log.warning(sentence)
-        self.said(AuditEvent.STATE_FOLDER, Reason.TAKEN_OVER, sentence)
+        self.said(AuditEvent.STATE_FOLDER, Reason.TAKEN_OVER, f"state file ignored: {sentence}")
 
     def about_hook(self, hook: Hook, what: tuple[AuditEvent, Reason, str]) -> None:
         """Record an event about a hook's container or pod, whether known or not."""
@@ -172,7 +172,7 @@ def _named(subject: Subject, state: NodeState) -> str:
 
 def _cgroup(subject: Subject, state: NodeState, drift: Drift) -> str:
     """Return a drifted cgroup's name for people: its pod or container, else the path in the drift."""
-    return (_named(subject, state) or drift.because).partition(": ")[0]
+    return _named(subject, state).removesuffix(": ") or drift.path
 
 
 def recorded(

@@ -118,7 +118,9 @@ class Daemon:
         threading.excepthook = self._thread_failed
         parts.audit.start()
         parts.report.said(
-            AuditEvent.DAEMON_START, Reason.STARTED, f"nri-coloc {wiring.version()}, {self._mode()}"
+            AuditEvent.DAEMON_START,
+            Reason.STARTED,
+            f"daemon started: version {wiring.version()}, {self._mode()}",
         )
         if not self._launched:
             self._start_http()
@@ -282,7 +284,9 @@ class Daemon:
         settings = parts.in_force.settings
         restores = settings.restore_on_exit and not settings.tuning.observe
         ends = "everything is restored" if restores else "nothing is un-pinned"
-        parts.report.said(AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"stopping; {ends}")
+        parts.report.said(
+            AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"daemon stops: a signal asked for it, and {ends}"
+        )
         steps: dict[str, Callable[[], object]] = {
             "closing the admin socket": parts.admin.close,
             "leaving the runtime": parts.trunk.stop,

@@ -120,7 +120,8 @@ class StateFolder:
             if problem not in self._said:
                 self._report.log.error(problem)
                 self._report.metrics.write_failed(LABEL)
-                because, inputs = f"{problem}; placement continues", {"file": LABEL, "error": problem}
+                because = f"state not written: {problem}; placement continues"
+                inputs = {"file": LABEL, "error": problem}
                 self._report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, because, extra={"inputs": inputs})
         self._said = problems
         self._report.metrics.state_writable(now=not problems)

@@ -265,7 +265,9 @@ class Steering:
         fixed = _fixed_at_start(self._in_force.settings, settings)
         note += f"; only a restart changes {', '.join(fixed)}" if fixed else ""
         note += "".join(f"; {remark}" for remark in remarks(settings.schedule))
-        self._report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, f"read and applied{note}")
+        self._report.said(
+            AuditEvent.CONFIG_RELOAD, Reason.VALID, f"configuration applied: the file is valid{note}"
+        )
         self._in_force.put(settings)
         self._clock.look(settings.schedule, self._report)
         self._retune(self._node.state.topology)
@@ -283,7 +285,11 @@ class Steering:
 
     def _follow_kubelet(self) -> None:
         if self._kubelet.look():
-            self._report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, self._kubelet.words())
+            self._report.said(
+                AuditEvent.TOPOLOGY_CHANGE,
+                Reason.CPUS_CHANGED,
+                f"kubelet's state read: {self._kubelet.words()}",
+            )
             self._retune(self._node.state.topology)
 
     def _look_at_machine(self) -> None:
@@ -303,7 +309,7 @@ class Steering:
                 topology.machine == state.topology.machine and topology.online != state.topology.online
             )
             why = granted.change(look.granted, topology.machine) if is_granted else _MACHINE_CHANGED
-            self._report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, why)
+            self._report.said(AuditEvent.TOPOLOGY_CHANGE, Reason.CPUS_CHANGED, f"machine read: {why}")
             self._retune(topology)
 
     def _retune(self, topology: Topology) -> None:

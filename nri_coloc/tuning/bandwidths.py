@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Final, NamedTuple
 
+from nri_coloc.core import figures
 from nri_coloc.core.decisions import Decision, Inputs
 from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.core.reasons import AuditEvent, Reason
@@ -248,9 +249,10 @@ class PodBandwidths:
             if target == POD and wanted.quota is not None:
                 continue  # a VM's quota: recorded when it was decided
             if target == POD:
-                why = f"pod quota raised with its containers' quotas (raised={wanted.extra})"
+                why = "pod quota raised: its containers' quotas were raised"
                 of_pod = Decision(AuditEvent.POD_LIMIT, Reason.QUOTA_BURST, why, pod_id=pod_id)
-                of_pod = of_pod._replace(inputs={"raised_by": wanted.extra, "containers": len(members)})
+                raised: Inputs = {"raised_by": wanted.extra, "containers": len(members)}
+                of_pod = of_pod._replace(inputs=raised, shows=(*raised,))
                 decisions.append(of_pod._replace(before=before, after=after))
             elif (member := members.get(target)) is not None:
                 why, inputs = self._why(member)
@@ -263,12 +265,10 @@ class PodBandwidths:
     def _why(self, member: Assignment) -> tuple[str, Inputs]:
         raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
         if self.is_resized(member.container.pod_id):
-            return f"quota restored: a resize of its pod is in progress (quota={_own(member)})", own
+            return figures.sentence("quota restored: a resize of its pod is in progress", own, own), own
         if raised is None or raised.own != _own(member):
-            return (
-                f"quota restored: resized, unreadable, or no longer allowed to be raised (quota={_own(member)})",
-                own,
-            )
+            why = "quota restored: resized, unreadable, or no longer allowed to be raised"
+            return figures.sentence(why, own, own), own
         return raised.because, raised.inputs
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
@@ -307,9 +307,9 @@ def _own(assignment: Assignment) -> int:
 def back(assignment: Assignment, why: str) -> Raised:
     """Return a raise to the own quota, so that the own quota is written."""
     own = _own(assignment)
-    return Raised(
-        quota=own, own=own, because=f"quota restored: {why} (quota={own})", inputs={"own_quota": own}
-    )
+    inputs = {"own_quota": own}
+    because = figures.sentence(f"quota restored: {why}", inputs, inputs)
+    return Raised(quota=own, own=own, because=because, inputs=inputs)
 
 
 def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from nri_coloc.core import figures
 from nri_coloc.core.apportionment import apportion
 from nri_coloc.core.decisions import Figure, Inputs
 from nri_coloc.core.knobs import MIN_SHARES, NO_KNOBS, PAGE, Knobs
@@ -136,23 +137,24 @@ def rebalance(
 ) -> Rebalanced:
     """Return the containers whose values must change, for the capacity that has lasted."""
     if capacity.binding in _SILENT:
-        because = f"the capacity is unknown: {capacity.because}; {_room(tuning)}"
-        return Rebalanced(
-            settled.interrupted, eased(loans, tuning), because, _inputs(loans, capacity, settled, tuning)
-        )
+        inputs = _inputs(loans, capacity, settled, tuning)
+        because = figures.sentence(f"{_EASED}; the capacity is unknown", inputs, _SHOWN)
+        return Rebalanced(settled.interrupted, eased(loans, tuning), because, inputs)
     settled = _settled(settled, capacity, now_s, tuning)
     milli, memory = settled.cpu_milli.settled, settled.memory_bytes.settled
     if milli is None or memory is None:
-        because = f"no capacity has lasted for {tuning.dwell_s:g} s yet; {_room(tuning)}"
-        return Rebalanced(settled, eased(loans, tuning), because, _inputs(loans, capacity, settled, tuning))
+        inputs = _inputs(loans, capacity, settled, tuning)
+        because = figures.sentence(f"{_EASED}; no capacity has lasted for the dwell", inputs, _SHOWN)
+        return Rebalanced(settled, eased(loans, tuning), because, inputs)
     wanted = amounts(loans, milli, memory)
     changes = {key: _changed(loans[key], wanted[key], tuning) for key in loans}
     inputs = _inputs(loans, capacity, settled, tuning)
     return Rebalanced(
         settled,
         {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
-        f"{inputs['lent_milli']}m and {inputs['lent_bytes']} bytes were lent to {len(loans)} containers,"
-        f" {milli}m and {memory} bytes are there to be lent{_guessed(capacity)}; {_room(tuning)}",
+        figures.sentence(
+            f"loans divided again: the capacity for loans changed{_guessed(capacity)}", inputs, _SHOWN
+        ),
         inputs,
     )
 
@@ -182,14 +184,16 @@ def _guessed(capacity: Capacity) -> str:
         return ""
     if capacity.binding is Binding.SCHEDULE:
         return "; new pods are offered nothing, because lending is about to end"
-    return (
-        f"; without the guesses about workloads that are being learnt, with which {capacity.cpu_milli}m and"
-        f" {capacity.memory_bytes} bytes are offered"
-    )
+    return "; guesses about workloads that are being learnt do not count"
 
 
-def _room(tuning: AmountTuning) -> str:
-    return f"a lowered memory limit is set {tuning.memory_room} bytes above the use"
+_EASED: Final = "lowered memory limit raised: use came near to it"
+
+_SHOWN: Final = (
+    *("lent_milli", "capacity_milli", "lent_bytes", "capacity_bytes"),
+    *("loans", "memory_room_bytes", "dwell_s"),
+)
+"""The figures of a rebalancing that its sentence ends with."""
 
 
 def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTuning) -> Settled:

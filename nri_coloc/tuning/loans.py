@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from nri_coloc.core import figures
 from nri_coloc.core.events import AmountsGranted
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.lending import Capacity
@@ -69,9 +70,11 @@ class Loans:
             return True
         changes = lent_amounts.eased({container_id: loan}, self._node.tuning.reclaim.amounts)
         if changes:
-            because = f"lowered memory limit raised before its push: use has grown (use={loan.in_use} bytes)"
             room = self._node.tuning.reclaim.amounts.memory_room
             inputs = {"in_use_bytes": loan.in_use, "memory_room_bytes": room}
+            because = figures.sentence(
+                "lowered memory limit raised before its push: use has grown", inputs, inputs
+            )
             before = self._node.state
             outcome = self._node.decide(AmountsGranted(changes, because, inputs))
             self._report.decided(outcome.decisions, outcome.state, before)

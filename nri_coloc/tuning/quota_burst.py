@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from nri_coloc.core import figures
 from nri_coloc.core.apportionment import apportion
 from nri_coloc.core.decisions import Figure
 from nri_coloc.core.settings import BurstTuning
@@ -140,13 +141,16 @@ def quota_burst(
 
 
 def because(each: Throttled, quota: int, ground: Ground, tuning: BurstTuning) -> str:
-    """Return the reason of one container's quota, µs, with every figure."""
+    """Return the reason of one container's quota, µs, with the figures to look at first."""
     if tuning.quota_percent <= 100:
-        return f"quota restored: quota-burst is switched off (quota={each.quota})"
-    return (
-        f"node {ground.state}: {_load(ground, tuning)}; {_need(each)}; {quota / each.quota:.2f} of its own"
-        f" {each.quota}, at most {tuning.quota_percent / 100:.2f}, within {ground.unused}m for all raises together"
-    )
+        text = "quota restored: quota-burst is switched off"
+    else:
+        text = f"quota set to {quota / each.quota:.2f} of its own: {_load(ground)}, {_need(each)}"
+    return figures.sentence(text, inputs(each, ground, tuning), _SHOWN)
+
+
+_SHOWN: Final = ("own_quota", "used_milli", "held_back", "online_milli", "cpus_milli", "unused_milli")
+"""The figures of a quota that its sentence ends with."""
 
 
 def inputs(each: Throttled, ground: Ground, tuning: BurstTuning) -> dict[str, Figure]:
@@ -167,16 +171,16 @@ def inputs(each: Throttled, ground: Ground, tuning: BurstTuning) -> dict[str, Fi
 
 
 def _need(each: Throttled) -> str:
-    own, uses, held = each.quota * 1000 // each.period, each.used_milli, each.held_back
-    used = f"its use of {own}m is unknown" if uses is None else f"it uses {uses}m of its {own}m"
-    return f"{used}, throttled {'an unknown part of the time' if held is None else f'{held:.0%} of the time'}"
+    held = each.held_back
+    if held is None:
+        return "its throttling is unknown"
+    return f"its quota throttles it {held:.0%} of the time"
 
 
-def _load(ground: Ground, tuning: BurstTuning) -> str:
-    bounds = f"raised below {tuning.threshold * tuning.cooling:.0%}, lowered from {tuning.threshold:.0%} on"
+def _load(ground: Ground) -> str:
     if ground.state is NodeState.UNKNOWN:
-        return f"online use is unknown, no quota is raised ({bounds})"
-    return f"online pods use {ground.online}m of {ground.cpus}m, {bounds}"
+        return "online use is unknown"
+    return f"node {ground.state}"
 
 
 # --- one container ---------------------------------------------------------------------------------------

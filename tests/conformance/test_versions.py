@@ -34,7 +34,7 @@ WITH_POD_UPDATES = [edition for edition in EDITIONS if edition.number >= (0, 10,
 
 def test_it_registers_and_knows_with_which_nri(lasting, edition: Edition):
     said = lasting.daemon.audited("runtime.connect")["because"]
-    assert said == f"containerd v{edition.containerd}, NRI {edition.nri}"
+    assert said == f"registered with the runtime: containerd v{edition.containerd}, NRI {edition.nri}"
     assert '"50-nri-coloc" connected' in lasting.node.nri.log.read_text()
 
 

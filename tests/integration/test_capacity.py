@@ -199,7 +199,7 @@ def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
     assert rig.daemon.container(web)["cpus"] == "0-7"
     tree.write("hadoop-yarn", weight, "500")
     wait_until(lambda: tree.read("hadoop-yarn", weight) in ("1", "2"), SOON_S, "its weight again")
-    assert "hadoop-yarn: repaired" in rig.daemon.audited("drift.repair", SOON_S, pod="")["because"]
+    assert "repaired in hadoop-yarn: " in rig.daemon.audited("drift.repair", SOON_S, pod="")["because"]
     reload(rig.daemon, LENDING)
     wait_until(
         lambda: {file: tree.read("hadoop-yarn", file) for file in before} == before, SOON_S, "its own values"

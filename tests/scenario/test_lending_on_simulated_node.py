@@ -128,7 +128,7 @@ class TestWithoutPSI:
         bed.node.set_delay(bed.web, 0.6)
         cut = next(tick for tick in (bed.tick() for _ in range(6)) if tick.target.change is Change.SUPPRESS)
         assert cut.target.binding is Binding.STALL
-        assert "online pods stalled (run-queue delay stall=" in sentence.because(cut.grounds)
+        assert sentence.inputs(cut.grounds)["stall_signal"] == "run-queue delay"
 
     def test_who_waits_a_little_loses_nothing(self, bed):
         self.follow(bed)

@@ -18,7 +18,14 @@ from nri_coloc.host import kubelet
 
 FILES = ("memory.high", "memory.low", "memory.min", "cpu.max.burst", "io.weight", "cgroup.controllers")
 READY = {"ready": True, "checks": {"config": {"ok": True, "detail": ""}}}
-CONNECTED = {"event": "runtime.connect", "because": "containerd 2.4.0, NRI 0.12.1"}
+
+
+def connected(runtime: str) -> dict[str, str]:
+    """Return the record of a registration."""
+    return {"event": "runtime.connect", "because": f"registered with the runtime: {runtime}"}
+
+
+CONNECTED = connected("containerd 2.4.0, NRI 0.12.1")
 
 
 @pytest.fixture
@@ -265,12 +272,15 @@ class TestDaemon:
         assert check(patient, "daemon").sentence == "it is ready; config: no admin socket"
 
     def test_an_old_runtime_gets_the_note_about_pushed_updates(self, patient, daemon):
-        daemon["records"] = [{**CONNECTED, "because": "containerd 1.7.24~ds1-6+b4, NRI 0.6.1"}]
+        daemon["records"] = [connected("containerd 1.7.24~ds1-6+b4, NRI 0.6.1")]
         found = check(patient, "runtime")
         assert (found.verdict, "deadlock the runtime" in found.sentence) == ("ok", True)
 
     def test_the_newest_registration_counts(self, patient, daemon):
-        daemon["records"] = [{**CONNECTED, "because": "containerd 1.7.24, NRI 0.6.1"}, CONNECTED]
+        daemon["records"] = [
+            connected("containerd 1.7.24, NRI 0.6.1"),
+            CONNECTED,
+        ]
         assert "without harm" in check(patient, "runtime").sentence
 
     def test_a_registration_that_fell_out_of_the_ring_is_a_warning(self, patient, daemon):

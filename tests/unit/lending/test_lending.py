@@ -100,7 +100,7 @@ class TestItsSizeBeginsAndEnds:
         (record,) = heard.records
         assert heard.said() == [("pool.resize", "first_size")]
         assert (record.pool, record.before["cpus"], record.after["cpus"]) == ("reclaim", "0-7", "6-7")
-        assert record.because.startswith("reclaim pool sized before the first reclaimed pod (source=floor)")
+        assert record.extra["inputs"]["source"] == "floor"
 
     def test_its_end_is_recorded(self, node: Node):
         lending, heard = self.lends(node)

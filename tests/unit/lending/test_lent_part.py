@@ -110,17 +110,17 @@ def grounds(before: Lent, tuning: ReclaimTuning, scene: Scene = CALM) -> Grounds
 
 
 WORDS = [
-    (FULL, HALF, "resize: the lent part fell (online=2.0 cores, lendable=8, lend=50%, cpus 5 → 3)"),
-    (FULL, NONE, "resize: the lent part fell (online=2.0 cores, lendable=8, lend=0%, cpus 5 → 1)"),
+    (FULL, HALF, "resize: the lent part fell (online=2 cores, lendable=8, lend=0.5, cpus 5 → 3)"),
+    (FULL, NONE, "resize: the lent part fell (online=2 cores, lendable=8, lend=0, cpus 5 → 1)"),
     (
         Lent(milli=0, cpus=1, cut_at=0.0, grown_at=0.0, hold_s=1.0, lend=0.0),
         ALL,
-        "resize: the lent part rose, one step (online=2.0 cores, lendable=8, cpus 1 → 1)",
+        "resize: the lent part rose, one step (online=2 cores, lendable=8, cpus 1 → 1)",
     ),
     (
         Lent(milli=0, cpus=1, cut_at=0.0, grown_at=0.0, hold_s=1.0, lend=0.0),
         NONE,
-        "resize: the lent part leaves only the floor (online=2.0 cores, lendable=8, lend=0%, cpus 1 → 1)",
+        "resize: the lent part leaves only the floor (online=2 cores, lendable=8, lend=0, cpus 1 → 1)",
     ),
 ]
 
@@ -149,9 +149,8 @@ TIERS = (Tier("share", band=(0.4, 0.6), minimum=1, asked=16), Tier("reclaim", mi
 @pytest.mark.parametrize(("part", "cpus"), [(1.0, 12), (0.5, 6), (0.0, 1)])
 def test_tiers_keep_the_cpus_that_are_not_lent(part, cpus):
     tuning = replace(ALL, lend=part)
-    _, sizes, words = bands.sizes(TIERS, {"share": 2.0}, Allocatable(16, 16), Memory(), tuning, 0.0)
+    _, sizes, _ = bands.sizes(TIERS, {"share": 2.0}, Allocatable(16, 16), Memory(), tuning, 0.0)
     assert sizes == {"share": 16 - cpus, "reclaim": cpus}
-    assert ("lend=" in words) is (part < 1)
 
 
 def test_without_online_tiers_all_cpus_are_lent():

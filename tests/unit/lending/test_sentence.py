@@ -34,11 +34,11 @@ def large(before: Lent, **scene: Any) -> Grounds:
 SITUATIONS: list[tuple[Lent, dict[str, Any], str]] = [
     (BEFORE, {}, "online use fell, one step ("),
     (BEFORE, {"online": 7_500}, "online use rose ("),
-    (BEFORE, {"stall": Stall(0.4, 0.2, 0.03)}, "online pods stalled (PSI stall=0.40, "),
+    (BEFORE, {"stall": Stall(0.4, 0.2, 0.03)}, "online pods stalled (stall=0.4, "),
     (
         BEFORE,
         {"stall": Stall(0.4, 0.2, 0.03, Signal.RUN_DELAY)},
-        "online pods stalled (run-queue delay stall=0.40, ",
+        "online pods stalled (stall=0.4, ",
     ),
     (BEFORE, {"late_s": 0.05}, "the tick was 0.05 s late, no growth ("),
     (BEFORE, {"late_s": 2.0}, "the tick was 2.00 s late, the floor ("),
@@ -51,7 +51,7 @@ SITUATIONS: list[tuple[Lent, dict[str, Any], str]] = [
     (
         BEFORE._replace(more=Yielded(cpus=1)),
         {"yields": True, "stall": Stall(0.4, 0.0, 0.06)},
-        "online pods stalled, extra core taken back (PSI stall=0.06, ",
+        "online pods stalled, extra core taken back (lasting_stall=0.06, ",
     ),
 ]
 

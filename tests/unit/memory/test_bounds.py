@@ -108,8 +108,8 @@ def test_every_change_is_told_once_with_its_figures_and_what_bound_it(rig):
     assert record.pool == "reclaim"
     assert dict(record.before) == {}
     assert set(record.after) == {"memory.high", "memory.limit"}
-    assert record.because == "limit: free memory bounds the reclaimed pods (memory.high=8.20 GiB, members=1)"
     inputs = record.extra["inputs"]
+    assert inputs["after_bytes"] == record.after["memory.high"]
     assert (inputs["shop/batch.high_bytes"], inputs["shop/batch.use_bytes"]) == (rig.highs["batch"], GIB)
     assert inputs["binding"] == "free_memory"
     assert inputs["may_hold_bytes"] == rig.memory.headroom_bytes
@@ -245,7 +245,7 @@ def test_switched_off_everything_is_given_back(rig):
     rig.node.tuning = Tuning(reclaim=ReclaimTuning(enabled=False))
     assert rig.turn(pods={"batch": GIB}) == {}
     assert rig.worker.bounds == {}
-    assert rig.heard.records[-1].because.startswith("limit: lending disabled bounds ")
+    assert rig.heard.records[-1].extra["inputs"]["binding"] == "lending_disabled"
 
 
 def test_without_readings_nothing_rises_and_after_a_minute_it_sinks_towards_the_floor(rig):

@@ -205,7 +205,7 @@ def test_a_host_groups_bound_is_told_with_its_path(rig):
     rig.worker.write(wanted)
     rig.tree.write("yarn", FILES[rig.version][-1], NO_LIMIT[rig.version])
     rig.worker.write(wanted)
-    assert rig.heard.records[0].because.startswith(f"yarn: repaired: {FILES[rig.version][-1]} ")
+    assert rig.heard.records[0].because.startswith(f"repaired in yarn: {FILES[rig.version][-1]} ")
 
 
 def test_a_thread_outlives_what_nobody_foresaw(rig):

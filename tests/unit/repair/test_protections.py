@@ -66,7 +66,7 @@ def test_what_somebody_lowered_is_raised_again_and_told(protecting):
     protecting.keep()
     (record,) = protecting.heard.records
     assert (record.before, record.after) == ({"memory.min": 0}, {"memory.min": 4096})
-    assert record.because == "kubepods: repaired: memory.min 0 instead of 4096"
+    assert record.because == "repaired in kubepods: memory.min 0 instead of 4096"
 
 
 def test_a_sum_that_grows_is_no_drift(protecting):
@@ -100,9 +100,8 @@ class TestCgroupsAbovePods:
             ("kubepods", {"memory.min": 0}, {"memory.min": 4096}),
             ("kubepods", {"memory.min": 4096}, {"memory.min": 8192}),
         ]
-        assert rig.heard.records[-1].because.startswith(
-            "the pods below it ask for memory.low 0 and memory.min 8192 bytes in all;"
-        )
+        asked = {"asked_low_bytes": 0, "asked_min_bytes": 8192}
+        assert rig.heard.records[-1].extra["inputs"] == {"cgroup": "kubepods", **asked}
 
     def test_what_is_given_back_is_told(self, rig: Rig):
         create(rig.node, "app", Wish(QoSClass.SHARED, knobs=Knobs(memory_min=4096)), limited=True)

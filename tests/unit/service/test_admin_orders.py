@@ -117,7 +117,7 @@ def test_a_pause_is_in_the_settings_and_everybody_looks_at_once(rig):
     assert rig.looked == ["lending", "survey"]
     assert ("reclaim.pause", "operator") in rig.heard.said()
     assert rig.calls() == [
-        ("operator", f"uid 0, pid 42: pause lending for 600 s ('load test'): until {until}")
+        ("operator", f"pause lending for 600 s ('load test'): until {until} (uid=0, pid=42)")
     ]
     assert b"nri_coloc_lending_paused 1.0" in rig.report.metrics.render()
 
@@ -141,7 +141,7 @@ def test_a_pause_ends_before_its_time_by_order(rig):
 def test_without_a_pause_there_is_nothing_to_end(rig):
     assert not rig.orders.resume_lending(ROOT)
     assert rig.looked == []
-    assert rig.calls()[-1] == ("operator", "uid 0, pid 42: resume lending: it was not paused")
+    assert rig.calls()[-1] == ("operator", "resume lending: it was not paused (uid=0, pid=42)")
 
 
 def test_off_takes_effect_before_its_answer(rig, tmp_path):
@@ -181,7 +181,7 @@ def test_on_undoes_off(rig, tmp_path):
 
 def test_on_without_off_changes_nothing(rig):
     assert not rig.orders.lending_on(ROOT).was_off
-    assert rig.calls()[-1] == ("operator", "uid 0, pid 42: switch lending on: it was not off")
+    assert rig.calls()[-1] == ("operator", "switch lending on: it was not off (uid=0, pid=42)")
 
 
 def test_a_full_disk_does_not_prevent_off(rig, monkeypatch):
@@ -241,7 +241,7 @@ def test_an_invalid_file_changes_nothing_and_its_problem_is_the_answer(rig):
     rig.file.write_text("mode: maybe\n")
     assert "mode: 'maybe' does not fit" in rig.orders.reload(ROOT)
     assert rig.node.tuning is before
-    assert rig.calls()[-1][1].startswith("uid 0, pid 42: reload: invalid: ")
+    assert rig.calls()[-1][1].startswith("reload: invalid: ")
 
 
 def test_a_file_that_does_not_fit_this_machine_is_as_invalid(rig):
@@ -270,7 +270,7 @@ def test_what_a_repair_finds_is_the_answer(rig):
     found = rig.orders.repair(ROOT)
     assert found.looked_at == 2
     assert list(found.sentences) == ["shop/web/app: found cpu.shares 5", "kubepods: found memory.min 0"]
-    assert rig.calls()[-1] == ("operator", "uid 0, pid 42: repair: 2 checked, 2 repaired")
+    assert rig.calls()[-1] == ("operator", "repair: 2 checked, 2 repaired (uid=0, pid=42)")
 
 
 def test_who_only_observes_repairs_nothing(rig):
@@ -320,12 +320,13 @@ def test_a_mistake_of_ours_is_told_as_one(rig):
     rig.steering.reload = broken
     with pytest.raises(ValueError, match="oops"):
         rig.orders.reload(ROOT)
-    assert rig.calls()[-1] == ("internal_error", "uid 0, pid 42: reload: failed inside")
+    assert rig.calls()[-1] == ("internal_error", "reload: failed inside (uid=0, pid=42)")
     assert not rig.orders.resume_lending(ROOT), "and the loop goes on"
 
 
 def test_a_crowd_of_strangers_makes_one_record(rig):
     for pid in range(5):
         rig.orders.turned_away(Caller(1000, pid))
-    ((reason, because),) = rig.calls()
-    assert (reason, "uid 1000, pid 0" in because) == ("stranger", True)
+    (record,) = [r for r in rig.heard.records if r.event.value == "admin.call"]
+    assert record.reason.value == "stranger"
+    assert record.extra["inputs"] == {"uid": 1000, "pid": 0, "refused": 1}

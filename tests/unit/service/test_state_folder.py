@@ -146,7 +146,7 @@ def test_a_forecast_that_cannot_be_written_is_said_too(rig):
     rig.forecast.problem = "cannot write forecast: No space left on device"
     rig.look()
     assert rig.folder.problem == rig.forecast.problem
-    assert rig.said == [f"{rig.forecast.problem}; placement continues"]
+    assert rig.said == [f"state not written: {rig.forecast.problem}; placement continues"]
 
 
 def test_a_folder_that_cannot_be_made_is_said(rig):

@@ -202,7 +202,8 @@ def test_what_only_a_restart_changes_is_named_by_its_keys(rig):
     rig.steering.apply(reader.load("telemetry: {auditRing: 7}\nruntime: {pluginIndex: '51'}\n", "a test"))
     (record,) = rig.heard.records
     assert (
-        record.because == "read and applied; only a restart changes runtime.pluginIndex, telemetry.auditRing"
+        record.because
+        == "configuration applied: the file is valid; only a restart changes runtime.pluginIndex, telemetry.auditRing"
     )
 
 

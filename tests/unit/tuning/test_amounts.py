@@ -171,7 +171,8 @@ def test_a_capacity_must_last_before_anybody_is_changed():
     third = rebalance(second.settled, FULL, there_are(1000), 300.0, TUNING)
     assert (first.changes, second.changes) == ({}, {})
     assert third.changes == {"a": Knobs(shares=1024, quota=100_000)}
-    assert "2000m and 0 bytes were lent to 1 containers, 1000m" in third.because
+    figures = {"lent_milli": 2000, "lent_bytes": 0, "loans": 1, "capacity_milli": 1000}
+    assert figures.items() <= third.inputs.items()
 
 
 def test_one_dip_at_the_end_of_five_minutes_of_more_takes_nothing_from_anybody():
@@ -187,7 +188,7 @@ def test_memory_alone_can_differ_too():
 def test_a_start_takes_nothing_from_anybody_before_a_capacity_has_lasted():
     first = rebalance(Settled(), FULL, there_are(1000), 0.0, TUNING)
     assert first.changes == {}
-    assert "no capacity has lasted for 300 s yet" in first.because
+    assert (first.inputs["dwell_s"], first.inputs["capacity_milli"]) == (300, None)
     assert rebalance(first.settled, FULL, there_are(1000), 300.0, TUNING).changes
 
 
@@ -229,8 +230,8 @@ def test_what_was_measured_must_last_too_and_the_offer_is_told_beside_it():
     first = rebalance(settled(8000), FULL, less, 0.0, TUNING)
     second = rebalance(first.settled, FULL, less, 300.0, TUNING)
     assert (first.changes, set(second.changes)) == ({}, {"a"})
-    assert "1000m and 68719476736 bytes are there to be lent; without the guesses" in second.because
-    assert "with which 100m and 68719476736 bytes are offered" in second.because
+    figures = {"capacity_milli": 1000, "capacity_bytes": 64 * GIB, "offered_milli": 100}
+    assert figures.items() <= second.inputs.items()
 
 
 # --- which values ----------------------------------------------------------------------------------------
@@ -314,7 +315,7 @@ def test_a_lowered_limit_is_raised_before_any_capacity_has_lasted():
     loan = Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=LOWERED), LOWERED)
     found = rebalance(Settled(), {"a": loan}, there_are(8000, GIB), 0.0, TUNING)
     assert found.changes == {"a": Knobs(memory_limit=LOWERED + 64 * MIB)}
-    assert "set 67108864 bytes above the use" in found.because
+    assert found.inputs["memory_room_bytes"] == 64 * MIB
 
 
 def test_a_limit_that_use_comes_near_to_is_the_whole_loan_where_that_is_there():

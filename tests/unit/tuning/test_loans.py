@@ -137,7 +137,7 @@ def test_a_lowered_limit_that_use_has_outgrown_since_is_raised_before_it_is_told
     assert rig.loans.ease("job")
     assert rig.granted == Knobs(memory_limit=GI // 2 + (64 << 20))
     assert rig.heard.said() == [("container.update", "rebalanced")] * 2
-    assert f"(use={GI // 2} bytes)" in rig.heard.records[-1].because
+    assert rig.heard.records[-1].extra["inputs"]["in_use_bytes"] == GI // 2
 
 
 def test_one_that_has_room_is_told_as_it_was_decided(rig):

@@ -303,7 +303,8 @@ class TestAnObserver:
             ({"quota": QUOTA}, {"quota": 120_000}),
             ({"quota": 120_000}, {"quota": 144_000}),
         ]
-        assert rig.heard.records[0].because.startswith("node idle: online pods use 1000m of 8000m")
+        inputs = rig.heard.records[0].extra["inputs"]
+        assert (inputs["node"], inputs["online_milli"], inputs["cpus_milli"]) == ("idle", 1000, 8000)
         assert (rig.files.applied, rig.bandwidths.raised) == ([], {})
 
     def test_tells_it_once_and_the_return_too(self, rig):

@@ -22,14 +22,11 @@ class TestWhatIsTold:
         assert (pod.pod, pod.container, pod.before, pod.after) == (
             "web", "", {"quota": 100_000}, {"quota": 120_000},
         )  # fmt: skip
-        assert pod.because == "pod quota raised with its containers' quotas (raised=20000)"
+        assert pod.extra["inputs"] == {"raised_by": 20_000, "containers": 1}
         assert (app.container, app.before, app.after) == ("app", {"quota": 100_000}, {"quota": 120_000})
         assert pod.decision_id == app.decision_id
-        assert app.because == (
-            "node idle: online pods use 1000m of 8000m, raised below 45%, lowered from 50% on; it uses 1000m of its"
-            " 1000m, throttled 50% of the time; 1.20 of its own 100000, at most 3.00, within 4000m for all raises"
-            " together"
-        )
+        figures = {"node": "idle", "own_quota": 100_000, "used_milli": 1000, "held_back": 0.5}
+        assert figures.items() <= app.extra["inputs"].items()
 
     def test_it_is_counted_as_other_decisions_are(self, rig):
         rig.raised()
@@ -53,7 +50,7 @@ class TestWhatIsTold:
             rig.pass_by(1400, held=0.0)
         told = [(one.before["quota"], one.after["quota"]) for one in rig.heard.records if one.container]
         assert told == [(144_000, 115_200), (115_200, QUOTA)]
-        assert rig.heard.records[-1].because.startswith("node overload: online pods use 7900m of 8000m")
+        assert rig.heard.records[-1].extra["inputs"]["node"] == "overload"
 
     def test_what_the_kernel_refused_is_not_told_as_done(self, rig):
         rig.files.refuses_quotas = True
@@ -72,21 +69,18 @@ class TestWhatIsTold:
         assert {one.reason for one in rig.heard.records} == {"quota_burst"}
 
     @pytest.mark.parametrize(
-        ("end", "because"),
+        ("end", "own"),
         [
-            (lambda rig: rig.bursts.end(), "quota restored: the daemon ends (quota=100000)"),
-            (switched_off, "quota restored: quota-burst is switched off (quota=100000)"),
-            (
-                lambda rig: rig.resize(110_000),
-                "quota restored: a resize of its pod is in progress (quota=110000)",
-            ),
+            (lambda rig: rig.bursts.end(), 100_000),
+            (switched_off, 100_000),
+            (lambda rig: rig.resize(110_000), 110_000),
         ],
         ids=["the daemon ends", "switched off", "resized"],
     )
-    def test_whatever_ends_a_raise_is_told(self, rig, end, because):
+    def test_whatever_ends_a_raise_is_told(self, rig, end, own):
         rig.raised()
         end(rig)
-        assert rig.heard.records[-1].because == because
+        assert rig.heard.records[-1].extra["inputs"]["own_quota"] == own
 
     def test_what_a_former_life_left_is_told_when_it_goes_back(self):
         rig = Rig(Tuning())
