@@ -38,6 +38,7 @@ CONTRACTS = (
     Contract("ttrpc/ttrpc.proto", "nri_coloc/ttrpc/_pb"),
     Contract("cri/v1/cri.proto", "nri_coloc/_pb", grpc=True),
     Contract("admin/v1/admin.proto", "nri_coloc/_pb", grpc=True),
+    Contract("cluster/v1/cluster.proto", "nri_coloc/_pb"),
 )
 
 

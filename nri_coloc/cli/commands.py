@@ -98,6 +98,7 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--host-root", default="/", metavar="DIR", help="prefix of every /sys and /proc path")
     run.add_argument("--state-dir", default="", metavar="DIR")
     run.add_argument("--admin-socket", type=_text, default="", metavar="PATH")
+    run.add_argument("--cluster-socket", type=_text, default="", metavar="PATH")
     run.add_argument("--http", default="", metavar="ADDR:PORT|off")
     run.add_argument("--observe", action="store_true", help="decide and record, change nothing")
     run.set_defaults(command=_run)
@@ -207,6 +208,7 @@ def _served(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             host_root=options.host_root,
             state_dir=options.state_dir or daemon_options.DEFAULT_STATE_DIR,
             admin_socket=options.admin_socket or daemon_options.DEFAULT_ADMIN_SOCKET,
+            cluster_socket=options.cluster_socket or daemon_options.DEFAULT_CLUSTER_SOCKET,
             http=options.http,
             observe=options.observe,
             launched=daemon_options.launched(environment),

@@ -408,6 +408,25 @@ class ScheduleTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """The companion, which reports lent amounts to Kubernetes.
+
+    report: whether there is a socket for the companion, which reports in the status of the node. Off by default:
+        the daemon works without Kubernetes.
+    cpu_resource: name of the resource of lent CPU, in milli-CPU.
+    memory_resource: name of the resource of lent memory, in bytes.
+    companion_uid: the only user whose processes may connect. 65532 by default, which images call nonroot.
+    companion_gid: the group that can open the socket.
+    """
+
+    report: bool = False
+    cpu_resource: str = "kubernetes.io/batch-cpu"
+    memory_resource: str = "kubernetes.io/batch-memory"
+    companion_uid: int = 65532
+    companion_gid: int = 65532
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The whole configuration; command-line flags have already replaced values of the file.
 
@@ -426,3 +445,4 @@ class Settings:
     log_level: str = "info"
     restore_on_exit: bool = False
     schedule: ScheduleTuning = ScheduleTuning()
+    kubernetes: KubernetesSettings = KubernetesSettings()

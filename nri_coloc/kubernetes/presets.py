@@ -84,9 +84,9 @@ def custom(cpu: str, memory: str) -> Preset:
     for key, name in (("cpu", cpu), ("memory", memory)):
         problem = _problem(name)
         if problem:
-            raise ValueError(f"kubernetes.resources.{key}: {name[:80]!r} {problem}")
+            raise ValueError(f"{key}: {name[:80]!r} {problem}")
     if cpu == memory:
-        raise ValueError(f"kubernetes.resources: cpu and memory are both {cpu!r}; give them different names")
+        raise ValueError(f"cpu and memory are both {cpu!r}; give them different names")
     return Preset(cpu, memory)
 
 

@@ -13,6 +13,7 @@ from nri_coloc.errors import SettingsError
 
 DEFAULT_STATE_DIR = "/var/lib/nri-coloc"
 DEFAULT_ADMIN_SOCKET = "/run/nri-coloc/admin.sock"
+DEFAULT_CLUSTER_SOCKET = "/run/nri-coloc-cluster/cluster.sock"
 
 LONGEST_SOCKET: Final = 107
 """Bytes. sockaddr_un.sun_path has 108 with its end (unix(7))."""
@@ -68,6 +69,7 @@ class Options:
     host_root: str = "/"
     state_dir: str = DEFAULT_STATE_DIR
     admin_socket: str = DEFAULT_ADMIN_SOCKET
+    cluster_socket: str = DEFAULT_CLUSTER_SOCKET
     http: str = ""
     observe: bool = False
     launched: Launched | None = None
@@ -91,6 +93,7 @@ class Options:
             ("--nri-socket", self.nri_socket, LONGEST_SOCKET),
             ("--cri-socket", self.cri_socket, LONGEST_SOCKET),
             ("--admin-socket", self.admin_socket, LONGEST_ADMIN_SOCKET),
+            ("--cluster-socket", self.cluster_socket, LONGEST_SOCKET),
         )
         for flag, path, longest in sockets:
             if len(os.fsencode(path)) > longest:

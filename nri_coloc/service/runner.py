@@ -13,6 +13,7 @@ memory: memory limits of reclaimed pods.
 audit: stdout.
 http, http-answers: HTTP.
 admin: sleeps in accept; while a caller is connected there are also its connections' threads and gRPC's own.
+companion: sleeps until the companion connects or calls; only with `kubernetes.report`.
 compare: while CRI is asked for its list.
 census: once, for old runtimes that launch plugins.
 
@@ -197,6 +198,9 @@ class Daemon:
             steps["keeping the state folder"] = partial(parts.state_folder.look, now)
             steps["keeping the switch"] = partial(parts.switch.look, now)
             steps["keeping the admin socket"] = partial(parts.admin.look, now)
+            steps["keeping the companion's socket"] = partial(
+                parts.companion.look, parts.in_force.settings.kubernetes
+            )
             steps["keeping records"] = partial(self._keep_records, now)
         return each_step(parts.report.log, "a turn of housekeeping", steps)
 
@@ -289,6 +293,7 @@ class Daemon:
         )
         steps: dict[str, Callable[[], object]] = {
             "closing the admin socket": parts.admin.close,
+            "closing the companion's socket": parts.companion.close,
             "leaving the runtime": parts.trunk.stop,
             "stopping the fast loop": parts.lending.stop,
             "stopping the memory thread": parts.memory_worker.stop,

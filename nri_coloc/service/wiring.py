@@ -44,6 +44,7 @@ from nri_coloc.host.marks import Marks
 from nri_coloc.host.readings import CgroupReader
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.host.sysfs import memory_total
+from nri_coloc.kubernetes.serving import CompanionServer
 from nri_coloc.lending.delayed_tasks import Waiting
 from nri_coloc.lending.file_watch import Sentry
 from nri_coloc.lending.loop import Lending
@@ -68,6 +69,7 @@ from nri_coloc.schedule import Clocks
 from nri_coloc.service import probe, readiness, steering
 from nri_coloc.service.admin_orders import AdminOrders, AdminSide
 from nri_coloc.service.audit import AuditLog
+from nri_coloc.service.companion_state import ClusterSide
 from nri_coloc.service.daemon_view import DaemonView
 from nri_coloc.service.http import HttpServer
 from nri_coloc.service.instance_lock import InstanceLock
@@ -76,6 +78,7 @@ from nri_coloc.service.lending_clock import LendingClock
 from nri_coloc.service.lending_switch import LendingSwitch
 from nri_coloc.service.machine import Machine
 from nri_coloc.service.metrics import Metrics
+from nri_coloc.service.offer_view import OfferView
 from nri_coloc.service.options import Options
 from nri_coloc.service.readiness import Check, Readiness, Reading
 from nri_coloc.service.records_file import RecordsFile
@@ -123,6 +126,7 @@ class Parts:
     second_chances: SecondChances
     after: After
     admin: AdminSide
+    companion: CompanionServer
     view: DaemonView
     http: HttpServer
 
@@ -216,8 +220,12 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     pressure = Pressure(node, StallReader(layout, root), writer, report)
 
     # settings and machine followed while it runs
-    requests = PodRequests(writer, layout.version)
-    translator = Translator(node.memory_bytes, tuning, requests, partial(stored_specs.journalled, writer))
+    translator = Translator(
+        node.memory_bytes,
+        tuning,
+        PodRequests(writer, layout.version),
+        partial(stored_specs.journalled, writer),
+    )
     steered = Steering(
         in_force,
         node,
@@ -262,6 +270,15 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     )
     comparison = Comparison(node, connection, report, listing=cri, after=after)
 
+    # the companion's side
+    offer = OfferView(node, clock=clock, lending=lending, survey=survey, memory=box_memory)
+    companion = CompanionServer(
+        options.cluster_socket,
+        ClusterSide(node, offer, clock=clock, survey=survey).state,
+        version=version(),
+        log=report.log,
+    )
+
     # the operator's side
     admin = AdminSide(
         options.admin_socket,
@@ -291,7 +308,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         config=partial(
             readiness.config,
             lambda: steered.problem,
-            (partial(probe.remarks, layout, root), lambda: admin.problem),
+            (partial(probe.remarks, layout, root), lambda: admin.problem, lambda: companion.problem),
         ),
         cgroups=partial(
             readiness.cgroups,
@@ -299,16 +316,13 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
             lambda: machine.remark(node.state),
         ),
     )
-    others = _other_checks(node, report, root, lambda: state_folder.problem)
     view = DaemonView(
         node,
         report,
         actuator=actuator,
-        readiness=Readiness((*required, *others)),
+        readiness=Readiness((*required, *_other_checks(node, report, root, lambda: state_folder.problem))),
         clock=clock,
-        lending=lending,
-        survey=survey,
-        memory=box_memory,
+        offer=offer,
         pressure=pressure,
     )
     return Parts(
@@ -342,6 +356,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         ),
         after=after,
         admin=admin,
+        companion=companion,
         view=view,
         http=HttpServer(view, report.log.warning),
     )

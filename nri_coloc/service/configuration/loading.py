@@ -193,6 +193,7 @@ def _settings(file: schema.File) -> Settings:
         log_level=file.telemetry.log_level,
         restore_on_exit="restore-on-exit" in file.reclaim.features,
         schedule=file.schedule.tuning(),
+        kubernetes=file.kubernetes.settings(),
     )
 
 

@@ -14,6 +14,7 @@ from nri_coloc.core.settings import Settings, default_classes
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.pods import quantity
 from nri_coloc.pods.classes import BANDS
+from nri_coloc.service.configuration.kubernetes_section import Kubernetes
 from nri_coloc.service.configuration.pressure import Pressure
 from nri_coloc.service.configuration.schedule_section import Schedule
 from nri_coloc.service.configuration.sections import (
@@ -62,10 +63,6 @@ def _listen(value: str) -> str:
     if value != "off":
         endpoint.split(value)
     return value
-
-
-class Later(Section):
-    """A section whose keys do not exist yet."""
 
 
 class Node(Section):
@@ -316,7 +313,7 @@ class File(Section):
     reclaim: Annotated[Reclaim, BeforeValidator(section)] = Reclaim()
     pressure: Annotated[Pressure, BeforeValidator(section)] = Pressure()
     schedule: Annotated[Schedule, BeforeValidator(section)] = Schedule()
-    kubernetes: Annotated[Later, BeforeValidator(section)] = Later()
+    kubernetes: Annotated[Kubernetes, BeforeValidator(section)] = Kubernetes()
     runtime: Annotated[Runtime, BeforeValidator(section)] = Runtime()
     telemetry: Annotated[Telemetry, BeforeValidator(section)] = Telemetry()
     mode: Annotated[Literal["enforce", "observe"], Field(description="enforce or observe")] = "enforce"

@@ -19,6 +19,7 @@ from nri_coloc.pressure.loop import Pressure
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service.daemon_view import HEALTHY_WITHIN_S, DaemonView
 from nri_coloc.service.lending_clock import LendingClock
+from nri_coloc.service.offer_view import OfferView
 from nri_coloc.service.readiness import Readiness
 from tests.unit.parts import Cgroups, a_node, a_report, a_switch, an_actuator, create
 from tests.unit.placing import kit
@@ -31,19 +32,18 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
     actuator = an_actuator(node, Cgroups().as_writer(), report)
     readiness = SimpleNamespace(checks=lambda: {"ready": False, "checks": {}})
     lending = cast("Lending", SimpleNamespace(headroom=Headroom(1500, 0, 300, Binding.DWELL)))
+    clock = LendingClock(ScheduleTuning(), lambda: 0.0, a_switch(tmp_path))
+    memory = cast(
+        "BoxMemory", SimpleNamespace(headroom=MemoryHeadroom(7, Binding.FREE_MEMORY), headroom_bytes=7)
+    )
     return (
         DaemonView(
             node,
             report,
             actuator=actuator,
             readiness=cast("Readiness", readiness),
-            clock=LendingClock(ScheduleTuning(), lambda: 0.0, a_switch(tmp_path)),
-            lending=lending,
-            survey=a_survey(),
-            memory=cast(
-                "BoxMemory",
-                SimpleNamespace(headroom=MemoryHeadroom(7, Binding.FREE_MEMORY), headroom_bytes=7),
-            ),
+            clock=clock,
+            offer=OfferView(node, clock=clock, lending=lending, survey=a_survey(), memory=memory),
             pressure=cast("Pressure", SimpleNamespace(throttled={})),
         ),
         node,
@@ -128,8 +128,8 @@ def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts)
 )
 def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, because, parts):
     view = parts[0]
-    view._survey.outlook.capacity = offer
-    view._memory.headroom, view._memory.headroom_bytes = None, 0
+    view._offer._survey.outlook.capacity = offer
+    view._offer._memory.headroom, view._offer._memory.headroom_bytes = None, 0
     told = view.capacity()
     assert (told["headroom_memory_bytes"], told["reason"]) == (0, reason)
     assert told["because"].startswith(because)
@@ -138,7 +138,7 @@ def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, becau
 @pytest.mark.parametrize("measured", [MemoryHeadroom(7, Binding.FREE_MEMORY), None], ids=["known", "not"])
 def test_before_the_runtime_has_told_who_there_is_nothing_is_offered_and_one_clause_says_so(measured, parts):
     view, node, _ = parts
-    node.told, view._memory.headroom = False, measured
+    node.told, view._offer._memory.headroom = False, measured
     told = view.capacity()
     assert (told["cpu_milli"], told["memory_bytes"], told["reason"]) == (0, 0, "lending_not_measured")
     assert told["because"] == "the runtime has not listed its containers yet"

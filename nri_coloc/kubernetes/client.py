@@ -1,0 +1,75 @@
+"""The companion's end of the second socket: one call at a time over ttrpc."""
+
+import socket
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_coloc.errors import ColocError
+from nri_coloc.kubernetes import messages
+from nri_coloc.ttrpc.connection import Connection, Response, Role
+from nri_coloc.ttrpc.errors import TtrpcError
+from nri_coloc.ttrpc.status import Code
+
+PIECE = 64 * 1024
+
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+class DaemonAwayError(ColocError):
+    """The daemon cannot be reached, or ended the connection."""
+
+
+class DaemonRefusedError(ColocError):
+    """The daemon answered a call with an error. `code` is its status."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class DaemonLink:
+    """A connection to the daemon; it belongs to one thread. An error of a call other than a refusal ends it."""
+
+    def __init__(self, path: str, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._wire = Connection(
+            Role.CLIENT, receive_limit=messages.MESSAGE_LIMIT, send_limit=messages.MESSAGE_LIMIT
+        )
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise DaemonAwayError(f"{path}: {error.strerror or error}") from error
+
+    def call(self, method: str, message: Message, answer: type[_Answer], timeout_s: float) -> _Answer:
+        """Return the answer of a call."""
+        try:
+            stream, sent = self._wire.send_request(messages.SERVICE, method, message.SerializeToString())
+            self._socket.settimeout(timeout_s)
+            self._socket.sendall(sent)
+            found = self._answer(stream, self._clock() + timeout_s)
+            if found.code == Code.OK:
+                return answer.FromString(found.payload)
+        except (OSError, TtrpcError, DecodeError) as error:
+            self.close()
+            raise DaemonAwayError(f"{method}: {str(error) or type(error).__name__}") from error
+        raise DaemonRefusedError(f"{method}: {found.message}", found.code)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def _answer(self, stream: int, end_s: float) -> Response:
+        while True:
+            self._socket.settimeout(max(0.01, end_s - self._clock()))
+            data = self._socket.recv(PIECE)
+            if not data:
+                raise ConnectionError("the daemon ended the connection")
+            for event in self._wire.receive_data(data):
+                if isinstance(event, Response) and event.stream == stream:
+                    return event

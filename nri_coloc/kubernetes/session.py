@@ -1,0 +1,193 @@
+"""One connection of a companion, from the daemon's side: bytes in, bytes out. It does no I/O and reads no clock.
+
+The companion is not trusted. Each message is bounded before it is decoded, each method has a rate, and one call of each
+method may be open. A call beyond a bound fails and changes nothing; the third within a minute ends the connection, as
+do 30 s without a call. The bounds are those of `api/cluster/v1/cluster.proto`.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes.publication import Published
+from nri_coloc.ttrpc.connection import Connection, Request, Role
+from nri_coloc.ttrpc.errors import TtrpcError
+from nri_coloc.ttrpc.status import Code
+
+CALLS_A_SECOND: Final = 2.0
+CALLS_AHEAD: Final = 20
+MOST_BREACHES: Final = 3
+BREACHES_S: Final = 60.0
+IDLE_S: Final = 30.0
+WAIT_S: Final = 10.0
+"""Seconds after which a call for the newest state is answered, also without a change."""
+
+SPACING_S: Final = 1.0
+"""Seconds between two answers with a state."""
+
+_Wanted = TypeVar("_Wanted", bound=Message)
+
+
+class Refusal(Exception):
+    """A call that fails, with the status code of its answer."""
+
+    def __init__(self, code: Code, text: str, *, is_breach: bool = True) -> None:
+        super().__init__(text)
+        self.code = code
+        self.is_breach = is_breach
+
+
+class Waiting(NamedTuple):
+    """An open call for the newest state.
+
+    generation: the state that the companion has.
+    since_s: time of the call.
+    """
+
+    stream: int
+    generation: int
+    since_s: float
+
+
+class Session:
+    """The connection. `receive` takes bytes, `turn` answers calls that wait; both return messages to send.
+
+    version: the daemon's own.
+    ended: the reason of the end, "" while the connection is usable.
+    companion: version and node of the companion, for the log; "" before its Hello.
+    """
+
+    def __init__(self, settings: KubernetesSettings, version: str, now_s: float) -> None:
+        self.ended = ""
+        self.companion = ""
+        self._settings = settings
+        self._version = version
+        self._wire = Connection(
+            Role.SERVER, receive_limit=messages.MESSAGE_LIMIT, send_limit=messages.MESSAGE_LIMIT
+        )
+        self._rates: dict[str, _Rate] = {}
+        self._breaches: deque[float] = deque()
+        self._called_s = now_s
+        self._waiting: Waiting | None = None
+        self._stated_s = -SPACING_S
+        self._methods: dict[str, Callable[[Request, float], bytes | None]] = {
+            "Hello": self._hello,
+            "Next": self._next,
+        }
+
+    def receive(self, data: bytes, now_s: float) -> list[bytes]:
+        """Return the answers that these bytes cause at once."""
+        try:
+            events = self._wire.receive_data(data)
+            refused = self._wire.messages_to_send()
+        except TtrpcError as error:
+            self.ended = f"it broke the protocol: {error}"
+            return []
+        for _ in refused:
+            self._breach(now_s)
+        sent = list(refused)
+        for event in events:
+            if isinstance(event, Request) and not self.ended:
+                answer = self._answer(event, now_s)
+                sent += [] if answer is None else [answer]
+        return sent
+
+    def turn(self, published: Published, now_s: float) -> list[bytes]:
+        """Return the answer to the call that waits for a state, if it is due."""
+        if now_s - self._called_s > IDLE_S:
+            self.ended = f"no call for {IDLE_S:g} s"
+        waiting = self._waiting
+        if waiting is None or self.ended or now_s - self._stated_s < SPACING_S:
+            return []
+        if waiting.generation == published.generation and now_s - waiting.since_s < WAIT_S:
+            return []
+        self._waiting, self._stated_s = None, now_s
+        body = messages.next_response(published).SerializeToString()
+        return [self._wire.send_response(waiting.stream, body)]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether a call waits for a state."""
+        return self._waiting is not None
+
+    # ---- calls ----
+
+    def _answer(self, request: Request, now_s: float) -> bytes | None:
+        try:
+            self._admit(request, now_s)
+            return self._methods[request.method](request, now_s)
+        except Refusal as refusal:
+            if refusal.is_breach:
+                self._breach(now_s)
+            return self._wire.send_error(request.stream, refusal.code, str(refusal))
+
+    def _admit(self, request: Request, now_s: float) -> None:
+        """Check the bounds that hold for every method."""
+        self._called_s = now_s
+        if request.service != messages.SERVICE or request.method not in self._methods:
+            raise Refusal(Code.UNIMPLEMENTED, f"{request.service[:80]}/{request.method[:80]} is not served")
+        if not self._rates.setdefault(request.method, _Rate(now_s)).take(now_s):
+            raise Refusal(Code.RESOURCE_EXHAUSTED, f"{request.method}: more than two calls a second")
+        if not self.companion and request.method != "Hello":
+            raise Refusal(Code.FAILED_PRECONDITION, "Hello comes first")
+
+    def _hello(self, request: Request, _now_s: float) -> bytes:
+        hello = _read(request, pb.HelloRequest, messages.checked_hello)
+        if hello.protocol != messages.PROTOCOL:
+            text = (
+                f"the companion ({hello.version}) speaks protocol {hello.protocol}, the daemon ({self._version}) "
+                f"protocol {messages.PROTOCOL}; run both from one image"
+            )
+            raise Refusal(Code.FAILED_PRECONDITION, text, is_breach=False)
+        self.companion = f"{hello.version or 'unknown version'} of node {hello.node_name or 'without a name'}"
+        body = pb.HelloResponse(
+            protocol=messages.PROTOCOL,
+            version=self._version,
+            cpu_resource=self._settings.cpu_resource,
+            memory_resource=self._settings.memory_resource,
+            report_status=self._settings.report,
+        )
+        return self._wire.send_response(request.stream, body.SerializeToString())
+
+    def _next(self, request: Request, now_s: float) -> None:
+        asked = _read(request, pb.NextRequest, messages.checked_next)
+        if self._waiting is not None:
+            raise Refusal(Code.RESOURCE_EXHAUSTED, "Next: another call is open")
+        self._waiting = Waiting(request.stream, asked.generation, now_s)
+
+    def _breach(self, now_s: float) -> None:
+        """Count a call beyond a bound; the third within a minute ends the connection."""
+        self._breaches.append(now_s)
+        while self._breaches[0] < now_s - BREACHES_S:
+            self._breaches.popleft()
+        if len(self._breaches) >= MOST_BREACHES:
+            self.ended = f"{MOST_BREACHES} calls beyond a bound within {BREACHES_S:g} s"
+
+
+class _Rate:
+    """Calls of one method that are still allowed."""
+
+    def __init__(self, now_s: float) -> None:
+        self._left = float(CALLS_AHEAD)
+        self._at_s = now_s
+
+    def take(self, now_s: float) -> bool:
+        """Count a call; return whether it is within the rate."""
+        self._left = min(float(CALLS_AHEAD), self._left + (now_s - self._at_s) * CALLS_A_SECOND)
+        self._at_s = now_s
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
+def _read(request: Request, kind: type[_Wanted], check: Callable[[_Wanted], _Wanted]) -> _Wanted:
+    try:
+        return check(kind.FromString(request.payload))
+    except (DecodeError, ValueError) as error:
+        raise Refusal(Code.INVALID_ARGUMENT, f"{request.method}: {error}") from error

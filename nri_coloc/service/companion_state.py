@@ -1,0 +1,65 @@
+"""The daemon's state for the companion: the offer as `/v1/capacity` has it, and whether new reclaimed pods may come."""
+
+import time
+from collections import Counter
+from math import inf
+from typing import Final
+
+from nri_coloc.core.lending import Binding
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.forecast.slow_loop import Survey
+from nri_coloc.kubernetes.presets import Amounts
+from nri_coloc.kubernetes.publication import State, Summary
+from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.placing.node import Node
+from nri_coloc.service.lending_clock import LendingClock
+from nri_coloc.service.offer_view import OfferView
+
+_CLASSES: Final = (QoSClass.DEDICATED, QoSClass.SHARED, QoSClass.RECLAIMED, QoSClass.SYSTEM)
+
+
+class ClusterSide:
+    """What the companion reports of this node. Any thread may call `state`."""
+
+    def __init__(self, node: Node, offer: OfferView, *, clock: LendingClock, survey: Survey) -> None:
+        self._node = node
+        self._offer = offer
+        self._clock = clock
+        self._survey = survey
+
+    def state(self) -> State:
+        """Return the node's state now."""
+        found = self._offer.body()
+        return State(
+            age_s=self._age_s(str(found["reason"])),
+            lending=self._lending(),
+            offer=Amounts(found["cpu_milli"], found["memory_bytes"]),
+            node=Amounts(1000 * self._node.state.topology.online.bit_count(), self._node.memory_bytes),
+            reason=str(found["reason"]),
+            because=str(found["because"]),
+            summary=self._summary(Amounts(found["headroom_cpu_milli"], found["headroom_memory_bytes"])),
+        )
+
+    def _age_s(self, reason: str) -> float:
+        """Return the age of the readings behind the offer; infinite without an offer.
+
+        After a restart the offer is 0 until the daemon knows the node. That must not close the node.
+        """
+        picture = self._survey.picture
+        if picture is None or reason == Binding.NOT_MEASURED:
+            return inf
+        return max(0.0, time.monotonic() - picture.at)
+
+    def _lending(self) -> Lending:
+        tuning, clock = self._node.tuning, self._clock.lending
+        if tuning.observe or not tuning.reclaim.enabled or tuning.reclaim.paused:
+            return Lending.OFF
+        if clock.is_open:
+            return Lending.ON
+        if clock.drains:
+            return Lending.DRAINING
+        return Lending.COOLING if clock.factor > 0.0 else Lending.OFF
+
+    def _summary(self, headroom: Amounts) -> Summary:
+        classes = Counter(place.wish.qos for place in self._node.state.pods.values())
+        return Summary(headroom, *(classes[qos] for qos in _CLASSES))

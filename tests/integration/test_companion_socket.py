@@ -1,0 +1,83 @@
+"""The companion's socket of the daemon as its own process, beside a simulated node."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes.client import DaemonLink
+from nri_coloc.kubernetes.publication import State
+from nri_coloc.kubernetes.reporting import Lending
+from tests.integration.harness import daemon_of, reload, served
+from tests.rig.waiting import wait_until
+
+CONFIG = f"kubernetes: {{report: status, companionUid: {os.geteuid()}, companionGid: {os.getegid()}}}\n"
+LENDING = "reclaim: {enabled: true}\n"
+HELLO = pb.HelloRequest(protocol=messages.PROTOCOL, version="test", node_name="node")
+SOON_S = 30
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "cluster" / "cluster.sock"
+
+
+def daemon(node, path, config=CONFIG):
+    return daemon_of(node, config=config, flags=["--cluster-socket", str(path)])
+
+
+def state(path: Path) -> State:
+    """Return the daemon's state as a companion sees it."""
+    wait_until(path.exists, SOON_S, "the socket")
+    link = DaemonLink(str(path), 5)
+    try:
+        link.call("Hello", HELLO, pb.HelloResponse, 5)
+        return messages.state_of(link.call("Next", pb.NextRequest(), pb.NextResponse, 15).state)
+    finally:
+        link.close()
+
+
+def test_the_companion_sees_the_capacity(node_v2, path):
+    with daemon(node_v2, path, CONFIG + LENDING) as running:
+        served(running)
+        found, capacity = state(path), running.capacity()
+    assert found.offer.cpu_milli == capacity["cpu_milli"]
+    assert found.lending is Lending.ON
+    assert found.node.cpu_milli == 8000
+
+
+def test_a_node_without_lending_is_off(node_v2, path):
+    with daemon(node_v2, path, CONFIG + "reclaim: {enabled: false}\n") as running:
+        served(running)
+        assert state(path).lending is Lending.OFF
+
+
+def test_an_observing_daemon_does_not_lend(node_v2, path):
+    with daemon(node_v2, path, CONFIG + LENDING + "mode: observe\n") as running:
+        served(running)
+        assert state(path).lending is Lending.OFF
+
+
+def test_without_the_section_there_is_no_socket(node_v2, path):
+    with daemon(node_v2, path, "") as running:
+        served(running)
+        assert not path.exists()
+
+
+def test_a_reload_opens_and_closes_the_socket(node_v2, path):
+    with daemon(node_v2, path, "") as running:
+        served(running)
+        reload(running, CONFIG)
+        state(path)
+        reload(running, "")
+        wait_until(lambda: not path.exists(), SOON_S, "the end of the socket")
+
+
+def test_the_end_of_the_daemon_removes_the_socket(node_v2, path):
+    with daemon(node_v2, path) as running:
+        served(running)
+        state(path)
+        assert running.terminate() == 0
+    assert not path.exists()

@@ -1,0 +1,173 @@
+"""The second socket on the file system and in the kernel: modes, credentials, hostile peers, restarts."""
+
+import os
+import socket
+import stat
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink
+from nri_coloc.kubernetes.presets import Amounts
+from nri_coloc.kubernetes.publication import State
+from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.kubernetes.serving import CompanionServer
+from tests.rig.waiting import wait_until
+
+SETTINGS = KubernetesSettings(report=True, companion_uid=os.geteuid(), companion_gid=os.getegid())
+STATE = State(1.0, Lending.ON, Amounts(4000, 8 << 30), Amounts(8000, 32 << 30))
+HELLO = pb.HelloRequest(protocol=1, version="0.1.0", node_name="node-a")
+
+
+class Lines:
+    """The operator's log."""
+
+    def __init__(self):
+        self.lines = []
+
+    def info(self, event, **fields):
+        self.lines.append((event, fields))
+
+    warning = info
+
+
+@pytest.fixture
+def served(tmp_path):
+    log = Lines()
+    path = tmp_path / "folder" / "cluster.sock"
+    server = CompanionServer(str(path), lambda: STATE, version="0.1.0", log=log)
+    yield SimpleNamespace(server=server, path=path, log=log)
+    server.close()
+
+
+def greeted(path):
+    """Return a connection after its Hello."""
+    link = DaemonLink(str(path), 5)
+    link.call("Hello", HELLO, pb.HelloResponse, 5)
+    return link
+
+
+def test_the_companion_gets_the_state(served):
+    served.server.look(SETTINGS)
+    link = greeted(served.path)
+    answer = link.call("Next", pb.NextRequest(), pb.NextResponse, 5)
+    link.close()
+    assert messages.state_of(answer.state).offer == Amounts(4000, 8 << 30)
+
+
+def test_folder_and_socket_are_closed_to_others(served):
+    served.server.look(SETTINGS)
+    assert stat.S_IMODE(served.path.parent.stat().st_mode) == 0o750
+    assert stat.S_IMODE(served.path.stat().st_mode) == 0o660
+    assert served.path.stat().st_gid == SETTINGS.companion_gid
+
+
+def test_a_folder_that_the_kubelet_made_is_closed(served):
+    served.path.parent.mkdir(mode=0o755)
+    served.server.look(SETTINGS)
+    assert stat.S_IMODE(served.path.parent.stat().st_mode) == 0o750
+
+
+def test_without_a_report_there_is_no_socket(served):
+    served.server.look(replace(SETTINGS, report=False))
+    assert not served.path.exists()
+    assert served.server.problem == ""
+
+
+def test_another_user_is_refused(served):
+    served.server.look(replace(SETTINGS, companion_uid=os.geteuid() + 1))
+    link = DaemonLink(str(served.path), 5)
+    with pytest.raises(DaemonAwayError):
+        link.call("Hello", HELLO, pb.HelloResponse, 5)
+    wait_until(lambda: len(served.log.lines) > 1, 5, "a line about the refused peer")
+    assert served.log.lines[1][1]["uid"] == os.geteuid()
+
+
+def test_a_second_connection_is_closed(served):
+    served.server.look(SETTINGS)
+    first = greeted(served.path)
+    second = DaemonLink(str(served.path), 5)
+    with pytest.raises(DaemonAwayError):
+        second.call("Hello", HELLO, pb.HelloResponse, 5)
+    first.call("Next", pb.NextRequest(), pb.NextResponse, 5)
+    first.close()
+
+
+def test_a_new_connection_follows_an_ended_one(served):
+    served.server.look(SETTINGS)
+    greeted(served.path).close()
+
+    def again():
+        try:
+            link = greeted(served.path)
+        except DaemonAwayError:
+            return False
+        link.close()
+        return True
+
+    wait_until(again, 5, "another connection")
+
+
+def flood(path):
+    """Send frames over the limit until the daemon ends the connection."""
+    frame = b"\x00\x04\x00\x01\x00\x00\x00\x01\x01\x00" + b"x" * (256 * 1024 + 1)
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(5)
+        peer.connect(str(path))
+        for _ in range(10_000):
+            peer.sendall(frame)
+
+
+def test_a_flood_of_large_messages_ends(served):
+    served.server.look(SETTINGS)
+    with pytest.raises(ConnectionError):
+        flood(served.path)
+
+
+def test_a_removed_socket_is_made_again(served):
+    served.server.look(SETTINGS)
+    served.path.unlink()
+    served.server.look(SETTINGS)
+    greeted(served.path).close()
+
+
+def test_a_stale_socket_is_replaced(served):
+    served.path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(served.path))
+    served.server.look(SETTINGS)
+    greeted(served.path).close()
+
+
+def test_a_file_in_its_place_stays(served):
+    served.path.parent.mkdir()
+    served.path.write_text("mine")
+    served.server.look(SETTINGS)
+    assert "no socket" in served.server.problem
+    assert served.path.read_text() == "mine"
+
+
+def test_a_folder_behind_a_link_is_refused(served, tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    served.path.parent.symlink_to(tmp_path / "elsewhere")
+    served.server.look(SETTINGS)
+    assert served.server.problem
+    assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755
+
+
+def test_a_problem_is_told_once(served):
+    served.path.parent.mkdir()
+    served.path.write_text("mine")
+    served.server.look(SETTINGS)
+    served.server.look(SETTINGS)
+    assert len(served.log.lines) == 1
+
+
+def test_the_end_removes_the_socket(served):
+    served.server.look(SETTINGS)
+    served.server.close()
+    assert not served.path.exists()

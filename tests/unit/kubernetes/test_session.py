@@ -1,0 +1,169 @@
+"""One connection of a companion that is honest, mistaken or hostile: bytes in, bytes out."""
+
+from typing import Any
+
+import pytest
+
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.kubernetes import messages, session
+from nri_coloc.kubernetes.presets import Amounts
+from nri_coloc.kubernetes.publication import Published, State
+from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.kubernetes.session import Session
+from nri_coloc.ttrpc.connection import Connection, Role
+from nri_coloc.ttrpc.status import Code
+
+NOW = 1000.0
+STATE = State(1.0, Lending.ON, Amounts(4000, 8 << 30), Amounts(8000, 32 << 30), "forecast", "because")
+PUBLISHED = Published(7, STATE, NOW)
+HELLO = pb.HelloRequest(protocol=1, version="0.1.0", node_name="node-a")
+
+
+class Companion:
+    """The other end: `call` returns the status code and the payload of the answer, None while there is none."""
+
+    def __init__(self, settings=None):
+        self.session = Session(settings or KubernetesSettings(report=True), "0.1.0", NOW)
+        self.wire = Connection(Role.CLIENT)
+
+    def call(self, method, message, *, at=NOW, service=messages.SERVICE):
+        payload = message if isinstance(message, bytes) else message.SerializeToString()
+        _, sent = self.wire.send_request(service, method, payload)
+        return self.answers(self.session.receive(sent, at))
+
+    def turn(self, at=NOW, published=PUBLISHED):
+        return self.answers(self.session.turn(published, at))
+
+    def answers(self, sent):
+        found: list[Any] = [event for message in sent for event in self.wire.receive_data(message)]
+        return (found[-1].code, found[-1].payload) if found else None
+
+
+@pytest.fixture
+def greeted() -> Companion:
+    companion = Companion()
+    companion.call("Hello", HELLO)
+    return companion
+
+
+def state(answer):
+    """Return the state of an answer."""
+    code, payload = answer
+    assert code == Code.OK
+    return pb.NextResponse.FromString(payload).state
+
+
+def test_hello_names_the_reported_resources():
+    code, payload = Companion(KubernetesSettings(report=True, cpu_resource="a.b/c")).call("Hello", HELLO)
+    answer = pb.HelloResponse.FromString(payload)
+    assert (code, answer.cpu_resource, answer.report_status) == (Code.OK, "a.b/c", True)
+
+
+def test_another_protocol_is_refused():
+    companion = Companion()
+    code, _ = companion.call("Hello", pb.HelloRequest(protocol=2, version="9"))
+    assert code == Code.FAILED_PRECONDITION
+    assert companion.session.companion == ""
+
+
+def test_hello_comes_first():
+    code, _ = Companion().call("Next", pb.NextRequest())
+    assert code == Code.FAILED_PRECONDITION
+
+
+def test_a_new_companion_gets_the_state(greeted):
+    assert greeted.call("Next", pb.NextRequest()) is None
+    found = messages.state_of(state(greeted.turn()))
+    assert found == STATE
+
+
+def test_a_known_state_is_waited_for(greeted):
+    greeted.call("Next", pb.NextRequest(generation=7))
+    assert greeted.turn(NOW + 9) is None
+    assert state(greeted.turn(NOW + 9.1, PUBLISHED._replace(generation=8))).generation == 8
+
+
+def test_a_call_waits_ten_seconds_at_most(greeted):
+    greeted.call("Next", pb.NextRequest(generation=7))
+    assert state(greeted.turn(NOW + session.WAIT_S)).generation == 7
+
+
+def test_two_answers_are_a_second_apart(greeted):
+    greeted.call("Next", pb.NextRequest())
+    greeted.turn()
+    greeted.call("Next", pb.NextRequest(), at=NOW + 0.1)
+    assert greeted.turn(NOW + 0.9) is None
+    assert greeted.turn(NOW + 1.0) is not None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\xff\xff\xff",
+        pb.NextRequest(order_ids=["x"] * 17),
+        pb.NextRequest(order_ids=["x" * 65]),
+        pb.NextRequest(order_ids=["a\nb"]),
+    ],
+    ids=["not a message", "too many", "too long", "control character"],
+)
+def test_a_call_beyond_its_bounds_fails(greeted, message):
+    code, _ = greeted.call("Next", message)
+    assert code == Code.INVALID_ARGUMENT
+    assert not greeted.session.is_waiting
+
+
+@pytest.mark.parametrize("field", ["version", "node_name", "node_uid"])
+def test_a_long_name_is_refused(field):
+    code, _ = Companion().call("Hello", pb.HelloRequest(protocol=1, **{field: "x" * 254}))
+    assert code == Code.INVALID_ARGUMENT
+
+
+def test_an_unknown_method_is_not_served(greeted):
+    assert greeted.call("Evict", b"")[0] == Code.UNIMPLEMENTED
+
+
+def test_the_admin_service_is_not_served(greeted):
+    assert greeted.call("PauseLending", b"", service="coloc.admin.v1.Admin")[0] == Code.UNIMPLEMENTED
+
+
+def test_one_call_of_a_method_is_open(greeted):
+    greeted.call("Next", pb.NextRequest(generation=7))
+    assert greeted.call("Next", pb.NextRequest(generation=7))[0] == Code.RESOURCE_EXHAUSTED
+
+
+def test_a_flood_of_calls_ends_the_connection():
+    companion = Companion()
+    codes = [companion.call("Hello", HELLO)[0] for _ in range(session.CALLS_AHEAD + 2)]
+    assert codes == [Code.OK] * session.CALLS_AHEAD + [Code.RESOURCE_EXHAUSTED] * 2
+    companion.call("Hello", HELLO)
+    assert companion.session.ended
+
+
+def test_a_rate_within_the_bound_goes_on():
+    companion = Companion()
+    for number in range(100):
+        assert companion.call("Hello", HELLO, at=NOW + number * 0.5)[0] == Code.OK
+    assert companion.session.ended == ""
+
+
+def test_breaches_of_an_hour_ago_do_not_count(greeted):
+    for minute in range(10):
+        greeted.call("Evict", b"", at=NOW + 60 * minute + minute)
+    assert greeted.session.ended == ""
+
+
+def test_a_message_over_the_limit_is_not_decoded(greeted):
+    _, sent = greeted.wire.send_request(messages.SERVICE, "Next", b"x" * (messages.MESSAGE_LIMIT + 1))
+    assert greeted.answers(greeted.session.receive(sent, NOW))[0] == Code.RESOURCE_EXHAUSTED
+
+
+def test_bytes_that_are_no_frame_end_the_connection(greeted):
+    for _ in range(session.MOST_BREACHES):
+        greeted.session.receive(b"\x00\x00\x00\x00\x00\x00\x00\x02\x01\x00", NOW)
+    assert greeted.session.ended
+
+
+def test_a_silent_companion_is_disconnected(greeted):
+    greeted.turn(NOW + session.IDLE_S + 1)
+    assert "no call" in greeted.session.ended
