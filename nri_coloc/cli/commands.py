@@ -55,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check-config", help="print the effective configuration, or its mistakes")
     check.add_argument("file", metavar="FILE")
     check.set_defaults(command=_check_config)
+    _cluster_arguments(
+        commands.add_parser("cluster", help="report this node's lent amounts to Kubernetes (the companion)")
+    )
     _restore_arguments(
         commands.add_parser(
             "restore", help="restore the original values of everything that the daemon changed"
@@ -102,6 +105,17 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--http", default="", metavar="ADDR:PORT|off")
     run.add_argument("--observe", action="store_true", help="decide and record, change nothing")
     run.set_defaults(command=_run)
+
+
+def _cluster_arguments(cluster: argparse.ArgumentParser) -> None:
+    cluster.add_argument("--node", type=_text, default="", metavar="NAME", help="this node ($NODE_NAME)")
+    cluster.add_argument(
+        "--socket", type=_text, default="", metavar="PATH", help="the daemon's socket for the companion"
+    )
+    cluster.add_argument(
+        "--kubeconfig", default="", metavar="FILE", help="credentials; the pod's service account without it"
+    )
+    cluster.set_defaults(command=_cluster)
 
 
 def _restore_arguments(restore: argparse.ArgumentParser) -> None:
@@ -214,6 +228,12 @@ def _served(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
             launched=daemon_options.launched(environment),
         )
     )
+
+
+def _cluster(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import cluster
+
+    return cluster.run(options, environment)
 
 
 def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:

@@ -88,6 +88,8 @@ class Watch:
             try:
                 self._turn(stop)
             except ApiError as error:
+                if time.monotonic() - begun_s >= SHORTEST_S:
+                    self._backoff.succeeded()
                 stop.wait(self._failed(error))
             else:
                 self._rest(stop, time.monotonic() - begun_s)

@@ -25,11 +25,12 @@ class Asked(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One answer. `lines` is sent as a stream, one object a line; the connection then ends."""
+    """One answer. `lines` is sent as a stream, one object a line; with `holds` it ends with the server."""
 
     status: int = 200
     body: Any = None
     lines: tuple[Any, ...] = ()
+    holds: bool = False
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -41,6 +42,7 @@ class FakeApi:
 
     def __init__(self, folder: Path, answers: Answers) -> None:
         self.asked: list[Asked] = []
+        self.stopped = threading.Event()
         self._clients: list[Api] = []
         outer = self
 
@@ -70,9 +72,16 @@ class FakeApi:
                 for name, value in reply.headers:
                     self.send_header(name, value)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(sent)))
+                if not reply.holds:
+                    self.send_header("Content-Length", str(len(sent)))
+                    self.end_headers()
+                    self.wfile.write(sent)
+                    return
+                self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                self.wfile.write(sent)
+                self.wfile.write(f"{len(sent):x}\r\n".encode() + sent + b"\r\n")
+                outer.stopped.wait()
+                self.close_connection = True
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -91,6 +100,7 @@ class FakeApi:
 
     def stop(self) -> None:
         """Stop listening, and close the clients."""
+        self.stopped.set()
         for client in self._clients:
             client.close()
         self._server.shutdown()

@@ -1,0 +1,39 @@
+"""Run the companion: `nri-coloc cluster`, in a pod of its own beside the daemon's."""
+
+import argparse
+import signal
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nri_coloc.cli.exit_codes import DONE
+from nri_coloc.errors import SettingsError
+
+DEFAULT_SOCKET: Final = "/run/nri-coloc-cluster/cluster.sock"
+
+
+def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """Report until SIGTERM or SIGINT; return the exit code."""
+    from importlib.metadata import version
+
+    from nri_coloc.kubernetes import api
+    from nri_coloc.kubernetes.companion import Companion, Own
+    from nri_coloc.service import logs
+
+    node = options.node or environment.get("NODE_NAME", "")
+    if not node:
+        raise SettingsError("no node: name it with --node, or NODE_NAME in the environment (spec.nodeName)")
+    logs.configure("info")
+    server = api.connect(options.kubeconfig)
+    own = Own(node, version("nri-coloc"))
+    companion = Companion(server, options.socket or DEFAULT_SOCKET, own, log=logs.logger("companion"))
+    _stop_at_signals(companion)
+    companion.run()
+    return DONE
+
+
+def _stop_at_signals(companion: Any) -> None:
+    def stop(_number: int, _frame: object) -> None:
+        companion.stopping = True  # seen within a second; an Event could deadlock in its own wait
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)

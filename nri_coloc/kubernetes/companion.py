@@ -1,0 +1,229 @@
+"""Run the companion: carry the daemon's offer into the status of the node.
+
+Three threads follow the daemon, the pods of the node and the node object. The main thread decides each second, and
+sooner after a change, whether the report must change (`reporting`), and sends the PATCH. Nothing here writes to the
+node's machine: without the companion, placement and lending go on as before.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from threading import Event, Thread
+from typing import Any, Final, NamedTuple, Protocol
+
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.kubernetes import messages, reporting
+from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused
+from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
+from nri_coloc.kubernetes.presets import Preset
+from nri_coloc.kubernetes.publication import State
+from nri_coloc.kubernetes.reporting import Report, Reporting, Wanted
+from nri_coloc.kubernetes.requests import Floor
+from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
+from nri_coloc.kubernetes.watching import Backoff, Watch
+
+TURN_S: Final = 1.0
+CALL_S: Final = 5.0
+NEXT_S: Final = 20.0
+"""Time limit of a call for the newest state, which the daemon answers within 10 s."""
+
+RECONNECT_S: Final = 5.0
+"""The longest pause between two tries to reach the daemon."""
+
+FORBIDDEN: Final = 403
+
+
+class Log(Protocol):
+    """The operator's log."""
+
+    def info(self, event: str, **fields: Any) -> Any: ...
+
+    def warning(self, event: str, **fields: Any) -> Any: ...
+
+
+class Own(NamedTuple):
+    """The companion's own name: the node that it reports for, and its version."""
+
+    node: str
+    version: str
+
+
+class Daemon:
+    """The daemon's newest state, followed on a thread.
+
+    heard: the state and the monotonic time of its arrival; None while the daemon is away.
+    preset: the names of the resources; None before the first answer.
+    is_changed: the daemon reports other resources than at first.
+    """
+
+    def __init__(self, path: str, own: Own, *, log: Log, changed: Callable[[], None]) -> None:
+        self.heard: tuple[State, float] | None = None
+        self.preset: Preset | None = None
+        self.is_changed = False
+        self._path = path
+        self._own = own
+        self._log = log
+        self._changed = changed
+        self._problem = ""
+
+    def run(self, stop: Event) -> None:
+        """Follow the daemon until `stop` is set."""
+        backoff = Backoff(most_s=RECONNECT_S)
+        while not stop.is_set():
+            try:
+                self._follow(stop, backoff)
+            except (DaemonAwayError, DaemonRefusedError, ValueError) as error:
+                self.heard = None
+                if str(error) != self._problem:
+                    self._problem = str(error)
+                    self._log.warning("the daemon cannot be reached", because=self._problem)
+                stop.wait(backoff.failed())
+
+    def _follow(self, stop: Event, backoff: Backoff) -> None:
+        link = DaemonLink(self._path, CALL_S)
+        try:
+            self._greet(link)
+            generation = 0
+            while not stop.is_set():
+                answer = link.call("Next", pb.NextRequest(generation=generation), pb.NextResponse, NEXT_S)
+                generation = answer.state.generation
+                self.heard = messages.state_of(answer.state), time.monotonic()
+                backoff.succeeded()
+                self._changed()
+        finally:
+            link.close()
+
+    def _greet(self, link: DaemonLink) -> None:
+        hello = pb.HelloRequest(
+            protocol=messages.PROTOCOL, version=self._own.version, node_name=self._own.node
+        )
+        answer = link.call("Hello", hello, pb.HelloResponse, CALL_S)
+        preset = Preset(answer.cpu_resource, answer.memory_resource)
+        self.is_changed = self.preset is not None and preset != self.preset
+        self.preset, self._problem = self.preset or preset, ""
+        self._log.info(
+            "connected to the daemon", version=answer.version, cpu=preset.cpu, memory=preset.memory
+        )
+
+
+class Companion:
+    """The whole program; `run` returns when it is asked to stop, or must start again with other resources."""
+
+    def __init__(self, api: Api, socket: str, own: Own, *, log: Log) -> None:
+        self.stopping = False
+        self._api = api
+        self._own = own
+        self._log = log
+        self._changed = Event()
+        self._stop = Event()
+        self._daemon = Daemon(socket, own, log=log, changed=self._changed.set)
+
+    def run(self) -> None:
+        """Follow and report."""
+        self._start("daemon", self._daemon.run)
+        try:
+            preset = self._first_preset()
+            if preset is not None:
+                self._report(preset)
+        finally:
+            self._stop.set()
+            self._api.close()
+
+    def _first_preset(self) -> Preset | None:
+        while self._daemon.preset is None and not self.stopping:
+            self._wait()
+        return self._daemon.preset
+
+    def _report(self, preset: Preset) -> None:
+        pods, node = NodePods(preset, self._changed.set), ThisNode(preset, self._changed.set)
+        for path, follower, selector in (
+            ("/api/v1/pods", pods, f"spec.nodeName={self._own.node}"),
+            ("/api/v1/nodes", node, f"metadata.name={self._own.node}"),
+        ):
+            query = {"fieldSelector": selector}
+            watch = Watch(self._api, path, follower, query=query, broken=self._broken)
+            self._start(path.rpartition("/")[2], watch.run)
+        reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
+        while not (self.stopping or self._daemon.is_changed):
+            reporter.turn(pods, self._daemon.heard, time.monotonic())
+            self._wait()
+        if self._daemon.is_changed:
+            self._log.warning("the daemon reports other resources now; the companion ends to start again")
+
+    def _wait(self) -> None:
+        self._changed.wait(TURN_S)
+        self._changed.clear()
+
+    def _broken(self, problem: str) -> None:
+        self._log.warning("a watch broke; trying again", because=problem)
+
+    def _start(self, name: str, work: Callable[[Event], None]) -> None:
+        Thread(target=work, args=(self._stop,), name=name, daemon=True).start()
+
+
+class Reporter:
+    """The report of one node: decide, PATCH, back off."""
+
+    def __init__(self, api: Api, name: str, preset: Preset, *, log: Log, node: ThisNode) -> None:
+        self._api = api
+        self._path = f"/api/v1/nodes/{name}/status"
+        self._preset = preset
+        self._log = log
+        self._node = node
+        self._state = Reporting()
+        self._uid = ""
+        self._backoff = Backoff()
+        self._retry_s = 0.0
+        self._problem = ""
+
+    def turn(self, pods: NodePods, heard: tuple[State, float] | None, now_s: float) -> None:
+        """Send a report if one is due."""
+        view, floor = self._node.view, pods.floor
+        if view is None or floor is None:
+            return
+        if view.uid != self._uid:
+            self._uid, self._state = view.uid, Reporting()
+        wanted = None if heard is None else _wanted(heard, view, floor, now_s)
+        decision = reporting.decide(self._state, wanted, view.shown, now_s)
+        self._state = decision.state
+        if decision.report is not None and now_s >= self._retry_s:
+            self._send(decision.report, str(decision.cause), now_s)
+
+    def _send(self, report: Report, cause: str, now_s: float) -> None:
+        try:
+            stamp = datetime.now(UTC).isoformat(timespec="seconds")
+            node = self._api.merge(self._path, reporting.patch(report, self._preset, stamp))
+        except ApiError as error:
+            self._failed(error, now_s)
+            return
+        self._state = reporting.confirm(self._state, report, now_s)
+        self._backoff.succeeded()
+        self._retry_s, self._problem = 0.0, ""
+        self._node.take("MODIFIED", node)
+        if cause != reporting.Cause.HEARTBEAT:
+            self._log.info("reported", cause=cause, **_words(report))
+
+    def _failed(self, error: ApiError, now_s: float) -> None:
+        after_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
+        self._retry_s = now_s + self._backoff.failed(after_s)
+        if str(error) != self._problem:
+            self._problem = str(error)
+            is_forbidden = isinstance(error, ApiRefused) and error.status == FORBIDDEN
+            remedy = "; let the service account patch nodes/status of its node" if is_forbidden else ""
+            self._log.warning("the report was not sent; trying again", because=f"{error}{remedy}")
+
+
+def _wanted(heard: tuple[State, float], view: NodeView, floor: Floor, now_s: float) -> Wanted | None:
+    """Return the values of a report; None if the daemon's readings are too old."""
+    state, heard_s = heard
+    if state.age_s + now_s - heard_s > reporting.SILENT_AFTER_S:
+        return None
+    return Wanted(
+        offer=state.offer, floor=floor, node=state.node, max_pods=view.max_pods, lending=state.lending
+    )
+
+
+def _words(report: Report) -> dict[str, Any]:
+    gate = "closed" if report.gate is None else report.gate
+    cpu, memory = report.amounts
+    return {"cpu_milli": cpu, "memory_bytes": memory, "open": gate, "lending": str(report.lending)}

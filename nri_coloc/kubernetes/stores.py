@@ -1,0 +1,102 @@
+"""The newest objects that the companion watches, reduced to the values that a report needs."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from nri_coloc.kubernetes import objects, presets, requests
+from nri_coloc.kubernetes.api import Object
+from nri_coloc.kubernetes.presets import Preset, Shown
+from nri_coloc.kubernetes.requests import Demand, Floor
+
+_MOST_PODS = 10_000
+
+
+class NodePods:
+    """The pods of one node, as a follower of a watch.
+
+    floor: sums of their requests; None before the first list.
+    changed: called after each change.
+    """
+
+    def __init__(self, preset: Preset, changed: Callable[[], None]) -> None:
+        self.floor: Floor | None = None
+        self._preset = preset
+        self._changed = changed
+        self._demands: dict[str, Demand] = {}
+
+    def replace(self, found: Iterator[Object]) -> None:
+        """Take all pods of the node."""
+        demands = {_uid(pod): requests.demand(pod, self._preset) for pod in found}
+        self._demands = {uid: demand for uid, demand in demands.items() if demand is not None}
+        self._add_up()
+
+    def take(self, kind: str, found: Object) -> None:
+        """Take one change."""
+        uid = _uid(found)
+        demand = None if kind == "DELETED" else requests.demand(found, self._preset)
+        if demand == self._demands.get(uid):
+            return
+        if demand is None:
+            del self._demands[uid]
+        else:
+            self._demands[uid] = demand
+        self._add_up()
+
+    def _add_up(self) -> None:
+        self.floor = requests.floor(self._demands.values())
+        self._changed()
+
+
+class NodeView(NamedTuple):
+    """The node object, as far as a report depends on it.
+
+    uid: changes when the node is made again.
+    max_pods: number of pods that the node may have.
+    """
+
+    uid: str
+    max_pods: int
+    shown: Shown
+
+
+class ThisNode:
+    """The node object, as a follower of a watch.
+
+    view: the newest; None while there is no such node.
+    problem: why the object could not be read, "" if it could.
+    """
+
+    def __init__(self, preset: Preset, changed: Callable[[], None]) -> None:
+        self.view: NodeView | None = None
+        self.problem = ""
+        self._preset = preset
+        self._changed = changed
+
+    def replace(self, found: Iterator[Object]) -> None:
+        """Take the list, which has one node or none."""
+        nodes = list(found)
+        if nodes:
+            self.take("MODIFIED", nodes[0])
+        else:
+            self.view = None
+
+    def take(self, kind: str, found: Object) -> None:
+        """Take one change."""
+        try:
+            self.view = None if kind == "DELETED" else self._read(found)
+            self.problem = ""
+        except ValueError as error:
+            self.view, self.problem = None, str(error)
+        self._changed()
+
+    def _read(self, node: Object) -> NodeView:
+        allocatable = objects.child(node, "status", "allocatable")
+        return NodeView(
+            uid=_uid(node),
+            max_pods=min(_MOST_PODS, objects.amount(allocatable.get("pods", 0))),
+            shown=presets.shown(node, self._preset),
+        )
+
+
+def _uid(found: Object) -> str:
+    return objects.text(objects.child(found, "metadata"), "uid", 64)

@@ -1,0 +1,134 @@
+"""The companion between a daemon's socket and an API server, both on real sockets."""
+
+import os
+from contextlib import contextmanager
+from threading import Thread
+from types import SimpleNamespace
+
+import pytest
+
+from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.kubernetes.companion import Companion, Own
+from nri_coloc.kubernetes.presets import DEFAULT, Amounts
+from nri_coloc.kubernetes.publication import State
+from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.kubernetes.serving import CompanionServer
+from tests.rig.waiting import wait_until
+from tests.unit.kubernetes.fake_api import Reply, serving
+from tests.unit.kubernetes.test_serving import Lines
+from tests.unit.kubernetes.test_stores import node, pod
+
+SETTINGS = KubernetesSettings(report=True, companion_uid=os.geteuid(), companion_gid=os.getegid())
+STATE = State(1.0, Lending.ON, Amounts(4000, 8 << 30), Amounts(8000, 32 << 30))
+SOON_S = 20
+
+
+class Node:
+    """A node with a daemon's socket and an API server; `patches` are the companion's."""
+
+    def __init__(self, folder):
+        self.state = STATE
+        self.refused = Reply()
+        self.pods = [pod("a")]
+        self.path = folder / "d" / "cluster.sock"
+        self.log = Lines()
+        self.patches = []
+        self.object = node()
+
+    def answers(self, asked):
+        """Answer as an API server with one node and some pods."""
+        if asked.method == "PATCH":
+            if self.refused.status != 200:
+                return self.refused
+            self.patches.append(asked.body)
+            return Reply(body=self.object)
+        if "watch" in asked.query:
+            bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}
+            return Reply(lines=(bookmark,), holds=True)
+        items = [self.object] if asked.path.endswith("nodes") else self.pods
+        return Reply(body={"metadata": {"resourceVersion": "7"}, "items": items})
+
+    def gates(self):
+        """Return the gate resource of each report."""
+        return [patch["status"]["allocatable"]["coloc.nri.io/open"] for patch in self.patches]
+
+
+@contextmanager
+def running(found, folder):
+    server = CompanionServer(str(found.path), lambda: found.state, version="0.1.0", log=Lines())
+    server.look(SETTINGS)
+    with serving(folder, found.answers) as api:
+        companion = Companion(api.connect(), str(found.path), Own("a", "0.1.0"), log=found.log)
+        thread = Thread(target=companion.run)
+        thread.start()
+        try:
+            yield SimpleNamespace(api=api, server=server, companion=companion, thread=thread)
+        finally:
+            companion.stopping = True
+            thread.join(SOON_S)
+            server.close()
+
+
+@pytest.fixture
+def found(tmp_path):
+    return Node(tmp_path)
+
+
+def test_the_offer_becomes_capacity_and_allocatable(found, tmp_path):
+    with running(found, tmp_path) as run:
+        wait_until(lambda: found.patches, SOON_S, "a report")
+        selectors = {asked.query.get("fieldSelector") for asked in run.api.asked if asked.method == "GET"}
+    status = found.patches[0]["status"]
+    assert status["capacity"] == status["allocatable"]
+    assert status["capacity"][DEFAULT.cpu] == "4000"
+    assert selectors == {"spec.nodeName=a", "metadata.name=a"}
+
+
+def test_a_node_that_stops_to_lend_closes(found, tmp_path):
+    found.object = node(**{DEFAULT.cpu: "4000", DEFAULT.memory: str(8 << 30), "coloc.nri.io/open": "110"})
+    with running(found, tmp_path):
+        wait_until(lambda: found.patches, SOON_S, "a report")
+        found.state = STATE._replace(lending=Lending.OFF)
+        wait_until(lambda: None in found.gates(), SOON_S, "a closed node")
+    assert found.patches[-1]["metadata"]["labels"] == {"coloc.nri.io/lending": "off"}
+
+
+def test_a_report_keeps_the_floor(found, tmp_path):
+    found.pods = [pod("a", "6000")]
+    found.object = node(**{DEFAULT.cpu: "6000", DEFAULT.memory: str(8 << 30)})
+    with running(found, tmp_path):
+        wait_until(lambda: found.patches, SOON_S, "a report")
+    assert found.patches[0]["status"]["capacity"][DEFAULT.cpu] == "6000"
+
+
+def test_a_refused_report_says_its_remedy(found, tmp_path):
+    found.refused = Reply(status=403, body={"message": "forbidden"})
+    with running(found, tmp_path):
+        wait_until(lambda: "nodes/status" in str(found.log.lines), SOON_S, "a remedy")
+        found.refused = Reply()
+        wait_until(lambda: found.patches, SOON_S, "a report after it")
+
+
+def test_other_resources_end_the_companion(found, tmp_path):
+    with running(found, tmp_path) as run:
+        wait_until(lambda: found.patches, SOON_S, "a report")
+        names = {"cpu_resource": "example.com/c", "memory_resource": "example.com/m"}
+        run.server.look(KubernetesSettings(**{**_fields(SETTINGS), **names}))
+        run.thread.join(SOON_S)
+        assert not run.thread.is_alive()
+
+
+def _fields(settings):
+    return {name: getattr(settings, name) for name in settings.__slots__}
+
+
+def test_without_a_daemon_nothing_is_reported(found, tmp_path):
+    with serving(tmp_path, found.answers) as api:
+        companion = Companion(api.connect(), str(found.path), Own("a", "0.1.0"), log=found.log)
+        thread = Thread(target=companion.run)
+        thread.start()
+        wait_until(lambda: found.log.lines, SOON_S, "a line about the daemon")
+        companion.stopping = True
+        thread.join(SOON_S)
+    assert found.patches == []
+    assert "cluster.sock" in str(found.log.lines[0])

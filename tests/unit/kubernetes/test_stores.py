@@ -1,0 +1,84 @@
+"""The watched pods and node, reduced to the values of a report."""
+
+from nri_coloc.kubernetes.presets import DEFAULT, Amounts, Shown
+from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
+
+
+def pod(uid="u1", cpu="1000", phase="Running"):
+    """Return a pod that requests lent CPU and one place on an open node."""
+    requests = {DEFAULT.cpu: cpu, "coloc.nri.io/open": "1"}
+    return {
+        "metadata": {"uid": uid},
+        "spec": {"nodeName": "a", "containers": [{"name": "c", "resources": {"requests": requests}}]},
+        "status": {"phase": phase, "startTime": "2026-11-26T10:00:00Z"},
+    }
+
+
+def node(uid="n1", **resources):
+    both = {"pods": "110", **resources}
+    return {"metadata": {"uid": uid}, "status": {"capacity": both, "allocatable": both}}
+
+
+def pods(*found):
+    store = NodePods(DEFAULT, lambda: None)
+    store.replace(iter(found))
+    return store
+
+
+def this_node(found):
+    store = ThisNode(DEFAULT, lambda: None)
+    store.replace(iter(found))
+    return store
+
+
+def test_the_floor_is_the_sum_of_all_pods():
+    floor = pods(pod("a"), pod("b", "500")).floor
+    assert (floor.admitted, floor.gate) == (Amounts(1500, 0), 2)
+
+
+def test_no_list_yet_means_no_floor():
+    assert NodePods(DEFAULT, lambda: None).floor is None
+
+
+def test_a_deleted_pod_leaves_the_floor():
+    store = pods(pod("a"), pod("b"))
+    store.take("DELETED", pod("a"))
+    assert store.floor.bound == Amounts(1000, 0)
+
+
+def test_an_ended_pod_leaves_the_floor():
+    store = pods(pod("a"))
+    store.take("MODIFIED", pod("a", phase="Succeeded"))
+    assert store.floor.bound == Amounts()
+
+
+def test_a_change_without_effect_wakes_nothing():
+    woken = []
+    store = NodePods(DEFAULT, lambda: woken.append(1))
+    store.replace(iter([pod("a")]))
+    store.take("MODIFIED", pod("a"))
+    assert len(woken) == 1
+
+
+def test_the_end_of_an_unknown_pod_is_nothing():
+    store = pods()
+    store.take("DELETED", pod("a"))
+    assert store.floor.bound == Amounts()
+
+
+def test_a_node_shows_its_report():
+    resources = {DEFAULT.cpu: "4000", DEFAULT.memory: "64", "coloc.nri.io/open": "110"}
+    view = this_node([node(**resources)]).view
+    assert view == NodeView("n1", 110, Shown(Amounts(4000, 64), 110))
+
+
+def test_a_missing_node_has_no_view():
+    store = this_node([node()])
+    store.replace(iter(()))
+    assert store.view is None
+
+
+def test_an_unreadable_node_is_told():
+    store = this_node([node(**{DEFAULT.cpu: [1]})])
+    assert store.view is None
+    assert store.problem
