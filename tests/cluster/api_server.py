@@ -46,12 +46,20 @@ class ApiServer:
         if not comes(self._is_ready):
             raise RigError(f"the API server did not come up:\n{self.log_tail('kube-apiserver')}")
 
+    def start_scheduler(self) -> None:
+        """Start the stock scheduler; `stop` ends it."""
+        admin = f"--kubeconfig={self.kubeconfig('admin', ADMIN)}"
+        self._spawn(
+            "kube-scheduler", [self._kube, "kube-scheduler", admin, "--leader-elect=false", "--secure-port=0"]
+        )
+
     def stop_server(self) -> None:
         """End the API server; etcd lives on."""
         ends(self._processes.pop("kube-apiserver", None))
 
     def stop(self) -> None:
-        """End both and remove their files."""
+        """End all and remove their files."""
+        ends(self._processes.pop("kube-scheduler", None))
         self.stop_server()
         ends(self._processes.pop("etcd", None))
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,176 @@
+"""The companion with its own token on a real API server, and the stock scheduler beside it."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri_coloc.kubernetes.api import Api
+from nri_coloc.kubernetes.presets import Amounts
+from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.pods import quantity
+from tests.cluster.api.test_rights import FILES, MANIFESTS, _bound_to, _companion_pod
+from tests.cluster.api_server import ApiServer, node
+from tests.cluster.binaries import PAIRS, in_time
+from tests.cluster.companion_rig import GIB, OFFER, CompanionRig, reporting_for
+from tests.rig import installed
+from tests.rig.waiting import wait_until
+
+NODE = "node"
+OPEN = "coloc.nri.io/open"
+CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+SOON_S = 60
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.fixture(scope="module")
+def control() -> Iterator[ApiServer]:
+    """The newest API server whose programs are there."""
+    if os.geteuid() != 0:
+        pytest.skip("the programs of Kubernetes are installed as root")
+    installed.have({"openssl": "openssl"})
+    found = ApiServer((in_time() or PAIRS)[-1].kubernetes, Path(tempfile.mkdtemp(prefix="api-server-")))
+    try:
+        found.start()
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="module")
+def admin(control: ApiServer) -> Iterator[Api]:
+    """The administrator's API, with the manifests, a scheduler and a node."""
+    found = control.admin()
+    control.kubectl("apply", *(f"--filename={MANIFESTS / name}" for name in FILES))
+    found.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    found.create("/api/v1/namespaces/kube-system/pods", _companion_pod(NODE))
+    control.start_scheduler()
+    register(found)
+    yield found
+    found.close()
+
+
+def register(admin: Api) -> None:
+    """Register the node as a kubelet does, ready for pods."""
+    admin.create("/api/v1/nodes", node(NODE))
+    admin.merge(f"/api/v1/nodes/{NODE}", {"spec": {"taints": None}})
+    ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+    admin.merge(f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": ready}})
+
+
+@pytest.fixture
+def rig(control: ApiServer, admin: Api) -> Iterator[CompanionRig]:
+    """A companion whose node is open; pods of the test are deleted."""
+    _bound_to(control, admin, NODE).close()
+    with reporting_for(NODE, control.folder / f"companion-{NODE}.kubeconfig") as found:
+        wait_until(
+            lambda: lent_cpu(admin) == 2000 and OPEN in allocatable(admin),
+            SOON_S,
+            "an open node",
+        )
+        yield found
+    control.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+
+
+def allocatable(admin: Api) -> dict[str, str]:
+    found: dict[str, str] = admin.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
+    return found
+
+
+def lent_cpu(admin: Api) -> int:
+    """Return the lent CPU of the node, milli-CPU; the API server writes 2000 as 2k."""
+    return quantity.whole_bytes(allocatable(admin).get(CPU, "0"))
+
+
+def pod(admin: Api, name: str, requests: dict[str, str]) -> None:
+    """Create a pod with requests; the limits are equal."""
+    resources = {"requests": requests, "limits": requests}
+    container = {"name": "main", "image": "none", "resources": resources}
+    admin.create(PODS, {"metadata": {"name": name}, "spec": {"containers": [container]}})
+
+
+def lent(cpu: str = "500") -> dict[str, str]:
+    return {CPU: cpu, MEMORY: "1048576", OPEN: "1"}
+
+
+def is_bound(admin: Api, name: str) -> bool:
+    return bool(admin.get(f"{PODS}/{name}")["spec"].get("nodeName"))
+
+
+def is_refused(admin: Api, name: str, resource: str) -> bool:
+    """Return whether the scheduler found no node because of a resource."""
+    conditions: list[dict[str, Any]] = admin.get(f"{PODS}/{name}")["status"].get("conditions", [])
+    return any(f"Insufficient {resource}" in condition.get("message", "") for condition in conditions)
+
+
+def test_the_offer_is_capacity_and_allocatable(rig, admin):
+    status = admin.get(f"/api/v1/nodes/{NODE}")["status"]
+    assert status["capacity"] == status["allocatable"]
+    assert status["allocatable"][MEMORY] == str(4 * GIB)
+
+
+def test_the_stock_scheduler_uses_lent_amounts(rig, admin):
+    pod(admin, "one", lent("1500"))
+    wait_until(lambda: is_bound(admin, "one"), SOON_S, "a node for the pod")
+    pod(admin, "two", lent("1500"))
+    wait_until(lambda: is_refused(admin, "two", CPU), SOON_S, "a refusal for want of lent CPU")
+
+
+def test_a_closed_node_gets_no_reclaimed_pod(rig, admin):
+    rig.state = OFFER._replace(lending=Lending.OFF)
+    wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
+    pod(admin, "late", lent())
+    pod(admin, "online", {"cpu": "1"})
+    wait_until(lambda: is_bound(admin, "online"), SOON_S, "a node for the online pod")
+    wait_until(lambda: is_refused(admin, "late", OPEN), SOON_S, "a refusal for want of an open node")
+    assert CPU in allocatable(admin)
+
+
+def test_a_closed_node_opens_again(rig, admin):
+    rig.state = OFFER._replace(lending=Lending.COOLING)
+    wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
+    pod(admin, "waits", lent())
+    wait_until(lambda: is_refused(admin, "waits", OPEN), SOON_S, "a refusal for want of an open node")
+    rig.state = OFFER
+    wait_until(lambda: is_bound(admin, "waits"), SOON_S, "a node for the pod")
+
+
+def test_a_report_stays_above_its_pods(rig, admin):
+    pod(admin, "one", lent("1500"))
+    wait_until(lambda: is_bound(admin, "one"), SOON_S, "a node for the pod")
+    rig.state = OFFER._replace(offer=Amounts(100, GIB))
+    wait_until(lambda: lent_cpu(admin) == 1500, SOON_S, "a report at its floor")
+    assert OPEN not in allocatable(admin)
+
+
+def test_a_restarted_api_server_gets_the_report(rig, admin, control):
+    control.stop_server()
+    rig.state = OFFER._replace(lending=Lending.OFF)
+    control.start_server()
+    wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
+
+
+def test_a_node_made_again_is_reported_again(rig, admin, control):
+    control.kubectl("delete", "node", NODE)
+    register(admin)
+    wait_until(lambda: CPU in allocatable(admin), SOON_S, "a report on the new node")
+
+
+def test_a_silent_daemon_closes_its_node(rig, admin):
+    rig.stop_daemon()
+    wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
+
+
+def test_a_companion_ends_without_a_trace(rig, admin):
+    before = allocatable(admin)
+    assert rig.stop_companion() == 0
+    assert allocatable(admin) == before
+
+
+def test_a_companion_takes_little_memory(rig):
+    with open(f"/proc/{rig.pid}/smaps_rollup") as lines:  # noqa: PTH123
+        kib = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    assert kib / 1024 <= 45
