@@ -15,6 +15,7 @@ from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.kubernetes import messages, reporting
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
+from nri_coloc.kubernetes.figures import Figures
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Report, Reporting, Wanted
@@ -144,11 +145,21 @@ class Companion:
             watch = Watch(self._api, path, follower, query=query, broken=self._broken)
             self._start(path.rpartition("/")[2], watch.run)
         reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
+        figures = Figures(self._api, self._own.node)
         while not (self.stopping or self._daemon.is_changed):
-            reporter.turn(pods, self._daemon.heard, time.monotonic())
+            heard, now_s = self._daemon.heard, time.monotonic()
+            reporter.turn(pods, heard, now_s)
+            if heard is not None and node.view is not None:
+                self._write_figures(figures, heard[0], now_s)
             self._wait()
         if self._daemon.is_changed:
             self._log.warning("the daemon reports other resources now; the companion ends to start again")
+
+    def _write_figures(self, figures: Figures, state: State, now_s: float) -> None:
+        before = figures.problem
+        figures.turn(state, now_s)
+        if figures.problem and figures.problem != before:
+            self._log.warning("figures for people were not written", because=figures.problem)
 
     def _wait(self) -> None:
         self._changed.wait(TURN_S)

@@ -15,6 +15,7 @@ from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
 from tests.cluster.namespace import ends
+from tests.rig.waiting import wait_until
 
 PROJECT: Final = Path(__file__).parents[2]
 GIB: Final = 1 << 30
@@ -22,6 +23,7 @@ OFFER: Final = State(
     age_s=1.0, lending=Lending.ON, offer=Amounts(2000, 4 * GIB), node=Amounts(8000, 16 * GIB)
 )
 SETTINGS: Final = KubernetesSettings(report=True, companion_uid=os.geteuid(), companion_gid=os.getegid())
+CONNECTED_S: Final = 30.0
 
 Spawn = Callable[[Sequence[str], IO[bytes]], "subprocess.Popen[bytes]"]
 
@@ -68,9 +70,10 @@ class CompanionRig:
         self._server.close()
 
     def start_companion(self) -> None:
-        """Start the companion's process."""
+        """Start the companion's process and wait until it is connected."""
         with (self._folder / "companion.log").open("ab") as log:
             self._process = self._spawn(self._command, log)
+        wait_until(lambda: "connected to the daemon" in self.log(), CONNECTED_S, "a connected companion")
 
     def stop_companion(self) -> int:
         """End the companion with SIGTERM; return its exit code."""
@@ -100,8 +103,8 @@ def reporting_for(node: str, kubeconfig: Path, spawn: Spawn = spawn_here) -> Ite
     """Run a companion for the time of a block."""
     with tempfile.TemporaryDirectory(prefix="companion-") as folder:
         rig = CompanionRig(node, kubeconfig, Path(folder), spawn)
-        rig.start()
         try:
+            rig.start()
             yield rig
         finally:
             rig.stop()

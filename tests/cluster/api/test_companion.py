@@ -164,6 +164,11 @@ def test_a_silent_daemon_closes_its_node(rig, admin):
     wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
 
 
+def test_figures_for_people_are_shown(rig, admin, control):
+    shown = control.kubectl("get", "colocationnodes", NODE, "--no-headers")
+    assert shown.split()[:3] == [NODE, "on", "2000"]
+
+
 def test_a_companion_ends_without_a_trace(rig, admin):
     before = allocatable(admin)
     assert rig.stop_companion() == 0

@@ -9,6 +9,7 @@ import pytest
 
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.kubernetes.companion import Companion, Own
+from nri_coloc.kubernetes.figures import OBJECTS
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
@@ -33,13 +34,19 @@ class Node:
         self.path = folder / "d" / "cluster.sock"
         self.log = Lines()
         self.patches = []
+        self.objects = []
         self.object = node()
 
     def answers(self, asked):
         """Answer as an API server with one node and some pods."""
+        if asked.method == "POST":
+            self.objects.append(asked.body)
+            return Reply()
         if asked.method == "PATCH":
             if self.refused.status != 200:
                 return self.refused
+            if asked.path.startswith(OBJECTS):
+                return Reply(status=404, body={"message": "not found"})
             self.patches.append(asked.body)
             return Reply(body=self.object)
         if "watch" in asked.query:
@@ -120,6 +127,14 @@ def test_other_resources_end_the_companion(found, tmp_path):
 
 def _fields(settings):
     return {name: getattr(settings, name) for name in settings.__slots__}
+
+
+def test_figures_for_people_are_an_object_of_their_own(found, tmp_path):
+    with running(found, tmp_path):
+        wait_until(lambda: found.objects, SOON_S, "an object")
+    (body,) = found.objects
+    assert (body["kind"], body["metadata"]["name"]) == ("ColocationNode", "a")
+    assert body["spec"]["summary"]["offer"] == {"cpuMilli": 4000, "memoryBytes": 8 << 30}
 
 
 def test_without_a_daemon_nothing_is_reported(found, tmp_path):

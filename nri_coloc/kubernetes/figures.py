@@ -1,0 +1,71 @@
+"""Write the figures for people into the node's ColocationNode object (`kubectl get colocationnodes`).
+
+They are not on the Node object, because each change of a Node is sent to all watchers of nodes.
+"""
+
+from typing import Any, Final
+
+from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused
+from nri_coloc.kubernetes.presets import Amounts
+from nri_coloc.kubernetes.publication import SUMMARY_S, State
+
+OBJECTS: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
+MISSING: Final = 404
+
+
+class Figures:
+    """The figures of one node, written once in five minutes at most, and only if they changed.
+
+    problem: why the last write failed, "" if it succeeded.
+    """
+
+    def __init__(self, api: Api, node: str) -> None:
+        self.problem = ""
+        self._api = api
+        self._node = node
+        self._written: dict[str, Any] | None = None
+        self._next_s = 0.0
+
+    def turn(self, state: State, now_s: float) -> None:
+        """Write the figures if that is due. A failure is no more than a later write."""
+        found = summary(state)
+        if now_s < self._next_s or found == self._written:
+            return
+        self._next_s = now_s + SUMMARY_S
+        try:
+            self._write({"spec": {"summary": found}})
+        except ApiError as error:
+            self.problem = str(error)
+            return
+        self._written, self.problem = found, ""
+
+    def _write(self, body: dict[str, Any]) -> None:
+        try:
+            self._api.merge(f"{OBJECTS}/{self._node}", body)
+        except ApiRefused as error:
+            if error.status != MISSING:
+                raise
+            named = {"apiVersion": "coloc.nri.io/v1alpha1", "kind": "ColocationNode"}
+            self._api.create(OBJECTS, {**named, "metadata": {"name": self._node}, **body})
+
+
+def summary(state: State) -> dict[str, Any]:
+    """Return `spec.summary` of the object: lending state, offer, headroom, and the number of pods by class."""
+    figures = state.summary
+    return {
+        "lending": state.lending.value,
+        "reason": state.reason,
+        "because": state.because,
+        "offer": _amounts(state.offer),
+        "headroom": _amounts(figures.headroom),
+        "pods": {
+            "dedicated": figures.dedicated,
+            "shared": figures.shared,
+            "reclaimed": figures.reclaimed,
+            "system": figures.system,
+        },
+    }
+
+
+def _amounts(amounts: Amounts) -> dict[str, int]:
+    return {"cpuMilli": amounts.cpu_milli, "memoryBytes": amounts.memory_bytes}
