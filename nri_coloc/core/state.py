@@ -184,9 +184,8 @@ def _shelf(id_: str) -> int:
     return ord(id_[-1]) % _SHELVES if id_ else 0
 
 
-EMPTY: Final = Crowd(
-    [{} for _ in range(_SHELVES)], [{} for _ in range(_SHELVES)], [{} for _ in range(_SHELVES)]
-)
+EMPTY: Final = Crowd([{}] * _SHELVES, [{}] * _SHELVES, [{}] * _SHELVES)
+"""Its shelves are one dict each: a shelf is never changed in place, and half of them stay empty."""
 
 DEDICATED: Final = "dedicated"
 RESERVED: Final = "reserved"

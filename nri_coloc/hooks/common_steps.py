@@ -49,9 +49,12 @@ class Consequences:
 
     def prepare_answer(self, kind: HookKind, decided: Decided, exchange: Exchange) -> list[Drift]:
         """Take this hook's steps; return the values that other writers had changed."""
-        steps = self._before_answer.get(kind, ())
-        found = [step(decided, exchange.ticket.deadline) for step in steps]
-        return [drift for drift in found if drift is not None]
+        drifts = []
+        for step in self._before_answer.get(kind, ()):
+            drift = step(decided, exchange.ticket.deadline)
+            if drift is not None:
+                drifts.append(drift)
+        return drifts
 
     # ---- within the answer ----
 

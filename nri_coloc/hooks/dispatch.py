@@ -93,7 +93,7 @@ class Hooks:
 
     def serve(self, hook: events.Hook, answers: Answers, watchdog: Watchdog, read_at: float) -> None:
         """Answer one hook; any failure inside is answered neutrally."""
-        ticket = watchdog.begin(hook.call, hook.kind.value)
+        ticket = watchdog.begin(hook.call, hook.kind)
         exchange = Exchange(ticket, answers, read_at)
         try:
             route = self._routes.get(hook.kind, self._nothing)
@@ -104,7 +104,7 @@ class Hooks:
             self._failed(hook, ticket, answers, error)
         finally:
             watchdog.end()
-            self._report.metrics.hook(hook.kind.value, exchange.waited_s)
+            self._report.metrics.hook(hook.kind, exchange.waited_s)
 
     # ---- pods ----
 

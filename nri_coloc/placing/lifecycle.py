@@ -6,7 +6,6 @@ instead, which may differ by container. They are kept with the pod and end with 
 once again.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from typing import Final
@@ -110,7 +109,7 @@ def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcom
     failed. In both cases the CPUs of the earlier one are free again before CPUs are chosen.
     """
     known = state.containers.get(event.container.id)
-    failed = tuple(failed_attempts(state, event.container))
+    failed = failed_attempts(state, event.container)
     if known is None and not failed:
         return admit(state, event.pod, event.container, event.wish, tuning)
     released = Outcome(state)
@@ -125,15 +124,14 @@ def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcom
     return replace(again, decisions=decisions, moves=released.moves + again.moves)
 
 
-def failed_attempts(state: NodeState, container: Container) -> Iterator[Assignment]:
-    """Yield the earlier attempts of a container that never started.
+def failed_attempts(state: NodeState, container: Container) -> tuple[Assignment, ...]:
+    """Return the earlier attempts of a container that never started.
 
     The kubelet creates the next attempt only after the previous one is over. If a runtime could not make the task, it
     reports nothing: neither StartContainer nor StopContainer comes.
     """
-    for other in state.of_pod(container.pod_id):
-        if other.id != container.id and is_attempt_of(other.container, container):
-            yield other
+    others = [a for a in state.of_pod(container.pod_id) if a.container.id != container.id]
+    return tuple([a for a in others if is_attempt_of(a.container, container)])
 
 
 def is_attempt_of(former: Container, container: Container) -> bool:

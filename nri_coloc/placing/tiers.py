@@ -196,8 +196,11 @@ def named(
 
 def shortage(pools: Pools, name: str) -> str:
     """Return in words that a pool has less than its containers ask for; "" if it has enough."""
-    total, tuning = pools.asked.get(name), bounds(pools, name)
-    if total is None or not tuning.sized or name in pools.counts:
+    total = pools.asked.get(name)
+    if total is None or name in pools.counts:
+        return ""
+    tuning = bounds(pools, name)
+    if not tuning.sized:
         return ""
     cpus = pools.cpus(name)
     has, is_name = cpus.bit_count(), bool(cpus & pools.share)  # over that, or over all that `system` has

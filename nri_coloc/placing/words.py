@@ -74,7 +74,7 @@ def of_admission(
 def _place_of(state: NodeState, assignment: Assignment) -> PlaceFigures:
     """Return the figures of a container's place: the pod's request, and the CPUs of the pool or owner."""
     asked, main = state.pools.asked.get(assignment.pool), ""
-    if assignment.follows in state.containers:
+    if assignment.follows and assignment.follows in state.containers:
         main = state.containers[assignment.follows].container.name
     container, owned = assignment.container, None
     if assignment.exclusive and not assignment.hands_off:
@@ -142,6 +142,8 @@ def _in_a_vm(state: NodeState, assignment: Assignment) -> tuple[str, dict[str, F
 
 def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[Decision, ...]:
     """Return a decision for each annotation that does not count, with the value that is used instead."""
+    if not findings:
+        return ()
     return tuple(
         [
             Decision(
@@ -293,8 +295,26 @@ def of_join(before: NodeState, after: NodeState, small: Assignment, main: Assign
 
 def changed(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> tuple[Decision, ...]:
     """Return the decisions on values of these pods that changed, and on all values of a pod that was not known."""
-    found = [one for pod_id in pod_ids if pod_id in after.pods for one in _of_pod(before, after, pod_id)]
-    return tuple([one for one in found if one is not None])
+    found: list[Decision | None] = []
+    for pod_id in pod_ids:
+        if _may_differ(before, after, pod_id):
+            found += _of_pod(before, after, pod_id)
+    return tuple([one for one in found if one is not None]) if found else ()
+
+
+def _may_differ(before: NodeState, after: NodeState, pod_id: str) -> bool:
+    """Return False only if a known pod has all values of its own, and none that follow from its containers."""
+    place = after.pods.get(pod_id)
+    if place is None:
+        return False
+    if place is not before.pods.get(pod_id) or place.wish.handler == "pod":
+        return True
+    own = place.wish.knobs.io_weight
+    for member in before.of_pod(pod_id) + after.of_pod(pod_id):
+        low, least = member.knobs.memory_low, member.knobs.memory_min
+        if low is not None or least is not None or member.wish.knobs.io_weight != own:
+            return True
+    return False
 
 
 def changed_of_all(before: NodeState, after: NodeState) -> tuple[Decision, ...]:

@@ -140,7 +140,8 @@ class Pusher:
 
     def learned(self, container_id: str, values: Knobs) -> None:
         """Note the values that a spec holds now, from an adjustment or an update; other values stay."""
-        self._specs[container_id] = self._specs.get(container_id, NO_KNOBS).overlaid(values)
+        known = self._specs.get(container_id)
+        self._specs[container_id] = values if known is None else known.overlaid(values)
 
     def learned_all(self, found: Mapping[str, Knobs]) -> None:
         """Note the values of all specs; other containers are gone."""
