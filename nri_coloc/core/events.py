@@ -6,6 +6,7 @@ The policy then takes the event's own facts.
 """
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Inputs
@@ -26,9 +27,13 @@ class PodStarted:
 
 @value
 class PodResized:
-    """A pod's CPU request changed."""
+    """A pod's CPU request changed.
+
+    wishes: by container id, for its containers that have another class under the new request.
+    """
 
     pod: Pod
+    wishes: Mapping[str, Wish] = field(default_factory=dict)
 
 
 @value
@@ -71,6 +76,7 @@ class ContainerUpdating:
     """The kubelet asks for new resources; in `requested`, 0, "" and None mean "keep".
 
     wish: the container's wish with the new resources.
+    judged: wishes by id of the pod's containers that have another class under the new requests.
     answered: False if the runtime already has an answer without our values. Then only files can carry the new values.
     within_pod: the kernel refuses CPUs for a container that its pod does not have (cgroup v1).
     """
@@ -79,6 +85,7 @@ class ContainerUpdating:
     container: Container
     wish: Wish
     requested: Resources
+    judged: Mapping[str, Wish] = field(default_factory=dict)
     answered: bool = True
     within_pod: bool = False
 

@@ -130,7 +130,7 @@ class Hooks:
     def _update_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         self._actuator.resized(hook.pod.id)
         before = self._node.state
-        event = self._translator.pod_resized(hook, before)
+        event = self._translator.pod_resized(hook, before, self._node.tuning)
         outcome = self._node.decide(event) if event is not None else None
         exchange.answer(None)
         if outcome is not None:

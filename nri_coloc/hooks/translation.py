@@ -150,14 +150,21 @@ class Translator:
         pod = replace(pod, cpu_request=self._requests.read(pod))
         return PodStarted(pod, self.pod_wish(pod, tuning))
 
-    def pod_resized(self, hook: Hook, state: NodeState) -> PodResized | None:
+    def pod_resized(self, hook: Hook, state: NodeState, tuning: Tuning) -> PodResized | None:
         """Translate UpdatePodSandbox; None if the pod's own cgroup has our weight instead of its request's."""
         pod = self.pod_of(hook, state)
         if state.boxed(pod.id):
             return None
         told = pod if hook.resources is None else replace(pod, resources=codec.resources_of(hook.resources))
         read = self._read_again(told)
-        return None if read is told else PodResized(read)
+        return None if read is told else PodResized(read, self._other_classes(_Now(state, tuning), read))
+
+    def _other_classes(self, now: _Now, pod: Pod, but: str = "") -> dict[str, Wish]:
+        """Return the wishes of a pod's containers that have another class under its present CPU request."""
+        others = [a for a in now.state.of_pod(pod.id) if a.id != but]
+        later = now._replace(state=change.with_request(now.state, pod))
+        found = {known.id: self._wish_again(pod, known, later) for known in others}
+        return {known.id: found[known.id] for known in others if found[known.id].qos is not known.qos}
 
     def _read_again(self, pod: Pod) -> Pod:
         """Return the pod with its present CPU request; the same object if that is unchanged or cannot be read."""
@@ -187,8 +194,13 @@ class Translator:
         kubelets = record.before_us(container) if known is None else record.facts_of(container, known)
         figures = replace(requested, cpus="", mems="")
         asked = replace(kubelets, resources=merge(kubelets.resources, figures), record="")
-        pod, _, wish = self._in_pod(_Now(state, tuning), pod, asked)
-        return ContainerUpdating(pod, container, _as_resized(wish, known, asked), requested)
+        now = _Now(state, tuning)
+        read, _, wish = self._in_pod(now, pod, asked)
+        wish = _as_resized(wish, known, asked)
+        judged = self._other_classes(now, read, but=container.id) if read is not pod else {}
+        if known is not None and wish.qos is not known.qos:
+            judged[container.id] = wish
+        return ContainerUpdating(read, container, wish, requested, judged)
 
     def synchronized(
         self, pods: Mapping[str, Pod], containers: Sequence[Container], state: NodeState, tuning: Tuning

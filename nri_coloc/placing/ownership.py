@@ -1,4 +1,4 @@
-"""Decide how many CPUs a dedicated container owns after its request changed: in-place resize, and missed changes.
+"""Decide how many CPUs a container owns after its request changed: in-place resize, and missed changes.
 
 The container grows beside the CPUs that it owns, or keeps a part of them. If the request cannot be met, it keeps its
 old CPUs, and the audit gives the reason. A container that owned none (it was refused, or followed a main container)
@@ -6,6 +6,7 @@ is placed like a new one. An owner that now asks for less than one CPU follows i
 one.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -18,8 +19,18 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
-from nri_coloc.core.workload import Finding, QoSClass
-from nri_coloc.placing import admission, allocator, change, lifecycle, supply, words
+from nri_coloc.core.workload import Finding, Pod, QoSClass, Wish
+from nri_coloc.placing import (
+    admission,
+    allocator,
+    change,
+    lifecycle,
+    membership,
+    reclaim_cgroups,
+    returned_values,
+    supply,
+    words,
+)
 from nri_coloc.placing.supply import Due
 
 
@@ -54,6 +65,33 @@ def resized(state: NodeState, assignment: Assignment, reserved_memory: int = 0) 
         return _placed(state, assignment, reserved_memory)
     asked = _due(state, assignment)
     return _owner_resized(state, assignment, asked) if asked.cpus else _given_up(state, assignment, asked)
+
+
+def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memory: int = 0) -> Resize:
+    """Return the place of a container that has another class by a new CPU request of its pod.
+
+    The gate admits class dedicated for a pod that requests enough CPU, at its start and after each resize. A container
+    that has the class now is placed like a new one. A container that has lost it returns its CPUs.
+    """
+    plain = replace(
+        known, qos=wish.qos, wish=wish, pool=membership.pool_of(wish), exclusive=0, follows="", mems=0
+    )
+    plain = membership.housed(state.pools, plain)
+    found = resized(state, plain, reserved_memory)
+    if found is None:
+        entered = admission.place(state, plain.container, wish, reserved_memory)
+        found = Resize(plain, entered.reason, entered.because)
+    now = returned_values.with_values(state, known, found.assignment)
+    return found._replace(assignment=now, because=f"{found.because}; class was {known.qos.value}")
+
+
+def unboxed(state: NodeState, pod: Pod, wishes: Iterable[Wish]) -> tuple[NodeState, Moves]:
+    """Take a pod out of the reclaim cgroups if one of its containers has another class now."""
+    moves = NOBODY
+    for wish in wishes:
+        state, own = reclaim_cgroups.with_member(state, pod, wish)
+        moves += own
+    return state, moves
 
 
 def _given_up(state: NodeState, assignment: Assignment, asked: Due) -> Resize:
@@ -137,7 +175,7 @@ def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision,
 def _without_own(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
     """Take the CPUs of a container that may own none any more, as at its end; it follows its pod's heir, if any."""
     after, of_followers = lifecycle.without(state, (state.containers[now.id],))
-    heir = admission.main_of(after, now.container.pod_id)
+    heir = admission.main_of(after, now.container.pod_id) if now.qos is QoSClass.DEDICATED else None
     if heir is not None:
         now = replace(now, pool=DEDICATED, follows=heir.id, mems=heir.mems)
     return change.with_container(after, now), of_followers
@@ -158,21 +196,39 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
     return ordered, Moves(tuple(k for k in found.pods if k != own_pod), leaving)
 
 
+def _under_request(state: NodeState, known: Assignment, wish: Wish | None, tuning: Tuning) -> Resize | None:
+    """Return the place of a container under its pod's new CPU request; None if it keeps its place.
+
+    wish: with its new class, None if it keeps its class.
+    """
+    if wish is not None:
+        return judged_again(state, known, wish, tuning.reserved_memory)
+    found = resized(state, known, tuning.reserved_memory)
+    return found if found is not None and (known.exclusive or found.is_met) else None
+
+
 def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome:
-    """Adopt a pod's CPU request: owners of CPUs in it get the CPUs that they may own now, owners before followers."""
-    state, decisions = change.with_request(before, event.pod), []
+    """Adopt a pod's CPU request, and the classes that its containers have under it.
+
+    Owners of CPUs get the CPUs that they may own now, owners before followers.
+    """
+    state, boxes = unboxed(change.with_request(before, event.pod), event.pod, event.wishes.values())
+    decisions = [*words.changed(before, state, (event.pod.id,))] if boxes else []
     for known in sorted(state.of_pod(event.pod.id), key=lambda a: (not a.exclusive, a.id)):
-        found = resized(state, state.containers[known.id], tuning.reserved_memory)
-        if found is not None and (known.exclusive or found.is_met):
+        found = _under_request(state, state.containers[known.id], event.wishes.get(known.id), tuning)
+        if found is not None:
             after, joined = adopt(state, found.assignment)
-            of_findings = words.of_findings(found.findings, found.assignment)
+            after, new = lifecycle.of(
+                lifecycle.forgotten(after), event.pod.id, found.assignment.wish.findings
+            )
+            of_findings = words.of_findings(found.findings + new, found.assignment)
             decisions += [said(state, after, found, "its pod's request changed"), *of_findings, *joined]
             state = after
     cause = f"pool resized: the CPU request of {event.pod.namespace}/{event.pod.name} changed"
     returned = before.pools.dedicated & ~state.pools.dedicated
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     resizes = change.pool_decisions(before, state, reason, cause) if decisions else ()
-    return Outcome(state, (*decisions, *resizes), change.moved(before, state))
+    return Outcome(state, (*decisions, *resizes), boxes + change.moved(before, state))
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:

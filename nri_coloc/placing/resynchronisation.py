@@ -1,9 +1,4 @@
-"""Replay the runtime's list after a registration, or after a change of configuration or machine; then repair.
-
-A file keeps its last value, and so does the runtime's spec. So a value that is not ours any more is ordered once more
-with its original value: the kubelet's, or the kernel's default for a new cgroup if the kubelet gives none. It holds
-until the kubelet writes another.
-"""
+"""Replay the runtime's list after a registration, or after a change of configuration or machine; then repair."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -12,11 +7,10 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
-from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Decision, Moves, Outcome
 from nri_coloc.core.events import Reconfigured, Synchronized
-from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, KERNELS_PERIOD, KERNELS_SHARES, NO_KNOBS, NO_LIMIT, Knobs
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
@@ -33,14 +27,12 @@ from nri_coloc.placing import (
     pools,
     reclaim_cgroups,
     record,
+    returned_values,
     starts,
     supply,
     tiers,
     words,
 )
-
-_UNLIMITED: Final = 1 << 62
-"""A memory.high above any use, if the machine's memory is unknown; "max" is no number."""
 
 
 def given(
@@ -51,11 +43,11 @@ def given(
     The decision on its placement names the restored values, too.
     """
     now = state.containers[old.id]
-    back = _back(state, old, now)
+    back = returned_values.of(state, old, now)
     if not any(value is not None for value in back):
         return state, said
     again = replace(admission.remembered(state, replace(now, returned=back)), by_file=now.by_file)
-    had = _held(old).where_set(back)
+    had = returned_values.held(old).where_set(back)
     told = tuple(_with(d, again, had, back) if d.subject is now else d for d in said)
     return change.with_container(state, again), told
 
@@ -67,47 +59,6 @@ def _with(placing: Decision, again: Assignment, had: Knobs, back: Knobs) -> Deci
     """
     before = placing.before.overlaid(had) if placing.event is AuditEvent.UPDATE else placing.before
     return placing._replace(subject=again, before=before, after=placing.after.overlaid(back))
-
-
-def _held(assignment: Assignment) -> Knobs:
-    return assignment.returned.overlaid(assignment.knobs)
-
-
-def _cpus_back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
-    """Return the CPUs to restore for a container that is not ours to place any more; none if its CPUs were not ours.
-
-    These are the CPUs to which the kubelet has pinned it, else the CPUs that the kubelet named, else all.
-    """
-    if KEPT_BY_DRA in now.wish.preserve:
-        return NO_KNOBS
-    if old.hands_off:
-        return Knobs(cpus=old.returned.cpus)
-    cpus = now.wish.kept or claim.in_spec(now.container) or state.topology.online
-    return Knobs(cpus=cpuset.render(cpus & state.topology.online) or None)
-
-
-def _back(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
-    """Return the values to restore: values that were ours, or were restored already, and that are not ordered now."""
-    if now.wish.handler != "container":
-        return NO_KNOBS
-    if now.hands_off:
-        return _cpus_back(state, old, now)
-    ours, orders = _held(old), admission.orders(state, now)
-    former = old.returned.overlaid(old.original.where_set(old.knobs))
-    before_us = Knobs(
-        shares=former.shares or KERNELS_SHARES,
-        quota=former.quota or NO_LIMIT,
-        period=former.period or KERNELS_PERIOD,
-        memory_limit=former.memory_limit or NO_LIMIT,
-        memory_high=sum(node.memory_bytes for node in state.topology.nodes) or _UNLIMITED,
-        memory_low=0,
-        memory_min=0,
-        oom_score_adj=former.oom_score_adj,
-        io_weight=KERNELS_IO_WEIGHT,
-        mems=former.mems or cpuset.render(state.topology.all_mems) or None,
-    )
-    free = [value if order is None else None for value, order in zip(before_us, orders, strict=True)]
-    return Knobs._make(free).where_set(ours)
 
 
 _YOUNGEST: Final = 1 << 63

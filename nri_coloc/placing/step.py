@@ -44,7 +44,9 @@ def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outc
     place = state.pods.get(event.pod.id)
     if place is None or place.pod.cpu_request == event.pod.cpu_request:
         return _answered(state, event, tuning)
-    resized = ownership.pod_resized(state, PodResized(event.pod), tuning)
+    judged = event.judged if isinstance(event, ContainerUpdating) else {}
+    others = {k: wish for k, wish in judged.items() if k != event.container.id}
+    resized = ownership.pod_resized(state, PodResized(event.pod, others), tuning)
     return resized + _answered(resized.state, event, tuning)
 
 

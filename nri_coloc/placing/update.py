@@ -42,7 +42,8 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
         outcome = lifecycle.admit(
             state, event.pod, event.container, event.wish, tuning, Reason.PLACED_AT_START
         )
-    before = outcome.state
+    admitted = outcome.state
+    before, boxes = ownership.unboxed(admitted, event.pod, _own_class(event))
     known = before.containers[event.container.id]
     assignment = _with_news(before, known, event)
     resize = _resized(before, known, assignment, event, tuning)
@@ -56,12 +57,21 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
         outcome += Outcome(after, (_said(before, after, assignment, event),))
     else:
         outcome += _carried_out(before, event, resize)
-    return _with_memory(before, outcome, event)
+    outcome = replace(outcome, moves=boxes + outcome.moves)
+    return _with_memory(admitted, outcome, event)
+
+
+def _own_class(event: ContainerUpdating) -> tuple[Wish, ...]:
+    """Return the wish with which the updated container has another class; empty if it keeps its class."""
+    wish = event.judged.get(event.container.id)
+    return () if wish is None else (wish,)
 
 
 def _resized(
     state: NodeState, known: Assignment, now: Assignment, event: ContainerUpdating, tuning: Tuning
 ) -> Resize | None:
+    for wish in _own_class(event):
+        return ownership.judged_again(state, now, wish, tuning.reserved_memory)
     is_asked = _asks_anew(state, known, now, event)
     return ownership.resized(state, now, tuning.reserved_memory) if is_asked else None
 
@@ -156,7 +166,8 @@ def _with_memory(before: NodeState, outcome: Outcome, event: ContainerUpdating) 
     if now.wish is known.wish and event.answered and now.wish.handler != "pod":
         return outcome
     pod_id, changed = now.container.pod_id, _files_only(known.knobs, now.knobs)
-    state, new = lifecycle.of(outcome.state, pod_id, now.wish.findings)
+    state = outcome.state if now.qos is known.qos else lifecycle.forgotten(outcome.state)
+    state, new = lifecycle.of(state, pod_id, now.wish.findings)
     of_its_pod = words.changed(before, outcome.state, (pod_id,))
     said = (*words.of_findings(new, now), *of_its_pod)
     moves = Moves(pods=(pod_id,)) if of_its_pod else NOBODY

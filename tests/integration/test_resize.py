@@ -348,3 +348,46 @@ def test_kubelets_write_before_a_resize_is_no_drift(tmp_path: Path, cgroup: int)
         resize(node, job, 300)
         assert not poll(lambda: daemon.audit("drift.repair"), 1)
         assert_unhurt(daemon)
+
+
+class TestClassByRequest:
+    """The gate admits class dedicated by the pod's CPU request, which a resize changes both ways."""
+
+    def resized(self, node: Node, container_id: str, milli: int) -> None:
+        """Resize a pod of one container: the kubelet writes the larger pod's cgroup first, the smaller one last."""
+        pod_id = node.runtime.containers[container_id].pod.id
+        shares = native(milli).shares or 2
+        if milli >= 1000:
+            node.tree.write(node.runtime.pods[pod_id].cgroup, *node.tree.weight(shares))
+        resize(node, container_id, milli)
+        node.resize_pod(pod_id, shares)
+
+    def denied(self, node: Node) -> str:
+        """Return a container of a pod that asks for class dedicated and requests half a CPU."""
+        pod_id = pod(node, "web", "dedicated", milli=500)
+        return node.run_container(pod_id, ContainerRequest("app", native(500)))
+
+    def class_of(self, daemon: Daemon, container_id: str) -> str:
+        found: str = next(c["class"] for c in daemon.state()["containers"] if c["id"] == container_id)
+        return found
+
+    def test_a_denied_pod_owns_cpus_after_its_resize(self, node, daemon):
+        neighbour, web = shared(node), self.denied(node)
+        assert (self.class_of(daemon, web), on(node, web)) == ("shared", "0-7")
+        self.resized(node, web, 2000)
+        assert (self.class_of(daemon, web), on(node, web), in_spec(node, web)) == ("dedicated", "0-1", "0-1")
+        assert on(node, neighbour) == "2-7"
+        assert_unhurt(daemon)
+
+    @pytest.mark.parametrize("cgroup", [1, 2], ids=["v1", "v2"])
+    def test_a_pod_below_the_minimum_returns_its_cpus(self, tmp_path: Path, cgroup: int):
+        """Runtimes from 2.2 on report the resize of a pod."""
+        with Node(tmp_path, cgroup=cgroup, runtime_version="2.4.0") as node, daemon_of(node) as daemon:
+            served(daemon)
+            neighbour, web = shared(node), dedicated(node)
+            assert on(node, web) == "0-1"
+            self.resized(node, web, 500)
+            wait_until(lambda: self.class_of(daemon, web) == "shared", 20, "the class without the annotation")
+            wait_until(lambda: on(node, web) == on(node, neighbour) == "0-7", 20, "the CPUs to return")
+            assert daemon.audited("annotation.denied", container_id=web)["value"] == "dedicated"
+            assert_unhurt(daemon)

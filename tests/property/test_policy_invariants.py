@@ -214,6 +214,14 @@ class PlacementMachine(RuleBasedStateMachine):
         if any(is_small) or not met:
             self.lapsed.add(name)
 
+    @rule(name=NAMES, milli=MILLI, wish=WISHES)
+    def judge_again(self, name, milli, wish):
+        """A new request gives a container another class."""
+        if name not in self.node.listed or self.node[name].hands_off or self.node[name].qos is wish.qos:
+            return
+        self.act(lambda: self.node.update(name, asking(milli), wish, judged={name: wish}), answered=name)
+        self.lapsed.add(name)
+
     @rule(name=NAMES, on=PODS, data=st.data())
     def create_with_a_claim(self, name, on, data):
         """The DRA CPU driver has pinned the container to free CPUs; no owner loses any."""

@@ -281,7 +281,7 @@ class Asking:
         if told is not None:
             resources = told_pb2.LinuxResources()
             resources.cpu.shares.value = told
-        event = self.translator.pod_resized(self.run._replace(resources=resources), self.node.state)
+        event = self.translator.pod_resized(self.run._replace(resources=resources), self.node.state, TUNING)
         if event is not None:
             self.node.decide(event)
         return event

@@ -168,10 +168,10 @@ class Node:
     def start_pod(self, name: str = "web", wish: Wish = RECLAIMED) -> Outcome:
         return self.happen(PodStarted(self.pod(name), wish))
 
-    def resize_pod(self, name: str, milli: int) -> Outcome:
-        """Let the kubelet write another CPU request into the pod's cgroup."""
+    def resize_pod(self, name: str, milli: int, **wishes: Wish) -> Outcome:
+        """Let the kubelet write another CPU request into the pod's cgroup; wishes: of containers with another class."""
         self.requests[name] = milli
-        return self.happen(PodResized(self.pod(name)))
+        return self.happen(PodResized(self.pod(name), wishes))
 
     def remove_pod(self, name: str = "web") -> Outcome:
         self.listed = {k: c for k, c in self.listed.items() if c.pod_id != name}
