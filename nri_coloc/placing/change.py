@@ -172,9 +172,10 @@ def movers(before: NodeState, after: NodeState) -> Movers:
         if then is not None and (had := before.cpus_of(then)) != (has := after.cpus_of(now)):
             into = gaining if has & ~had else losing
             into.append(now)
+    losing, gaining = _ours(after, losing), _ours(after, gaining)
     boxed = after.box if RECLAIM in changed else ()
-    as_pods = {a.container.pod_id for a in losing + gaining if a.wish.handler == "pod" and _is_ours(after, a)}
-    return Movers((*boxed, *sorted(as_pods)), _one_by_one(after, losing), _one_by_one(after, gaining))
+    as_pods = {a.container.pod_id for a in losing + gaining if a.wish.handler == "pod"}
+    return Movers((*boxed, *sorted(as_pods)), _one_by_one(losing), _one_by_one(gaining))
 
 
 def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
@@ -190,18 +191,17 @@ def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
     return touched
 
 
-def _one_by_one(state: NodeState, found: list[Assignment]) -> tuple[str, ...]:
-    return tuple([a.container.id for a in found if a.wish.handler == "container" and _is_ours(state, a)])
+def _one_by_one(found: list[Assignment]) -> tuple[str, ...]:
+    return tuple([a.container.id for a in found if a.wish.handler == "container"])
 
 
-def _is_ours(state: NodeState, assignment: Assignment) -> bool:
-    """Return whether the daemon writes a container's CPUs.
+def _ours(state: NodeState, found: list[Assignment]) -> list[Assignment]:
+    """Return the containers whose CPUs the daemon writes.
 
-    It does not if the container is left alone (`hands_off`), or inherits its CPUs from its pod's reclaim cgroup.
+    It does not if a container is left alone (`hands_off`), or inherits its CPUs from its pod's reclaim cgroup.
     """
-    if assignment.hands_off:
-        return False
-    return assignment.pool != RECLAIM or not state.boxed(assignment.container.pod_id)
+    kept = [a for a in found if not a.hands_off]
+    return [a for a in kept if a.pool != RECLAIM or not state.boxed(a.container.pod_id)]
 
 
 def changed_pools(before: Pools, after: Pools) -> list[str]:

@@ -86,7 +86,9 @@ def falls_short(state: NodeState, container: Container, wish: Wish) -> bool:
     """Return whether another CPU request of its pod could give a container more CPUs than the known request."""
     if wish.qos is not QoSClass.DEDICATED:
         return False
-    return container.pod_id not in state.pods or of(state, container, wish).capped
+    if container.pod_id not in state.pods:
+        return True
+    return of_pod(state, container.pod_id) is not None and of(state, container, wish).capped
 
 
 def of_pod(state: NodeState, pod_id: str) -> int | None:
