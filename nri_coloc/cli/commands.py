@@ -91,7 +91,21 @@ def _parser() -> argparse.ArgumentParser:
     _admin_arguments(
         commands.add_parser("admin", help="change what the daemon does, over its admin socket (as root)")
     )
+    _controller_arguments(
+        commands.add_parser("controller", help="correct silent nodes and evict pods (once in a cluster)")
+    )
     return parser
+
+
+def _controller_arguments(controller: argparse.ArgumentParser) -> None:
+    controller.add_argument(
+        "--config", default="", metavar="FILE", help="the daemons' configuration file; defaults without it"
+    )
+    controller.add_argument(
+        "--kubeconfig", default="", metavar="FILE", help="credentials; the pod's service account without it"
+    )
+    controller.add_argument("--http", default="127.0.0.1:9745", metavar="ADDR:PORT|off")
+    controller.set_defaults(command=_controller)
 
 
 def _run_arguments(run: argparse.ArgumentParser) -> None:
@@ -357,3 +371,9 @@ def _admin(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
         "compare": admin.compare,
     }
     return orders[options.order](path)
+
+
+def _controller(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
+    from nri_coloc.cli import controller
+
+    return controller.run(options.config, options.kubeconfig, options.http)

@@ -409,7 +409,7 @@ class ScheduleTuning:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """The companion, which reports lent amounts to Kubernetes.
+    """The companion, which reports lent amounts to Kubernetes, and the controller.
 
     report: whether there is a socket for the companion, which reports in the status of the node. Off by default:
         the daemon works without Kubernetes.
@@ -417,6 +417,8 @@ class KubernetesSettings:
     memory_resource: name of the resource of lent memory, in bytes.
     companion_uid: the only user whose processes may connect. 65532 by default, which images call nonroot.
     companion_gid: the group that can open the socket.
+    evict: whether the controller evicts pods that a node's daemon chose. An operator's own order needs no switch.
+        Off by default, because an operator should choose that pods are evicted.
     """
 
     report: bool = False
@@ -424,6 +426,7 @@ class KubernetesSettings:
     memory_resource: str = "kubernetes.io/batch-memory"
     companion_uid: int = 65532
     companion_gid: int = 65532
+    evict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

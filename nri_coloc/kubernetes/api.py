@@ -53,12 +53,16 @@ class ApiRefused(ApiError):
 
     status: HTTP status, such as 403, 409 or 429.
     retry_after_s: seconds of the header Retry-After; 0 without one.
+    body: the Status object of the answer; empty if it has none.
     """
 
-    def __init__(self, text: str, status: int, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self, text: str, status: int, retry_after_s: float = 0.0, body: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(text)
         self.status = status
         self.retry_after_s = retry_after_s
+        self.body = body or {}
 
 
 class Api:
@@ -200,12 +204,13 @@ def _parsed(method: str, path: str, content: bytes) -> Object:
 
 def _refused(method: str, path: str, answer: "httpx2.Response") -> ApiRefused:
     try:
-        sentence = str(json.loads(answer.content)["message"])
+        body = json.loads(answer.content)
+        sentence = str(body["message"])
     except (ValueError, KeyError, TypeError):
-        sentence = answer.reason_phrase
+        body, sentence = {}, answer.reason_phrase
     text = f"{method} {path}: {answer.status_code}: {_shortened(sentence)}"
     after = answer.headers.get("Retry-After", "")
-    return ApiRefused(text, answer.status_code, float(after) if after.isdecimal() else 0.0)
+    return ApiRefused(text, answer.status_code, float(after) if after.isdecimal() else 0.0, body)
 
 
 def _unreachable(method: str, path: str, error: Exception) -> ApiUnreachable:

@@ -297,6 +297,11 @@ def expired(pending: Order) -> Result:
     return Result(pending.id, Outcome.UNREACHABLE, "the order expired before it could be carried out")
 
 
+def unreadable(pending: Order, problem: str) -> Result:
+    """Return the result of an order whose pod object has another shape than Kubernetes gives it."""
+    return _refused(pending, f"the pod cannot be read: {problem}")
+
+
 def too_many(pending: Order, wait_s: float, whose: str) -> Result:
     """Return the result of an order beyond a rate. `whose`: "cluster" or "node"."""
     return _refused(pending, f"the {whose} has reached its rate of evictions", math.ceil(wait_s))

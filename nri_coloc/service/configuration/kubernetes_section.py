@@ -48,7 +48,7 @@ Id = Annotated[int, Field(ge=0, le=_LARGEST_ID, description=f"an integer from 0 
 
 
 class Kubernetes(Section):
-    """The companion's socket."""
+    """The companion's socket, and the controller."""
 
     report: Annotated[
         Literal["off", "status"],
@@ -62,6 +62,10 @@ class Kubernetes(Section):
     companion_uid: Annotated[Id, Field(alias="companionUid")] = _DEFAULTS.companion_uid
     companion_gid: Annotated[Id, Field(alias="companionGid")] = _DEFAULTS.companion_gid
 
+    evict: Annotated[
+        bool, Field(description="true or false (the controller refuses evictions that no operator ordered)")
+    ] = _DEFAULTS.evict
+
     def settings(self) -> KubernetesSettings:
         return KubernetesSettings(
             report=self.report == "status",
@@ -69,4 +73,5 @@ class Kubernetes(Section):
             memory_resource=self.resources.memory,
             companion_uid=self.companion_uid,
             companion_gid=self.companion_gid,
+            evict=self.evict,
         )

@@ -13,10 +13,15 @@ from tests.rig import installed
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Play each test on the oldest and the newest Kubernetes, if their programs are there."""
+    """Play each test on the oldest and the newest Kubernetes, if their programs are there.
+
+    A module with `ONLY_NEWEST` is played on the newest alone: its tests need no part that differs between them.
+    """
     if "server" in metafunc.fixturenames:
         pairs = in_time() if metafunc.config.getoption("--tier") else PAIRS
         versions = [pair.kubernetes for pair in pairs]
+        if getattr(metafunc.module, "ONLY_NEWEST", False):
+            versions = versions[-1:]
         metafunc.parametrize("server", versions, indirect=True, scope="module")
 
 

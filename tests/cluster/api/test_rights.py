@@ -4,35 +4,19 @@ The token is bound to a pod on node "a", as the kubelet's own are. The manifests
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nri_coloc.kubernetes import api
 from nri_coloc.kubernetes.api import Api, ApiRefused
+from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node, pod
 from tests.rig.waiting import wait_until
 
-MANIFESTS = Path(__file__).parents[3] / "deploy" / "cluster"
-FILES = ("colocationnodes.yaml", "rights.yaml", "policies.yaml")
-STATUS = "/api/v1/nodes/{}/status"
-OBJECTS = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
-ACCOUNT = "nri-coloc-cluster"
-REPORT = {
-    "metadata": {
-        "annotations": {"coloc.nri.io/reported-at": "2026-11-26T10:00:00Z"},
-        "labels": {"coloc.nri.io/lending": "on"},
-    },
-    "status": {
-        key: {
-            "kubernetes.io/batch-cpu": "4000",
-            "kubernetes.io/batch-memory": "64",
-            "coloc.nri.io/open": "110",
-        }
-        for key in ("capacity", "allocatable")
-    },
-}
+MANIFESTS, FILES = kit.MANIFESTS, kit.FILES
+_companion_pod, _bound_to = kit.companion_pod, kit.companion_on
+REPORT = kit.report()
 DENIED = (403, 422)
 
 Call = Callable[[Api], object]
@@ -42,11 +26,10 @@ Call = Callable[[Api], object]
 def admin(server: ApiServer) -> Iterator[Api]:
     """The administrator's API, with nodes, pods and the manifests."""
     found = server.admin()
-    server.kubectl("apply", *(f"--filename={MANIFESTS / name}" for name in FILES))
+    kit.apply(server)
     for name in ("a", "b"):
         found.create("/api/v1/nodes", node(name))
-        found.create("/api/v1/namespaces/kube-system/pods", _companion_pod(name))
-    found.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        found.create("/api/v1/namespaces/kube-system/pods", kit.companion_pod(name))
     found.create("/api/v1/namespaces/default/pods", pod("render-1", on="a"))
     yield found
     found.close()
@@ -55,7 +38,7 @@ def admin(server: ApiServer) -> Iterator[Api]:
 @pytest.fixture(scope="module")
 def companion(server: ApiServer, admin: Api) -> Iterator[Api]:
     """The API with the token of the companion on node "a"; its rights are in force."""
-    found = _bound_to(server, admin, "a")
+    found = kit.companion_on(server, admin, "a")
     wait_until(lambda: _status_of(_own_report(found)) == 200, 10, "the rights of the companion")
     wait_until(lambda: _status_of(_mode(found)) in DENIED, 10, "the policy for nodes")
     wait_until(lambda: _status_of(_finalizer(found)) in DENIED, 10, "the policy for ColocationNodes")
@@ -64,45 +47,17 @@ def companion(server: ApiServer, admin: Api) -> Iterator[Api]:
 
 
 def _own_report(client: Api) -> Call:
-    return lambda _: client.merge(STATUS.format("a"), REPORT)
+    return lambda _: client.merge(kit.status("a"), REPORT)
 
 
 def _mode(client: Api) -> Call:
     body = _labels("coloc.nri.io/mode", "observe")
-    return lambda _: client.merge(STATUS.format("a"), body, dryRun="All")
+    return lambda _: client.merge(kit.status("a"), body, dryRun="All")
 
 
 def _finalizer(client: Api) -> Call:
-    body = _object("a", finalizers=["example.com/never"])
-    return lambda _: client.create(OBJECTS, body, dryRun="All")
-
-
-def _bound_to(server: ApiServer, admin: Api, name: str) -> Api:
-    """Return the API with a token as the kubelet of a node mounts it: bound to the companion's pod there."""
-    path = f"/api/v1/namespaces/kube-system/pods/companion-{name}"
-    uid = admin.get(path)["metadata"]["uid"]
-    bound = {"apiVersion": "v1", "kind": "Pod", "name": f"companion-{name}", "uid": uid}
-    token = _token(admin, ACCOUNT, {"boundObjectRef": bound})
-    return api.connect(str(server.kubeconfig(f"companion-{name}", token)))
-
-
-def _token(admin: Api, account: str, spec: dict[str, Any]) -> str:
-    path = f"/api/v1/namespaces/kube-system/serviceaccounts/{account}/token"
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    return str(admin.create(path, body)["status"]["token"])
-
-
-def _companion_pod(name: str) -> dict[str, Any]:
-    return pod(f"companion-{name}", on=name, namespace="kube-system", account=ACCOUNT)
-
-
-def _object(name: str, **metadata: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "coloc.nri.io/v1alpha1",
-        "kind": "ColocationNode",
-        "metadata": {"name": name, **metadata},
-        "spec": {},
-    }
+    body = kit.colocation_node("a", finalizers=["example.com/never"])
+    return lambda _: client.create(kit.OBJECTS, body, dryRun="All")
 
 
 def _labels(key: str, value: str | None) -> dict[str, Any]:
@@ -129,21 +84,21 @@ def _status_of(call: Call) -> int:
 
 
 def test_its_own_report_is_accepted(companion, admin):
-    companion.merge(STATUS.format("a"), REPORT)
+    companion.merge(kit.status("a"), REPORT)
     found = admin.get("/api/v1/nodes/a")
     assert found["status"]["allocatable"]["coloc.nri.io/open"] == "110"
     assert found["metadata"]["labels"]["coloc.nri.io/lending"] == "on"
 
 
 def test_it_can_close_its_node(companion, admin):
-    companion.merge(STATUS.format("a"), REPORT)
+    companion.merge(kit.status("a"), REPORT)
     closed = {key: {"coloc.nri.io/open": None} for key in ("capacity", "allocatable")}
-    companion.merge(STATUS.format("a"), {"status": closed})
+    companion.merge(kit.status("a"), {"status": closed})
     assert "coloc.nri.io/open" not in admin.get("/api/v1/nodes/a")["status"]["capacity"]
 
 
 def test_it_can_write_its_own_object(companion, admin):
-    companion.create(OBJECTS, _object("a"))
+    companion.create(kit.OBJECTS, kit.colocation_node("a"))
     order = {
         "id": "d-1",
         "namespace": "default",
@@ -151,83 +106,84 @@ def test_it_can_write_its_own_object(companion, admin):
         "uid": "u",
         "expiresAt": "2026-11-26T10:00:00Z",
     }
-    companion.merge(f"{OBJECTS}/a", {"spec": {"evictions": [order]}})
-    assert admin.get(f"{OBJECTS}/a")["spec"]["evictions"] == [order]
-    admin.delete(f"{OBJECTS}/a")
+    companion.merge(f"{kit.OBJECTS}/a", {"spec": {"evictions": [order]}})
+    assert admin.get(f"{kit.OBJECTS}/a")["spec"]["evictions"] == [order]
+    admin.delete(f"{kit.OBJECTS}/a")
 
 
 # ---- anything else ----
 
-PODS = "/api/v1/namespaces/default/pods"
 EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "render-1"}}
 
 ATTACKS: dict[str, Call] = {
-    "another node's report": lambda it: it.merge(STATUS.format("b"), REPORT),
-    "another node's label": lambda it: it.merge(STATUS.format("b"), _labels("coloc.nri.io/lending", "off")),
-    "CPUs": lambda it: it.merge(STATUS.format("a"), _capacity("cpu", "800")),
-    "removed memory": lambda it: it.merge(STATUS.format("a"), _capacity("memory", None)),
-    "allocatable pods": lambda it: it.merge(
-        STATUS.format("a"), {"status": {"allocatable": {"pods": "9999"}}}
-    ),
-    "a foreign resource": lambda it: it.merge(STATUS.format("a"), _capacity("example.com/gpu", "8")),
-    "a key that begins as ours": lambda it: it.merge(STATUS.format("a"), _capacity("coloc.nri.io/x", "8")),
-    "a foreign label": lambda it: it.merge(STATUS.format("a"), _labels("topology.kubernetes.io/zone", "z")),
-    "the label mode": lambda it: it.merge(STATUS.format("a"), _labels("coloc.nri.io/mode", "observe")),
-    "a removed label": lambda it: it.merge(STATUS.format("a"), _labels("kubernetes.io/hostname", None)),
-    "a foreign annotation": lambda it: it.merge(STATUS.format("a"), _annotations("example.com/x", "y")),
+    "another node's report": lambda it: it.merge(kit.status("b"), REPORT),
+    "another node's label": lambda it: it.merge(kit.status("b"), _labels("coloc.nri.io/lending", "off")),
+    "CPUs": lambda it: it.merge(kit.status("a"), _capacity("cpu", "800")),
+    "removed memory": lambda it: it.merge(kit.status("a"), _capacity("memory", None)),
+    "allocatable pods": lambda it: it.merge(kit.status("a"), {"status": {"allocatable": {"pods": "9999"}}}),
+    "a foreign resource": lambda it: it.merge(kit.status("a"), _capacity("example.com/gpu", "8")),
+    "a key that begins as ours": lambda it: it.merge(kit.status("a"), _capacity("coloc.nri.io/x", "8")),
+    "a foreign label": lambda it: it.merge(kit.status("a"), _labels("topology.kubernetes.io/zone", "z")),
+    "the label mode": lambda it: it.merge(kit.status("a"), _labels("coloc.nri.io/mode", "observe")),
+    "a removed label": lambda it: it.merge(kit.status("a"), _labels("kubernetes.io/hostname", None)),
+    "a foreign annotation": lambda it: it.merge(kit.status("a"), _annotations("example.com/x", "y")),
     "a long annotation": lambda it: it.merge(
-        STATUS.format("a"), _annotations("coloc.nri.io/reported-at", "x" * 65)
+        kit.status("a"), _annotations("coloc.nri.io/reported-at", "x" * 65)
     ),
     "a finalizer of the node": lambda it: it.merge(
-        STATUS.format("a"), {"metadata": {"finalizers": ["example.com/never"]}}
+        kit.status("a"), {"metadata": {"finalizers": ["example.com/never"]}}
     ),
     "an owner of the node": lambda it: it.merge(
-        STATUS.format("a"),
+        kit.status("a"),
         {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}]}},
     ),
     "a condition": lambda it: it.merge(
-        STATUS.format("a"), {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        kit.status("a"), {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     ),
     "an address": lambda it: it.merge(
-        STATUS.format("a"), {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}]}}
+        kit.status("a"), {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.9"}]}}
     ),
     "the node's spec": lambda it: it.merge("/api/v1/nodes/a", {"spec": {"unschedulable": True}}),
     "a label by the node itself": lambda it: it.merge(
         "/api/v1/nodes/a", _labels("coloc.nri.io/lending", "on")
     ),
-    "a replaced status": lambda it: it.replace(STATUS.format("a"), node("a")),
+    "a replaced status": lambda it: it.replace(kit.status("a"), node("a")),
     "a new node": lambda it: it.create("/api/v1/nodes", node("c")),
     "a deleted node": lambda it: it.delete("/api/v1/nodes/a"),
-    "an eviction": lambda it: it.create(f"{PODS}/render-1/eviction", EVICTION),
-    "a deleted pod": lambda it: it.delete(f"{PODS}/render-1"),
-    "a changed pod": lambda it: it.merge(f"{PODS}/render-1", _labels("x", "y")),
-    "a new pod": lambda it: it.create(PODS, pod("mine", on="a")),
-    "another node's object": lambda it: it.create(OBJECTS, _object("b")),
-    "another object's orders": lambda it: it.merge(f"{OBJECTS}/b", {"spec": {"evictions": []}}),
-    "an object with a finalizer": lambda it: it.create(OBJECTS, _object("a", finalizers=["example.com/x"])),
-    "an object of another owner": lambda it: it.create(
-        OBJECTS,
-        _object("a", ownerReferences=[{"apiVersion": "v1", "kind": "Node", "name": "b", "uid": "x"}]),
+    "an eviction": lambda it: it.create(f"{kit.PODS}/render-1/eviction", EVICTION),
+    "a deleted pod": lambda it: it.delete(f"{kit.PODS}/render-1"),
+    "a changed pod": lambda it: it.merge(f"{kit.PODS}/render-1", _labels("x", "y")),
+    "a new pod": lambda it: it.create(kit.PODS, pod("mine", on="a")),
+    "another node's object": lambda it: it.create(kit.OBJECTS, kit.colocation_node("b")),
+    "another object's orders": lambda it: it.merge(f"{kit.OBJECTS}/b", {"spec": {"evictions": []}}),
+    "an object with a finalizer": lambda it: it.create(
+        kit.OBJECTS, kit.colocation_node("a", finalizers=["example.com/x"])
     ),
-    "a deleted object": lambda it: it.delete(f"{OBJECTS}/b"),
-    "results of its own": lambda it: it.merge(f"{OBJECTS}/b/status", {"status": {"results": []}}),
+    "an object of another owner": lambda it: it.create(
+        kit.OBJECTS,
+        kit.colocation_node(
+            "a", ownerReferences=[{"apiVersion": "v1", "kind": "Node", "name": "b", "uid": "x"}]
+        ),
+    ),
+    "a deleted object": lambda it: it.delete(f"{kit.OBJECTS}/b"),
+    "results of its own": lambda it: it.merge(f"{kit.OBJECTS}/b/status", {"status": {"results": []}}),
     "a token": lambda it: it.create(
-        f"/api/v1/namespaces/kube-system/serviceaccounts/{ACCOUNT}/token", {"spec": {}}
+        f"/api/v1/namespaces/kube-system/serviceaccounts/{kit.COMPANION}/token", {"spec": {}}
     ),
     "secrets": lambda it: it.get("/api/v1/secrets"),
     "config maps": lambda it: it.get("/api/v1/configmaps"),
     "a lease": lambda it: it.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"),
-    "a shell in a pod": lambda it: it.create(f"{PODS}/render-1/exec", {}),
-    "a pod's log": lambda it: it.get(f"{PODS}/render-1/log"),
+    "a shell in a pod": lambda it: it.create(f"{kit.PODS}/render-1/exec", {}),
+    "a pod's log": lambda it: it.get(f"{kit.PODS}/render-1/log"),
     "the kubelet": lambda it: it.get("/api/v1/nodes/a/proxy/pods"),
-    "another binding": lambda it: it.create(f"{PODS}/render-1/binding", {}),
+    "another binding": lambda it: it.create(f"{kit.PODS}/render-1/binding", {}),
 }
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_anything_else_is_refused(companion, admin, attack):
-    with_b = _object("b")
-    _status_of(lambda _: admin.create(OBJECTS, with_b))
+    with_b = kit.colocation_node("b")
+    _status_of(lambda _: admin.create(kit.OBJECTS, with_b))
     with pytest.raises(ApiRefused) as refused:
         ATTACKS[attack](companion)
     assert refused.value.status in DENIED
@@ -235,56 +191,56 @@ def test_anything_else_is_refused(companion, admin, attack):
 
 def test_a_refusal_names_both_nodes(companion):
     with pytest.raises(ApiRefused, match="the token belongs to node a, not to b"):
-        companion.merge(STATUS.format("b"), REPORT)
+        companion.merge(kit.status("b"), REPORT)
 
 
 def test_a_token_without_a_pod_may_write_nothing(server, companion, admin):
-    unbound = api.connect(str(server.kubeconfig("unbound", _token(admin, ACCOUNT, {}))))
+    unbound = api.connect(str(server.kubeconfig("unbound", kit.token(admin, kit.COMPANION))))
     with pytest.raises(ApiRefused, match="the token belongs to node , not to a"):
-        unbound.merge(STATUS.format("a"), REPORT)
+        unbound.merge(kit.status("a"), REPORT)
     unbound.close()
 
 
 def test_each_token_has_its_own_node(server, companion, admin):
-    other = _bound_to(server, admin, "b")
-    other.merge(STATUS.format("b"), REPORT)
+    other = kit.companion_on(server, admin, "b")
+    other.merge(kit.status("b"), REPORT)
     with pytest.raises(ApiRefused):
-        other.merge(STATUS.format("a"), REPORT)
+        other.merge(kit.status("a"), REPORT)
     other.close()
 
 
 def test_the_kubelet_is_not_limited(companion, admin):
-    found = admin.merge(STATUS.format("a"), _capacity("example.com/gpu", "8"))
+    found = admin.merge(kit.status("a"), _capacity("example.com/gpu", "8"))
     assert found["status"]["capacity"]["example.com/gpu"] == "8"
-    admin.merge(STATUS.format("a"), _capacity("example.com/gpu", None))
+    admin.merge(kit.status("a"), _capacity("example.com/gpu", None))
 
 
 # ---- the controller ----
 
 CONTROLLER_ATTACKS: dict[str, Call] = {
-    "CPUs": lambda it: it.merge(STATUS.format("b"), _capacity("cpu", "800")),
-    "a foreign label": lambda it: it.merge(STATUS.format("b"), _labels("topology.kubernetes.io/zone", "z")),
+    "CPUs": lambda it: it.merge(kit.status("b"), _capacity("cpu", "800")),
+    "a foreign label": lambda it: it.merge(kit.status("b"), _labels("topology.kubernetes.io/zone", "z")),
     "a condition": lambda it: it.merge(
-        STATUS.format("b"), {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        kit.status("b"), {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     ),
-    "a deleted pod": lambda it: it.delete(f"{PODS}/render-1"),
-    "orders of a node": lambda it: it.create(OBJECTS, _object("c")),
+    "a deleted pod": lambda it: it.delete(f"{kit.PODS}/render-1"),
+    "orders of a node": lambda it: it.create(kit.OBJECTS, kit.colocation_node("c")),
     "another Lease": lambda it: it.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a"),
     "secrets": lambda it: it.get("/api/v1/secrets"),
-    "a new pod": lambda it: it.create(PODS, pod("mine", on="a")),
+    "a new pod": lambda it: it.create(kit.PODS, pod("mine", on="a")),
 }
 
 
 @pytest.fixture(scope="module")
 def controller(server: ApiServer, companion: Api, admin: Api) -> Iterator[Api]:
     """The API with the token of the controller."""
-    found = api.connect(str(server.kubeconfig("controller", _token(admin, "nri-coloc-controller", {}))))
+    found = kit.controller(server, admin)
     yield found
     found.close()
 
 
 def test_the_controller_corrects_any_node(controller, admin):
-    controller.merge(STATUS.format("b"), _capacity("kubernetes.io/batch-cpu", "1"))
+    controller.merge(kit.status("b"), _capacity("kubernetes.io/batch-cpu", "1"))
     assert admin.get("/api/v1/nodes/b")["status"]["capacity"]["kubernetes.io/batch-cpu"] == "1"
 
 

@@ -1,0 +1,104 @@
+"""The command `nri-coloc controller`: its configuration, its HTTP port, and the signals that end it."""
+
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+from typing import Final
+
+from nri_coloc.cli.exit_codes import DONE
+from nri_coloc.core import endpoint
+from nri_coloc.core.settings import Settings
+from nri_coloc.errors import SettingsError
+from nri_coloc.kubernetes import api
+from nri_coloc.kubernetes.controller import Controller
+from nri_coloc.kubernetes.eviction import Rules
+from nri_coloc.kubernetes.monitoring import Monitor
+from nri_coloc.kubernetes.presets import Preset
+from nri_coloc.service import logs
+from nri_coloc.service.configuration import loading
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks at the configuration file."""
+
+
+class Configuration:
+    """The daemons' configuration file, read again when it changes. A file with a mistake changes nothing."""
+
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = Lock()
+        self._text = loading.text_of(path) if path else ""
+        self._settings = loading.load(self._text, path) if path else Settings()
+        self._looked_s = clock()
+
+    def settings(self) -> Settings:
+        """Return the newest valid settings."""
+        with self._lock:
+            now_s = self._clock()
+            if self._path and now_s - self._looked_s >= LOOK_S:
+                self._looked_s = now_s
+                self._look()
+            return self._settings
+
+    def rules(self) -> Rules:
+        """Return the settings that eviction orders depend on."""
+        found = self.settings()
+        return Rules(may_evict=found.kubernetes.evict, tuning=found.tuning)
+
+    def preset(self) -> Preset:
+        """Return the names of the lent amounts."""
+        found = self.settings().kubernetes
+        return Preset(found.cpu_resource, found.memory_resource)
+
+    def _look(self) -> None:
+        try:
+            text = loading.text_of(self._path)
+            if text != self._text:
+                self._text = text
+                self._settings = loading.load(text, self._path)
+                logs.logger("controller").info("configuration read again", file=self._path)
+        except SettingsError as error:
+            logs.logger("controller").warning("configuration not used", problem=str(error))
+
+
+def run(config: str, kubeconfig: str, http: str) -> int:
+    """Run a replica of the controller until SIGTERM or SIGINT; return the exit code."""
+    configuration = Configuration(config)
+    logs.configure(configuration.settings().log_level)
+    controller = Controller(
+        api.connect(kubeconfig),
+        identity=f"{socket.gethostname()}_{secrets.token_hex(4)}",
+        rules=configuration.rules,
+        preset=configuration.preset,
+        log=logs.logger("controller"),
+    )
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # on a thread: the main thread may hold the lock of the event that it waits for
+        signal.signal(number, lambda *_: Thread(target=stop.set).start())
+    monitor = _monitor(http, controller)
+    try:
+        controller.run(stop)
+    finally:
+        if monitor is not None:
+            monitor.close()
+    return DONE
+
+
+def _monitor(http: str, controller: Controller) -> Monitor | None:
+    """Return the running HTTP server; None for "off"."""
+    if http == "off":
+        return None
+    try:
+        found = Monitor(endpoint.split(http), controller.registry, controller.problem)
+    except ValueError as error:
+        raise SettingsError(f"--http: {error}; allowed: {endpoint.OR_OFF}") from error
+    except OSError as error:
+        raise SettingsError(f"--http {http}: {os.strerror(error.errno or 0)}; choose another port") from error
+    found.start()
+    return found

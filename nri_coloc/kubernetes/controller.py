@@ -1,0 +1,116 @@
+"""Run the controller: one of its replicas leads, carries out eviction orders and corrects silent nodes.
+
+The others watch too and change nothing, so that the next leader knows at once which nodes are silent.
+"""
+
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+
+from nri_coloc.kubernetes import executor
+from nri_coloc.kubernetes.api import Api
+from nri_coloc.kubernetes.eviction import Order, Outcome, Result, Rules
+from nri_coloc.kubernetes.executor import Executor
+from nri_coloc.kubernetes.leadership import Leadership
+from nri_coloc.kubernetes.presets import Preset
+from nri_coloc.kubernetes.reaper import Reaper
+from nri_coloc.kubernetes.silence import Correction
+from nri_coloc.kubernetes.watching import Watch
+
+
+class Log(Protocol):
+    """The log: an event in plain words, with key=value pairs."""
+
+    def info(self, event: str, **fields: object) -> None:
+        """Log an ordinary event."""
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Log a problem."""
+
+
+class Controller:
+    """All parts of one replica.
+
+    registry: its metrics.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        identity: str,
+        rules: Callable[[], Rules],
+        preset: Callable[[], Preset],
+        log: Log,
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._log = log
+        self._leadership = Leadership(api, identity, self._led)
+        leads = lambda: self._leadership.leads  # noqa: E731 - a property, asked again each time
+        self._executor = Executor(api, rules=rules, leads=leads, carried=self._carried, broken=self._broken)
+        self._reaper = Reaper(api, preset=preset, leads=leads, corrected=self._corrected, broken=self._broken)
+        self._watch = Watch(api, executor.COLLECTION, self._executor, query={}, broken=self._broken)
+        self._evictions = Counter(
+            "nri_coloc_controller_evictions",
+            "Eviction orders by their outcome.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        for outcome in Outcome:
+            self._evictions.labels(str(outcome))
+        self._corrections = Counter(
+            "nri_coloc_controller_corrections",
+            "Silent nodes that were closed, and whose amounts were lowered.",
+            ["kind"],
+            registry=self.registry,
+        )
+        leader = Gauge("nri_coloc_controller_leader", "1 if this replica leads.", registry=self.registry)
+        leader.set_function(leads)
+        silent = Gauge("nri_coloc_controller_silent_nodes", "Nodes without a report.", registry=self.registry)
+        silent.set_function(lambda: self._reaper.silent)
+        ProcessCollector(registry=self.registry)
+
+    def problem(self) -> str:
+        """Return why this replica is not ready; empty if it is. A replica that waits for the Lease is ready."""
+        return self._leadership.problem or self._watch.problem
+
+    def run(self, stop: Event) -> None:
+        """Work until `stop` is set, then release the Lease. The watch ends with the process."""
+        for name, work in (
+            ("watch", self._watch.run),
+            ("executor", self._executor.run),
+            ("reaper", self._reaper.run),
+        ):
+            Thread(target=work, args=(stop,), name=name, daemon=True).start()
+        self._leadership.run(stop)
+
+    # ---- reports of the parts ----
+
+    def _led(self, leads: bool) -> None:  # noqa: FBT001 - the only fact
+        self._log.info("leads" if leads else "does not lead")
+
+    def _carried(self, node: str, order: Order, result: Result) -> None:
+        self._evictions.labels(str(result.outcome)).inc()
+        self._log.info(
+            "eviction order",
+            node=node,
+            pod=f"{order.namespace}/{order.name}",
+            order=order.id,
+            by_operator=order.by_operator,
+            outcome=str(result.outcome),
+            detail=result.detail,
+        )
+
+    def _corrected(self, node: str, correction: Correction) -> None:
+        is_lowered = correction.amounts is not None
+        self._corrections.labels("lowered" if is_lowered else "closed").inc()
+        self._log.warning(
+            "silent node lowered to its floor" if is_lowered else "silent node closed",
+            node=node,
+            silent_s=round(correction.silent_s),
+        )
+
+    def _broken(self, problem: str) -> None:
+        self._log.warning("call to the API server failed", problem=problem)

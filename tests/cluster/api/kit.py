@@ -1,0 +1,79 @@
+"""The manifests of deploy/cluster on the API server, tokens of their accounts, and objects of nodes."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from nri_coloc.kubernetes import api
+from nri_coloc.kubernetes.api import Api
+from tests.cluster.api_server import ApiServer, pod
+
+MANIFESTS: Final = Path(__file__).parents[3] / "deploy" / "cluster"
+FILES: Final = ("colocationnodes.yaml", "rights.yaml", "policies.yaml")
+COMPANION: Final = "nri-coloc-cluster"
+CONTROLLER: Final = "nri-coloc-controller"
+OBJECTS: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
+PODS: Final = "/api/v1/namespaces/default/pods"
+RESOURCES: Final = {
+    "kubernetes.io/batch-cpu": "4000",
+    "kubernetes.io/batch-memory": "64",
+    "coloc.nri.io/open": "110",
+}
+"""The lent amounts of an open node, as `report` has them."""
+
+
+def apply(server: ApiServer) -> None:
+    """Apply the object, the rights and the policies, and make what a controller manager would make."""
+    server.kubectl("apply", *(f"--filename={MANIFESTS / name}" for name in FILES))
+    server.kubectl("wait", "--for=condition=Established", "crd/colocationnodes.coloc.nri.io", "--timeout=60s")
+    server.kubectl("create", "serviceaccount", "default")
+
+
+def report(at: str = "2026-11-26T10:00:00Z") -> dict[str, Any]:
+    """Return a companion's merge patch for an open node."""
+    return {
+        "metadata": {
+            "annotations": {"coloc.nri.io/reported-at": at},
+            "labels": {"coloc.nri.io/lending": "on"},
+        },
+        "status": {key: dict(RESOURCES) for key in ("capacity", "allocatable")},
+    }
+
+
+def status(node: str) -> str:
+    """Return the path of a node's status."""
+    return f"/api/v1/nodes/{node}/status"
+
+
+def token(admin: Api, account: str, spec: dict[str, Any] | None = None) -> str:
+    """Return a token of an account; `spec` binds it."""
+    path = f"/api/v1/namespaces/kube-system/serviceaccounts/{account}/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec or {}}
+    return str(admin.create(path, body)["status"]["token"])
+
+
+def companion_pod(node: str) -> dict[str, Any]:
+    """Return the companion's pod on a node."""
+    return pod(f"companion-{node}", on=node, namespace="kube-system", account=COMPANION)
+
+
+def companion_on(server: ApiServer, admin: Api, node: str) -> Api:
+    """Return the API with a token as the kubelet of a node mounts it: bound to the companion's pod there."""
+    name = f"companion-{node}"
+    uid = admin.get(f"/api/v1/namespaces/kube-system/pods/{name}")["metadata"]["uid"]
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+    return api.connect(str(server.kubeconfig(name, token(admin, COMPANION, {"boundObjectRef": bound}))))
+
+
+def controller(server: ApiServer, admin: Api) -> Api:
+    """Return the API with a token of the controller."""
+    return api.connect(str(server.kubeconfig("controller", token(admin, CONTROLLER))))
+
+
+def colocation_node(name: str, *evictions: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """Return the object of a node with orders."""
+    return {
+        "apiVersion": "coloc.nri.io/v1alpha1",
+        "kind": "ColocationNode",
+        "metadata": {"name": name, **metadata},
+        "spec": {"evictions": list(evictions)},
+    }
