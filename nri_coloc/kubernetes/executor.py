@@ -84,7 +84,7 @@ class Executor:
         if not self._leads():
             return IDLE_S
         for node in self._due():
-            self._serve(node)
+            self.serve(node)
         with self._lock:
             next_s = min(self._due_s.values(), default=float("inf"))
         return min(IDLE_S, max(0.0, next_s - time.monotonic()))
@@ -94,7 +94,7 @@ class Executor:
         with self._lock:
             return [node for node, due_s in self._due_s.items() if due_s <= now_s]
 
-    def _serve(self, node: str) -> None:
+    def serve(self, node: str) -> None:
         """Carry out the orders of one node, and write their results."""
         with self._lock:
             self._due_s.pop(node, None)  # a change from now on makes it due again
@@ -136,6 +136,8 @@ class Executor:
         """Return the result of an order; None to try again."""
         if not self._leads():
             return None
+        if time.time() >= order.expires_at:  # also where the pod cannot be read until then
+            return eviction.expired(order)
         pod = self._pod(order)
         try:
             result = eviction.judge(order, pod, node, self._rules(), time.time())

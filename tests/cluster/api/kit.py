@@ -22,8 +22,8 @@ RESOURCES: Final = {
 
 
 def apply(server: ApiServer) -> None:
-    """Apply the object, the rights and the policies, and make what a controller manager would make."""
-    server.kubectl("apply", *(f"--filename={MANIFESTS / name}" for name in FILES))
+    """Apply all manifests, and make what a controller manager would make. No kubelet starts a pod of them."""
+    server.kubectl("apply", f"--kustomize={MANIFESTS.parent}")
     server.kubectl("wait", "--for=condition=Established", "crd/colocationnodes.coloc.nri.io", "--timeout=60s")
     server.kubectl("create", "serviceaccount", "default")
 

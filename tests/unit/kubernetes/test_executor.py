@@ -1,0 +1,142 @@
+"""Rare answers of the API server to the executor: conflicts, storms of 429, refusals, objects of another shape."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.settings import Tuning
+from nri_coloc.kubernetes.eviction import Outcome, Rules
+from nri_coloc.kubernetes.executor import Executor
+from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
+
+OBJECT = "/apis/coloc.nri.io/v1alpha1/colocationnodes/a"
+POD = "/api/v1/namespaces/jobs/pods/render"
+NEVER, PAST = "2999-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
+FOUND: dict[str, Any] = {
+    "metadata": {"uid": "u1", "namespace": "jobs", "name": "render"},
+    "spec": {"nodeName": "a", "containers": [{"name": "main"}]},
+    "status": {"phase": "Running", "qosClass": "BestEffort"},
+}
+
+
+class Server:
+    """The answers: a list for each method and path, of which the last one repeats."""
+
+    def __init__(self, expires: str = NEVER) -> None:
+        order = {"id": "o1", "namespace": "jobs", "name": "render", "uid": "u1", "expiresAt": expires}
+        node = {"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {"evictions": [order]}}
+        self.node = node
+        self.replies: dict[str, list[Reply]] = {
+            f"GET {OBJECT}": [Reply(body=node)],
+            f"GET {POD}": [Reply(body=FOUND)],
+            f"POST {POD}/eviction": [Reply(201)],
+            f"PATCH {OBJECT}/status": [Reply()],
+        }
+
+    def __call__(self, asked: Asked) -> Reply:
+        found = self.replies[f"{asked.method} {asked.path}"]
+        return found.pop(0) if len(found) > 1 else found[0]
+
+
+@pytest.fixture
+def run(tmp_path) -> Iterator[Callable[[Server, int], "Ran"]]:
+    """Play some turns of the executor against prepared answers."""
+    rans: list[Ran] = []
+
+    def play(server: Server, turns: int = 1) -> Ran:
+        rans.append(Ran(tmp_path, server))
+        rans[-1].play(turns)
+        return rans[-1]
+
+    yield play
+    for each in rans:
+        each.close()
+
+
+class Ran:
+    """An executor after some turns: its outcomes, its errors, and the requests that it sent."""
+
+    def __init__(self, folder: Any, server: Server) -> None:
+        self.outcomes: list[Outcome] = []
+        self.errors: list[str] = []
+        self._node = server.node
+        self._serving = serving(folder, server)
+        self._api: FakeApi = self._serving.__enter__()
+        self._executor = Executor(
+            self._api.connect(),
+            rules=lambda: Rules(may_evict=True, tuning=Tuning()),
+            leads=lambda: True,
+            carried=lambda _node, _order, result: self.outcomes.append(result.outcome),
+            broken=self.errors.append,
+        )
+
+    def play(self, turns: int) -> None:
+        for _ in range(turns):
+            self._executor.serve("a")
+
+    def asked(self, method: str, path: str) -> int:
+        return sum((each.method, each.path) == (method, path) for each in self._api.asked)
+
+    def written(self) -> list[str]:
+        """Return the outcomes of the last result that was written."""
+        patches = [each.body for each in self._api.asked if each.method == "PATCH"]
+        return [each["outcome"] for each in patches[-1]["status"]["results"]]
+
+    def close(self) -> None:
+        self._serving.__exit__(None, None, None)
+
+
+def test_a_conflict_of_the_result_evicts_once(run):
+    server = Server()
+    server.replies[f"PATCH {OBJECT}/status"] = [Reply(409), Reply(409), Reply()]
+    ran = run(server, turns=3)
+    assert ran.asked("POST", f"{POD}/eviction") == 1
+    assert (ran.outcomes, ran.written()) == ([Outcome.ACCEPTED], ["accepted"])
+
+
+@pytest.mark.parametrize("status", [401, 409, 429, 500, 503])
+def test_a_passing_refusal_is_tried_again(run, status):
+    server = Server()
+    server.replies[f"POST {POD}/eviction"] = [Reply(status), Reply(status), Reply(201)]
+    ran = run(server, turns=3)
+    assert ran.asked("POST", f"{POD}/eviction") == 3
+    assert ran.outcomes == [Outcome.ACCEPTED]
+
+
+def test_nothing_is_written_before_there_is_a_result(run):
+    server = Server()
+    server.replies[f"POST {POD}/eviction"] = [Reply(503)]
+    assert run(server).asked("PATCH", f"{OBJECT}/status") == 0
+
+
+def test_a_pod_that_cannot_be_read_lets_its_order_expire(run):
+    server = Server(expires=PAST)
+    server.replies[f"GET {POD}"] = [Reply(403)]
+    assert run(server).outcomes == [Outcome.UNREACHABLE]
+
+
+def test_a_refused_read_is_logged_and_tried_again(run):
+    server = Server()
+    server.replies[f"GET {POD}"] = [Reply(403), Reply(body=FOUND)]
+    ran = run(server, turns=2)
+    assert (len(ran.errors), ran.outcomes) == (1, [Outcome.ACCEPTED])
+
+
+def test_a_pod_of_another_shape_is_refused(run):
+    server = Server()
+    server.replies[f"GET {POD}"] = [Reply(body={**FOUND, "spec": []})]
+    assert run(server).outcomes == [Outcome.REFUSED]
+
+
+def test_a_deleted_object_is_forgotten(run):
+    server = Server()
+    server.replies[f"GET {OBJECT}"] = [Reply(404)]
+    ran = run(server)
+    assert (ran.errors, ran.asked("GET", POD)) == ([], 0)
+
+
+def test_an_object_that_cannot_be_read_is_logged(run):
+    server = Server()
+    server.node["spec"] = {"evictions": "all"}
+    assert "ColocationNode a cannot be read" in run(server).errors[0]
