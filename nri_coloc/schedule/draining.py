@@ -25,6 +25,5 @@ def still_runs(pod: str, lending: Lending) -> str:
 
 def _reclaimed(state: NodeState) -> Iterator[PodPlace]:
     for pod_id, place in state.pods.items():
-        is_reclaimed = place.boxed or place.wish.qos is QoSClass.RECLAIMED
-        if is_reclaimed or any(each.pool == RECLAIM for each in state.of_pod(pod_id)):
+        if place.wish.qos is QoSClass.RECLAIMED or any(each.pool == RECLAIM for each in state.of_pod(pod_id)):
             yield place

@@ -125,6 +125,19 @@ def test_the_cause_names_the_window():
     assert (found.reason, found.because) == (Cause.WINDOW, "schedule.windows[0] is open (lend=100 %)")
 
 
+@pytest.mark.parametrize(
+    ("schedule", "cause", "because"),
+    [
+        (NIGHT, Cause.OUTSIDE, "no window of the schedule is open (lend=0 %)"),
+        (ScheduleTuning(outside=30), Cause.NO_WINDOWS, "the schedule has no windows (lend=30 %)"),
+    ],
+    ids=["outside", "no windows"],
+)
+def test_a_closed_schedule_names_its_cause(schedule, cause, because):
+    found = at(schedule, in_berlin("2026-11-26T12:00"))
+    assert (found.reason, found.because) == (cause, because)
+
+
 def test_the_grace_names_its_end():
     found = at(NIGHT, in_berlin("2026-11-27T05:55"))
     assert found.reason is Cause.GRACE

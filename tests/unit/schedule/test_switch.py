@@ -44,6 +44,10 @@ def test_a_drain_does_not_lend_again_for_its_grace():
     assert at(NIGHT, found.until_s, order).drains
 
 
+def test_lending_that_ends_now_has_ended():
+    assert off(off(ON, 1000, 600), 1600, 900).ends_s == 1600
+
+
 def test_off_ends_a_drain():
     order = off(off(ON, NIGHTLY_S, drain=True), NIGHTLY_S + 1)
     assert not at(NIGHT, NIGHTLY_S + 2, order).drains
