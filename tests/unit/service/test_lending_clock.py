@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core.settings import ScheduleTuning, Tuning
-from nri_coloc.schedule import ON, switched_off
+from nri_coloc.schedule import ON, Clocks, switched_off
 from nri_coloc.service import lending_clock
 from nri_coloc.service.lending_clock import KEPT_S, LendingClock
+from nri_coloc.service.lending_switch import LendingSwitch
 from tests.unit import parts
 from tests.unit.schedule.kit import NIGHT, in_berlin
 
@@ -139,3 +140,18 @@ def test_the_first_look_measures(rig):
     rig.schedule = ScheduleTuning(outside=30)
     rig.look(EVENING_S)
     assert b"nri_coloc_lending_factor 0.3\n" in rig.report.metrics.render()
+
+
+@pytest.mark.parametrize("set_by_s", [-7200, -1, 1, 86400])
+def test_a_wall_clock_that_is_set_keeps_a_grace(set_by_s, tmp_path):
+    times = [Clocks("one", 1000.0, EVENING_S)]
+    report, _ = parts.a_report(parts.a_node())
+    always, switch = ScheduleTuning(), LendingSwitch(str(tmp_path), lambda: times[-1])
+    clock = LendingClock(always, lambda: times[-1].wall_s, switch)
+    switch.put(lambda before, now_s: switched_off(before, now_s, 600, drain=True))
+    found = []
+    for since_s in (0, 599, 600):
+        times.append(Clocks("one", 1000.0 + since_s, EVENING_S + set_by_s + since_s))
+        clock.look(always, report)
+        found.append((clock.lending.factor, clock.lending.drains))
+    assert found == [(1, False), (1, False), (0, True)]
