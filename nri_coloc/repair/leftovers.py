@@ -1,7 +1,7 @@
 """Values on a pod's cgroup that are no longer wanted, and are restored to their original values.
 
 The memory.high of a VM's pod outside the reclaim cgroups is written by the actuator and restored here. The memory.high
-of a reclaim cgroup is written and restored by `memory_worker`: two threads must not disagree about one file. So only a
+of a reclaim cgroup is written and restored by `memory.worker`: two threads must not disagree about one file. So only a
 memory.high that this process wanted is restored here. The worker finds the values of the previous process.
 """
 

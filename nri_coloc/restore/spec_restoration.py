@@ -1,6 +1,6 @@
 """Restore the kubelet's values in the runtime's specs of containers, and in their cgroups.
 
-The runtime reports over NRI the values of its specs, with the record that each container carries (`daemon.census`). A
+The runtime reports over NRI the values of its specs, with the record that each container carries (`runtime.listing`). A
 container that started while no daemon of ours ran carries no record. A reload changes values after a container's
 creation. In both cases the journal's entries of the files give the original values. Values that differ are sent to the
 runtime by one CRI call for each container, like the kubelet's own resize. Calls are paced as pushes are. Then the files

@@ -1,6 +1,7 @@
 """Each package has a docstring, unit tests, and a place in the import contract."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,12 @@ def test_a_room_says_what_it_is_for(room):
 def test_every_room_has_a_floor():
     files = {file.stem for file in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     assert {*ROOMS, "_pb"} | files == set().union(*floors())
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_a_document_draws_every_room(document):
+    drawing = re.findall(r"```(.*?)```", (ROOT / document).read_text(), flags=re.DOTALL)[0]
+    assert set(ROOMS) - set(re.findall(r"[a-z]+", drawing)) == set()
 
 
 def test_no_room_has_two_floors():
