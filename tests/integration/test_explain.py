@@ -27,7 +27,7 @@ def test_the_pool_that_moved_a_container_explains_it(tmp_path):
         head, now, admitted = explained(daemon, "web")[:3]
         assert "CPUs 4-7," in head
         assert now.startswith("  CPUs 4-7 since ")
-        assert "pool.resize cpus_taken: shop/db/app owns 0-3" in now
+        assert "pool.resize cpus_taken: pool resized: shop/db/app owns CPUs 0-3" in now
         assert "container.admit pool_member" in admitted
 
 

@@ -62,7 +62,7 @@ def test_changes_of_the_hierarchy_are_followed(node):
         becomes(lambda: share(daemon), "6-7")
         becomes(lambda: (node.cpus(web), node.cpus(neighbour)), (cpuset.parse("4-5"), cpuset.parse("6-7")))
         told = daemon.audited("topology.change", reason="cpus_changed")["because"]
-        assert told == "pods may have CPUs 4-7 of 0-7: /kubelet/cpuset.cpus has no others"
+        assert "pods may have CPUs 4-7 of 0-7" in told
         node.tree.allow("kubelet", cpuset.parse("0-7"))
         for path in (node.kubepods, f"{node.kubepods}/burstable") if node.tree.version == 1 else ():
             node.tree.allow(path, cpuset.parse("0-7"))
