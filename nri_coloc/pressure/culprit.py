@@ -120,5 +120,11 @@ def _suspect(pod_id: str, uses: Uses, feeling: Feeling) -> Suspect | None:
 
 
 def _mean(uses: Sequence[float | None], turns: int) -> float | None:
-    known = [use for turn, use in enumerate(uses) if turns >> turn & 1 and use is not None]
-    return sum(known) / len(known) if known else None
+    count, total = 0, 0.0
+    for use in uses:
+        if turns & 1 and use is not None:
+            count, total = count + 1, total + use
+        turns >>= 1
+        if not turns:
+            break
+    return total / count if count else None

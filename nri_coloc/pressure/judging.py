@@ -31,6 +31,10 @@ LEAST_RISES: Final[Mapping[Resource, float]] = {
 """The rise below which a pod is no culprit: milli-CPU, bytes a second."""
 
 
+SEARCHES: Final = 2
+"""Online pods for which one turn searches culprits, for each resource: a search costs some milliseconds at 110 pods."""
+
+
 class Felt(NamedTuple):
     """What is known of one online pod and one resource."""
 
@@ -63,7 +67,7 @@ class Seen(NamedTuple):
     """The input of one turn.
 
     online, reclaimed: readings by pod id; None if the pod was not read in this turn.
-    tolerances: of online pods.
+    tolerances: of online pods that were read.
     stolen: share of the time that the hypervisor took, None if unknown.
     """
 
@@ -126,9 +130,10 @@ def _read(former: Watched, reading: StallReading | None) -> Watched:
 
 def _felt(former: Watched, now: Watched, reading: StallReading | None, pod_id: str, seen: Seen) -> Watched:
     """Return an online pod with its judgements of this turn."""
-    found: Mapping[Resource, Strain | None] = dict.fromkeys(Resource)
-    if reading is not None and (newest := now.rates[0]) is not None:
-        found = strains(former.last, reading, newest, seen.stolen)
+    newest = now.rates[0]
+    if reading is None or newest is None:
+        return now._replace(felt={resource: _unread(one) for resource, one in former.felt.items()})
+    found = strains(former.last, reading, newest, seen.stolen)
     felt: dict[Resource, Felt] = {}
     for resource, strain in found.items():
         known = former.felt.get(resource, Felt())
@@ -137,17 +142,37 @@ def _felt(former: Watched, now: Watched, reading: StallReading | None, pod_id: s
     return now._replace(felt=felt)
 
 
+def _unread(known: Felt) -> Felt:
+    return Felt(known.baseline, known.feeling.after(hurt=None))
+
+
 def _hurt(pods: Watch, seen: Seen, resource: Resource) -> frozenset[str]:
-    return frozenset(k for k in seen.online if pods[k].felt[resource].judgement.hurt)
+    felt = ((k, pods[k].felt.get(resource)) for k in seen.online)
+    return frozenset(k for k, one in felt if one is not None and one.judgement.hurt)
+
+
+def _worst(pods: Watch, hurt: Iterable[str], resource: Resource, up: int) -> list[str]:
+    """Return the pods whose culprits are searched in this turn: of those that are due, the worst hurt.
+
+    A search reads the use of all pods in all turns. A culprit of many pods is found by any of them.
+    """
+    due = (k for k in hurt if pods[k].felt[resource].feeling.streak >= up)
+    return sorted(due, key=lambda k: (-_excess(pods[k].felt[resource].judgement), k))[:SEARCHES]
+
+
+def _excess(judgement: Judgement) -> float:
+    """Return the wait in multiples of the bound."""
+    return judgement.wait / judgement.bound if judgement.bound else 0.0
 
 
 def _verdicts(
     pods: Watch, seen: Seen, hurt: Mapping[Resource, frozenset[str]], tuning: PressureTuning
 ) -> Iterable[Verdict]:
     for resource, rung in rungs(tuning).items():
-        for victim in sorted(hurt[resource]) if rung.judges and seen.reclaimed else ():
+        due = _worst(pods, hurt[resource], resource, rung.up) if rung.judges and seen.reclaimed else ()
+        for victim in due:
             felt, devices = pods[victim].felt[resource], pods[victim].devices
-            if felt.feeling.streak < rung.up or felt.strain is None:
+            if felt.strain is None:
                 continue
             found = evidence(
                 felt.feeling,

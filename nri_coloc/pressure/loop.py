@@ -27,7 +27,7 @@ from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Ladder, Step, Tur
 from nri_coloc.pressure.rates import SHORTEST_S
 from nri_coloc.pressure.verdict import Resource
 
-LOOKS: Final = 16
+LOOKS: Final = 8
 """Online pods, and as many reclaimed pods, that a calm turn reads."""
 
 LOOKS_ALONE: Final = 4
@@ -118,17 +118,16 @@ class Pressure:
         online = {k: place for k, place in state.pods.items() if _is_online(state, k, place)}
         reclaimed = {k: place for k, place in state.pods.items() if place.boxed and _path(place)}
         self._next += 1
-        chosen = self._chosen(online, LOOKS if reclaimed else LOOKS_ALONE, self._suffering(online))
+        suffering = self._suffering(online)
         found: dict[str, StallReading | None] = dict.fromkeys(online)
-        for pod_id in chosen:
-            place = online[pod_id]
-            held_back = (_path(place), *_with_quota(state.of_pod(pod_id)))
-            found[pod_id] = self._reader.stalls(_path(place), now, held_back)
-        suspects = reclaimed if self._suffering(online) else self._chosen(reclaimed, LOOKS, self._devices)
+        tolerances: dict[str, Tolerance] = {}
+        for pod_id in self._chosen(online, LOOKS if reclaimed else LOOKS_ALONE, suffering):
+            path = _path(online[pod_id])
+            found[pod_id] = self._reader.stalls(path, now, (path, *_with_quota(state.of_pod(pod_id))))
+            tolerances[pod_id] = _tolerance(state.of_pod(pod_id))
         uses: dict[str, StallReading | None] = dict.fromkeys(reclaimed)
-        for pod_id in suspects:
+        for pod_id in reclaimed if suffering else self._chosen(reclaimed, LOOKS, self._devices):
             uses[pod_id] = self._reader.uses(_path(reclaimed[pod_id]), now)
-        tolerances = {k: _tolerance(state.of_pod(k)) for k in online}
         return Seen(found, uses, tolerances, self._stolen_share(state, now))
 
     def _suffering(self, online: Iterable[str]) -> list[str]:
@@ -158,11 +157,13 @@ class Pressure:
     # ---- the ladder ----
 
     def _climb(self, judged: Judged, state: NodeState, tuning: Tuning, now: float) -> None:
-        may = {k for k, place in state.pods.items() if _may(state, k, place)}
         accused: dict[Resource, list[Accused]] = {}
         for verdict in judged.verdicts:
             accused.setdefault(verdict.resource, []).extend(self._accused(verdict, state))
         gone = {pod_id for pod_id, _ in self._ladder.throttled} - state.pods.keys()
+        concerned = {pod_id for pod_id, _ in self._ladder.throttled} - gone
+        concerned |= {one.pod_id for some in accused.values() for one in some}
+        may = {k for k in concerned if _may(state, k, state.pods[k])}
         turn = Turn(now, accused, judged.hurt, may, gone)
         self._ladder, steps = ladder.climb(self._ladder, turn, _floors(tuning))
         self._tell(judged.verdicts, state, tuning, now)

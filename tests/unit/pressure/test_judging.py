@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc.core.settings import PressureTuning, RungTuning
 from nri_coloc.core.workload import Tolerance
+from nri_coloc.pressure.judging import Seen, turn
 from nri_coloc.pressure.verdict import Resource
 from tests.unit.pressure.kit import MIB, Bench, Doing
 
@@ -125,3 +126,22 @@ def test_a_pod_that_ended_is_forgotten():
     node.seconds(3, {"web": READER}, {"batch": IDLE})
     node.seconds(1, {}, {})
     assert node.watch == {}
+
+
+def test_one_turn_searches_for_the_worst_hurt():
+    node = bench()
+    pods = [f"web{number}" for number in range(4)]
+    node.seconds(20, dict.fromkeys(pods, READER), {"hog": IDLE})
+    worse = {pod: replace(SLOWED, operations=500 - 100 * at) for at, pod in enumerate(pods)}
+    verdicts = node.seconds(2, worse, {"hog": DISK_HOG})
+    assert [one.victim for one in verdicts] == ["web3", "web2"]
+
+
+def test_a_pod_that_is_not_read_keeps_its_baseline():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    known = node.watch["web"].felt[Resource.IO].baseline
+    unread = Seen({"web": None}, {"hog": None}, {"web": node.tolerance}, 0.0)
+    judged = turn(node.watch, unread, node.tuning)
+    assert judged.watch["web"].felt[Resource.IO].baseline == known
+    assert not any(judged.hurt.values())
