@@ -25,7 +25,6 @@ from nri_coloc.placing import (
     allocator,
     change,
     lifecycle,
-    membership,
     reclaim_cgroups,
     returned_values,
     supply,
@@ -73,16 +72,25 @@ def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memor
     The gate admits class dedicated for a pod that requests enough CPU, at its start and after each resize. A container
     that has the class now is placed like a new one. A container that has lost it returns its CPUs.
     """
+    spec = replace(
+        known.container.resources, cpus=""
+    )  # a pool's CPUs, or its own of the former class: no claim
+    entered = admission.place(state, replace(known.container, resources=spec), wish, reserved_memory)
+    placed = entered.assignment
     plain = replace(
-        known, qos=wish.qos, wish=wish, pool=membership.pool_of(wish), exclusive=0, follows="", mems=0
+        known,
+        qos=wish.qos,
+        wish=wish,
+        pool=placed.pool,
+        exclusive=placed.exclusive,
+        follows=placed.follows,
+        mems=placed.mems,
+        hands_off=placed.hands_off,
     )
-    plain = membership.housed(state.pools, plain)
-    found = resized(state, plain, reserved_memory)
-    if found is None:
-        entered = admission.place(state, plain.container, wish, reserved_memory)
-        found = Resize(plain, entered.reason, entered.because)
-    now = returned_values.with_values(state, known, found.assignment)
-    return found._replace(assignment=now, because=f"{found.because}; class was {known.qos.value}")
+    reason = Reason.RESIZE_UNMET if entered.reason is Reason.NO_FREE_CPUS else entered.reason
+    because = f"{entered.because}; class was {known.qos.value}"
+    now = returned_values.with_values(state, known, plain)
+    return Resize(now, reason, because, entered.findings, entered.considered)
 
 
 def unboxed(state: NodeState, pod: Pod, wishes: Iterable[Wish]) -> tuple[NodeState, Moves]:
