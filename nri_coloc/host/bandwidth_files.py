@@ -3,10 +3,23 @@
 The files are read first: the kubelet writes pods' quotas, runc writes containers' quotas, and neither asks. A file is
 in the journal exactly while it holds a value of ours. If it shows another value than our last write, another writer
 changed it: its present value is the original value from then on.
+
+The kubelet resizes a pod in three steps: it reads the pod's quota R; it writes the new quota X first if X > R; it has
+runc write the containers' quotas, before each of which our hook lowers every raise in the pod; it writes X last if
+X < R (pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction). Three rules keep its write from being refused
+or left out:
+
+1. On cgroup v1 the kernel refuses X below a container's quota. The pod's quota is raised first, and its containers'
+   quotas one second later. So a write with X > R exceeds every container's quota, also if R is up to a second old.
+2. On cgroup v1 quotas are raised only where the pod's own quota is the sum of its containers'. For another pod (for
+   example with pod-level resources) the kubelet may write a smaller X and no container, so that no hook comes.
+3. A raised pod's quota is an odd number of µs. The kubelet's are not (10 µs at least for one milli-CPU), so that X is
+   never R.
 """
 
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from nri_coloc.errors import KernelInterfaceError
@@ -23,6 +36,13 @@ BURSTS: Final = ("cpu.cfs_burst_us", "cpu.max.burst")
 
 NAMES: Final = frozenset({*QUOTAS, *BURSTS})
 
+SHOWN_S: Final = 1.0
+"""Seconds between the raise of a pod's quota and that of its containers' quotas, on cgroup v1.
+
+The kubelet takes less between its read and its write of a pod's quota: it only computes. Where it calls the runtime in
+between, our hook lowers the raises.
+"""
+
 Folder = Callable[[str], str | None]
 """From a cgroup's path below the hierarchy's root to its folder in the cpu controller's."""
 
@@ -36,6 +56,11 @@ class Share(NamedTuple):
     own: int = 0
     quota: int | None = None
     burst: int | None = None
+
+    @property
+    def lowered(self) -> "Share":
+        """Return the share with the own quota in place of a raised one."""
+        return self if self.quota is None else self._replace(quota=self.own or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +100,23 @@ class Write(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Which files were written, and which writes the kernel refused."""
+    """The result of one call.
+
+    done: files that were written.
+    failures: writes that the kernel refused.
+    is_waiting: a container's quota rises once its pod's quota has been shown for `SHOWN_S`.
+    """
 
     done: tuple[Write, ...] = ()
     failures: tuple[KernelInterfaceError, ...] = ()
+    is_waiting: bool = False
+
+
+class _Shown(NamedTuple):
+    """A pod's quota before our last raise of it, µs, and the time of that raise."""
+
+    before: int
+    at: float
 
 
 class Bandwidths:
@@ -90,9 +128,10 @@ class Bandwidths:
         self._quota, self._burst = QUOTAS[version - 1], BURSTS[version - 1]
         self._journal = journal
         self._wrote: dict[str, str] = {}
+        self._shown: dict[str, _Shown] = {}
 
-    def apply(self, pod: PodBandwidth) -> Written:
-        """Bring a pod and its containers to their values; refusals are returned, what is gone is left out."""
+    def apply(self, pod: PodBandwidth, now: float) -> Written:
+        """Write the values of a pod and its containers; a cgroup that is gone is left out. `now`: seconds."""
         found: dict[str, _Found] = {}
         failures: list[KernelInterfaceError] = []
         for name, path in ((POD, pod.path), *((path, path) for path in pod.containers)):
@@ -103,18 +142,55 @@ class Bandwidths:
                 continue
             if here is not None:
                 found[name] = here
-        after = {path: self._of_container(found[path], pod.containers[path]) for path in found if path != POD}
+        highest = None
+        if POD in found:
+            pod = self._of_one_sum(pod, found[POD])
+            highest = self._highest(found[POD], now)
+        near = _below(pod, highest)
+        after = {
+            path: self._of_container(found[path], near.containers[path]) for path in found if path != POD
+        }
         if POD in found:
             after[POD] = self._of_pod(pod, found[POD], after)
         before = {name: found[name].bandwidth for name in after}
         done = [self._write(found[order.target], order, failures) for order in writes(before, after)]
         if not failures:
             self._forget_former_own(pod, found, after)
-        return Written(tuple(filter(None, done)), tuple(failures))
+        if POD in found and highest is not None and after[POD].quota > found[POD].bandwidth.quota:
+            self._shown[f"{found[POD].folder}/{self._quota}"] = _Shown(highest, now)
+        return Written(tuple(filter(None, done)), tuple(failures), near != pod)
 
     def tidy(self) -> None:
-        """Forget what was written to files that the journal has forgotten."""
+        """Forget the writes to files that the journal has forgotten."""
         self._wrote = {k: text for k, text in self._wrote.items() if self._journal.original(k) is not None}
+        self._shown = {k: one for k, one in self._shown.items() if k in self._wrote}
+
+    def _of_one_sum(self, pod: PodBandwidth, here: "_Found") -> PodBandwidth:
+        """Return a pod without raises on cgroup v1 if its own quota is not the sum of its containers' (rule 2)."""
+        if self._version == 2 or self._is_sum(pod, here):
+            return pod
+        return replace(pod, containers={path: share.lowered for path, share in pod.containers.items()})
+
+    def _is_sum(self, pod: PodBandwidth, here: "_Found") -> bool:
+        owns = [share.own for share in pod.containers.values()]
+        quota = self._own_quota(here)
+        return all(owns) if quota == UNLIMITED else quota == sum(owns)
+
+    def _own_quota(self, here: "_Found") -> int:
+        return _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
+
+    def _highest(self, here: "_Found", now: float) -> int | None:
+        """Return the highest quota of a container by rule 1, µs; None for any."""
+        if self._version == 2 or here.bandwidth.quota == UNLIMITED:
+            return None
+        file, quota = f"{here.folder}/{self._quota}", here.bandwidth.quota
+        shown = self._shown.get(file)
+        if shown is None:
+            return quota
+        if self._wrote.get(file) == here.text and now - shown.at < SHOWN_S:
+            return min(shown.before, quota)
+        del self._shown[file]
+        return quota
 
     def _read(self, path: str) -> "_Found | None":
         folder = self._folder(path)
@@ -171,17 +247,31 @@ class Bandwidths:
         return _borne(here, quota, burst)
 
     def _of_pod(self, pod: PodBandwidth, here: "_Found", containers: Mapping[str, Bandwidth]) -> Bandwidth:
-        quota = _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
-        quota = (pod.quota or UNLIMITED) if quota == UNLIMITED else max(quota + pod.extra, pod.largest)
+        quota = self._own_quota(here)
+        if quota == UNLIMITED:
+            quota = pod.quota or UNLIMITED
+        else:
+            quota = max(quota + pod.extra | 1 if pod.extra else quota, pod.largest)  # odd by rule 3
         bursting = {k: one for k, one in containers.items() if pod.containers[k].burst is not None}
         if pod.burst is not None:
             bursting[POD] = Bandwidth(quota, pod.burst)
         burst = here.burst or 0
         if bursting:
-            burst = of_pod(quota, bursting).burst
+            burst = min(of_pod(quota, bursting).burst, self._highest_burst(pod, here))
         elif (original := self._former_burst(here)) is not None:
             burst = original
         return _borne(here, quota, burst)
+
+    def _highest_burst(self, pod: PodBandwidth, here: "_Found") -> int:
+        """Return the highest burst of a pod, µs, below every quota that the kubelet may write next.
+
+        The kernel refuses a quota below its burst. Where the pod's own quota is not the sum of its containers', the
+        kubelet may lower it to the largest of theirs without a hook.
+        """
+        own = self._own_quota(here)
+        if own == UNLIMITED or pod.burst is not None or self._is_sum(pod, here):
+            return sys.maxsize
+        return max((share.own for share in pod.containers.values()), default=0)
 
     def _former_burst(self, here: "_Found") -> int | None:
         """Return the original burst, µs; None if there is nothing to restore."""
@@ -226,6 +316,19 @@ class _Found(NamedTuple):
     @property
     def bandwidth(self) -> Bandwidth:
         return Bandwidth(_quota_of(self.text), self.burst or 0)
+
+
+def _below(pod: PodBandwidth, highest: int | None) -> PodBandwidth:
+    """Return a pod whose raised containers have `highest` at most, and their own quota at least."""
+    if highest is None:
+        return pod
+    shares = {
+        path: share
+        if share.quota is None or share.quota <= highest
+        else share._replace(quota=max(share.own, min(share.quota, highest)))
+        for path, share in pod.containers.items()
+    }
+    return replace(pod, containers=shares)
 
 
 def _quota_of(text: str) -> int:

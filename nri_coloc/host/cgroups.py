@@ -68,10 +68,10 @@ class CgroupWriter:
             if self._journal.may_lack:
                 self._journal.distrust()
 
-    def bandwidth(self, pod: PodBandwidth) -> Written:
-        """Bring a pod's and its containers' quotas and bursts to their values, in the kernel's order."""
+    def bandwidth(self, pod: PodBandwidth, now: float) -> Written:
+        """Write the quotas and bursts of a pod and its containers, in the kernel's order. `now`: seconds, monotonic."""
         with self._lock:
-            return self._bandwidths.apply(pod)
+            return self._bandwidths.apply(pod, now)
 
     def held_back(self) -> set[str]:
         """Return the cgroups whose quotas or bursts the journal holds, from this process or the previous one."""

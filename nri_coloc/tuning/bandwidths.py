@@ -90,7 +90,7 @@ class PodBandwidths:
         for pod_id, place in state.pods.items():
             mine = {targets.pod_path(place.pod), *(paths[a.id] for a in state.of_pod(pod_id))}
             if mine & left:
-                self._applied.setdefault(pod_id, _OF_A_FORMER_LIFE)
+                self._applied.setdefault(pod_id, _OTHER_VALUES)
 
     def raise_to(self, raised: Mapping[str, Raised]) -> None:
         """Swap the raised quotas as a whole; the next sweep writes them."""
@@ -224,8 +224,8 @@ class PodBandwidths:
         return written
 
     def _write(self, pod_id: str, wanted: PodBandwidth) -> Written:
-        self._applied[pod_id] = wanted
-        written = self._writer.bandwidth(wanted)
+        written = self._writer.bandwidth(wanted, time.monotonic())
+        self._applied[pod_id] = _OTHER_VALUES if written.is_waiting else wanted
         self.drifts.refusals.tried(pod_id, written.failures)
         for failure in written.failures:
             self._report.refused_by_kernel(failure, pod_id, self._node.state)
@@ -255,20 +255,24 @@ class PodBandwidths:
                 of_pod = of_pod._replace(inputs=raised, shows=(*raised,))
                 decisions.append(of_pod._replace(before=before, after=after))
             elif (member := members.get(target)) is not None:
-                why, inputs = self._why(member)
+                why, inputs = self._why(member, after.quota)
                 of_member = Decision(
                     AuditEvent.UPDATE, Reason.QUOTA_BURST, why, subject=member, inputs=inputs
                 )
                 decisions.append(of_member._replace(before=before, after=after))
         self._report.decided(decisions, state, state)
 
-    def _why(self, member: Assignment) -> tuple[str, Inputs]:
+    def _why(self, member: Assignment, quota: int | None) -> tuple[str, Inputs]:
         raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
         if self.is_resized(member.container.pod_id):
             return figures.sentence("quota restored: a resize of its pod is in progress", own, own), own
         if raised is None or raised.own != _own(member):
             why = "quota restored: resized, unreadable, or no longer allowed to be raised"
             return figures.sentence(why, own, own), own
+        if quota is not None and quota < raised.quota:
+            both: Inputs = {**raised.inputs, "quota": quota, "wanted_quota": raised.quota}
+            why = "quota raised to its pod's: the pod's rises first"
+            return figures.sentence(why, both, ("quota", "wanted_quota")), both
         return raised.because, raised.inputs
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
@@ -285,7 +289,8 @@ class PodBandwidths:
             self._report.drifted(members.get(target, pod_id), state, worded(found, times))
 
 
-_OF_A_FORMER_LIFE: Final = PodBandwidth("")
+_OTHER_VALUES: Final = PodBandwidth("")
+"""Applied values that differ from all wanted values, so that the next sweep writes."""
 
 
 def may_be_raised(state: NodeState, assignment: Assignment) -> bool:

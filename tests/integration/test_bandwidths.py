@@ -1,5 +1,6 @@
 """Quotas, bursts and hints on this machine's own kernel, with a writer that is killed between journal and value."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,28 +10,29 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core.scheduler_hints import Hint, Policy
+from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, scheduler
-from nri_coloc.host.bandwidth_files import BURSTS, QUOTAS, PodBandwidth, Share
+from nri_coloc.host.bandwidth_files import BURSTS, QUOTAS, SHOWN_S, Bandwidths, PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.scheduler import IDLE
-from tests.rig import kubepods
+from tests.rig import kubepods, resizing
 from tests.rig.journals import load, restored
 from tests.rig.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cgroups")
 
 QUOTA = 100_000
-WRITES = 6
+WRITES = 7
 """That raising two containers' quotas and bursts takes, with their pod's."""
 
 KILLED_BEFORE = """
 import os, signal, sys
-from nri_coloc.actuation import files
-from nri_coloc.host.bandwidth_files import PodBandwidth, Share
+from nri_coloc.host import files
+from nri_coloc.host.bandwidth_files import SHOWN_S, PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.sampling import cgroup_layout
+from nri_coloc.host import cgroup_layout
 
 path, journal, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
 write = files.write
@@ -45,7 +47,8 @@ def killed(file, text):
 files.write = killed
 writer = CgroupWriter(cgroup_layout.detect("/"), Journal(journal), "/", lambda _: None)
 shares = {f"{path}/a": Share(100000, 150000, 50000), f"{path}/b": Share(100000, 300000, 100000)}
-writer.bandwidth(PodBandwidth(path, shares))
+for now in (0.0, SHOWN_S):  # on cgroup v1 the pod's quota rises first
+    writer.bandwidth(PodBandwidth(path, shares), now)
 """
 
 
@@ -81,6 +84,12 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
     assert kubepods.remove(f"/{made.path.partition('/')[0]}")
 
 
+def written(writer: CgroupWriter, wanted: PodBandwidth) -> tuple[KernelInterfaceError, ...]:
+    """Write a pod's values until nothing waits and return the refusals."""
+    clock = itertools.count(0.0, SHOWN_S)
+    return next(done for now in clock if not (done := writer.bandwidth(wanted, now)).is_waiting).failures
+
+
 @pytest.mark.parametrize("survived", range(WRITES + 1))
 def test_a_writer_that_is_killed_anywhere_leaves_a_journal_that_gives_all_back(pod, survived):
     before = pod.files()
@@ -99,7 +108,7 @@ def test_the_next_life_goes_on_where_a_killed_one_stood(pod):
     writer = pod.writer()
     for quotas in ((150_000, 300_000), (QUOTA, QUOTA)):
         shares = {f"{pod.path}/{k}": Share(QUOTA, q, 0) for k, q in zip("ab", quotas, strict=True)}
-        assert writer.bandwidth(PodBandwidth(pod.path, shares)).failures == ()
+        assert written(writer, PodBandwidth(pod.path, shares)) == ()
     assert pod.files() == before
 
 
@@ -108,10 +117,33 @@ def test_the_kernel_takes_a_burst_up_and_down_with_its_quota(pod):
     if not pod.file(pod.path, BURSTS).exists():
         return  # a kernel without bursts
     for quota, burst in ((QUOTA, QUOTA), (3 * QUOTA, 3 * QUOTA), (QUOTA, QUOTA // 2)):
-        share = {f"{pod.path}/a": Share(QUOTA, quota, burst)}
-        assert writer.bandwidth(PodBandwidth(pod.path, share)).failures == ()
+        share = {f"{pod.path}/a": Share(QUOTA, quota, burst), f"{pod.path}/b": Share(QUOTA)}
+        assert written(writer, PodBandwidth(pod.path, share)) == ()
         assert pod.file(f"{pod.path}/a", BURSTS).read_text() == f"{burst}\n"
         assert pod.file(pod.path, BURSTS).read_text() == f"{burst}\n"
+
+
+class KernelsQuotas:
+    """The pod's files as the kubelet and the runtime write them; the kernel may refuse."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+
+    def get(self, path: str) -> int:
+        text = self._pod.file(path, QUOTAS).read_text().split()[0]
+        return -1 if text == "max" else int(text)
+
+    def set(self, path: str, quota: int) -> None:
+        text = str(quota) if self._pod.layout.version == 1 else f"{quota} 100000"
+        self._pod.file(path, QUOTAS).write_text(text)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_kernel_refuses_no_resize_beside_raises(pod, seed):
+    journal = Journal(str(pod.journal))
+    ours = Bandwidths(lambda path: pod.layout.folder("cpu", path), pod.layout.version, journal)
+    owns = {f"{pod.path}/a": QUOTA, f"{pod.path}/b": QUOTA}
+    resizing.play(resizing.Pod(pod.path, KernelsQuotas(pod), ours, owns), seed)
 
 
 def test_hints_reach_every_task_of_a_cgroup_and_restore_finds_also_those_born_since(pod):

@@ -140,6 +140,19 @@ class TestKubeletsOwnWrites:
         assert [quota(rig.node, k) for k in (web, sidecar)] == [QUOTA, 180_000]
         assert_unhurt(rig.daemon)
 
+    def test_resize_to_the_raised_quota_reaches_the_pod(self, rig):
+        web, _ = with_sidecar(rig.node)
+        pod, new = rig.node.runtime.containers[web].pod.id, MOST + SIDECARS
+        rig.node.set_demand(web, 4.0)
+        wait_until(lambda: quota(rig.node, web) == MOST, 2 * LOOKS_S, "the highest raise")
+        wait_until(lambda: quota(rig.node, pod) >= new, LOOKS_S, "a pod's quota that bears it")
+        read = quota(rig.node, pod)
+        rig.node.runtime.update(web, Resources(quota=MOST, period=100_000))
+        if new != read:
+            rig.node.limit_pod(pod, new)
+        assert [quota(rig.node, k) for k in (web, pod)] == [MOST, new]
+        assert_unhurt(rig.daemon)
+
     def test_pods_quota_falls_after_container_ended(self, rig):
         web, sidecar = with_sidecar(rig.node)
         raised(rig.node, web)

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.host import cgroup_layout, knob_files, restoration
-from nri_coloc.host.bandwidth_files import PodBandwidth, Share
+from nri_coloc.host.bandwidth_files import SHOWN_S, PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.marks import Marks
@@ -175,7 +175,8 @@ class RestoreMachine(RuleBasedStateMachine):
     @rule(which=st.sampled_from((0, 1)), raised=st.sampled_from((None, OWN_QUOTA, 75_000, 150_000)))
     def raise_a_quota(self, which: int, raised: int | None) -> None:
         share = Share(OWN_QUOTA, raised, None if raised is None else raised // 2)
-        self.writer.bandwidth(PodBandwidth(PODS[which], {APPS[which]: share}))
+        for now in (0.0, SHOWN_S):  # on cgroup v1 the pod's quota rises first
+            self.writer.bandwidth(PodBandwidth(PODS[which], {APPS[which]: share}), now)
 
     @rule(which=st.sampled_from((0, 1)), score=st.sampled_from((-500, 0, 1000)))
     def score(self, which: int, score: int) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
-from nri_coloc.host.bandwidth_files import Bandwidths, PodBandwidth, Share, Write
+from nri_coloc.host.bandwidth_files import SHOWN_S, Bandwidths, PodBandwidth, Share, Write, Written
 from nri_coloc.host.journal import Journal
+from tests.rig import resizing
 from tests.rig.journals import load, restored
 
 MS = 1000
@@ -21,6 +22,7 @@ class Kernel:
         self.root = root / "cpu"
         self.journal_path = root / "journal"
         self.written: list[str] = []
+        self.now = 0.0
         self.start()
 
     def start(self) -> None:
@@ -72,12 +74,30 @@ class Kernel:
             raise KernelInterfaceError(path, "write", "Invalid argument")
 
     def apply(self, **shares: Share) -> tuple[str, ...]:
-        """Apply shares of the pod's containers, which nothing may refuse; return the writes in order."""
+        """Apply shares of the pod's containers until nothing waits; nothing may be refused. Return the writes in order.
+
+        Container b has its own quota if it is not given.
+        """
+        if shares and (self.root / "pod/b").exists():
+            shares = {"b": Share(100 * MS), **shares}
         self.written.clear()
-        found = self.bandwidths.apply(PodBandwidth("pod", {f"pod/{k}": s for k, s in shares.items()}))
-        assert found.failures == ()
-        assert [self.shown(one) for one in found.done] == self.written
+        done: list[Write] = []
+        is_waiting = True
+        while is_waiting:
+            found = self.apply_once(**shares)
+            done += found.done
+            is_waiting = found.is_waiting
+            self.now += SHOWN_S
+        assert [self.shown(one) for one in done] == self.written
         return tuple(self.written)
+
+    def apply_once(self, **shares: Share) -> Written:
+        """Apply shares of the pod's containers now."""
+        found = self.bandwidths.apply(
+            PodBandwidth("pod", {f"pod/{k}": s for k, s in shares.items()}), self.now
+        )
+        assert found.failures == ()
+        return found
 
     def shown(self, one: Write) -> str:
         """Return a reported write in the form of `written`."""
@@ -121,7 +141,7 @@ def test_before_a_quota_falls_its_burst_and_its_pods_have_fallen(kernel):
 
 def test_raised_quotas_raise_the_pods_first_and_go_back_after_it(kernel):
     up = kernel.apply(a=Share(100 * MS, 150 * MS), b=Share(100 * MS, 100 * MS))
-    assert up == ("pod quota 250000", "pod/a quota 150000")
+    assert up == ("pod quota 250001", "pod/a quota 150000")
     down = kernel.apply(a=Share(100 * MS, 100 * MS), b=Share(100 * MS, 100 * MS))
     assert down == ("pod/a quota 100000", "pod quota 200000")
     assert kernel.noted() == {}
@@ -138,8 +158,10 @@ def test_a_pod_without_a_quota_keeps_none(kernel):
 def test_a_pods_new_quota_is_the_kubelets_own(kernel):
     kernel.apply(a=Share(100 * MS, 150 * MS))
     kernel.set("pod", "quota", 400 * MS)
-    assert kernel.apply(a=Share(100 * MS, 150 * MS)) == ("pod quota 450000",)
-    kernel.apply(a=Share(100 * MS, 100 * MS))
+    kernel.set("pod/b", "quota", 300 * MS)
+    b = Share(300 * MS)
+    assert kernel.apply(a=Share(100 * MS, 150 * MS), b=b) == ("pod quota 450001",)
+    kernel.apply(a=Share(100 * MS, 100 * MS), b=b)
     assert kernel.get("pod", "quota") == 400 * MS
 
 
@@ -197,6 +219,67 @@ def test_raise_of_a_pod_without_containers_ends(kernel):
     assert kernel.apply() == ("pod quota 200000",)
 
 
+class TestKubeletsWrite:
+    """The kubelet reads a pod's quota, and writes a larger one before the containers' quotas."""
+
+    def test_pods_quota_is_shown_before_containers_rise(self, kernel):
+        raised = {"a": Share(100 * MS, 300 * MS), "b": Share(100 * MS)}
+        kernel.apply_once(**raised)
+        assert kernel.get("pod", "quota") == 400 * MS + 1
+        assert kernel.get("pod/a", "quota") == (200 if kernel.version == 1 else 300) * MS
+        kernel.now += SHOWN_S
+        kernel.apply_once(**raised)
+        assert kernel.get("pod/a", "quota") == 300 * MS
+
+    def test_second_raise_waits_too(self, kernel):
+        kernel.apply(a=Share(100 * MS, 150 * MS))
+        raised = {"a": Share(100 * MS, 300 * MS), "b": Share(100 * MS)}
+        kernel.apply_once(**raised)
+        kernel.now += SHOWN_S / 2
+        kernel.apply_once(**raised)
+        assert kernel.get("pod/a", "quota") == (250 * MS + 1 if kernel.version == 1 else 300 * MS)
+
+    def test_no_raise_where_pods_quota_is_no_sum(self, kernel):
+        kernel.set("pod", "quota", 170 * MS)
+        kernel.apply(a=Share(100 * MS, 150 * MS))
+        assert kernel.get("pod/a", "quota") == (100 if kernel.version == 1 else 150) * MS
+
+    def test_no_raise_while_a_container_may_get_its_first_limit(self, kernel):
+        kernel.file("pod", "quota").write_text("-1\n" if kernel.version == 1 else "max 100000\n")
+        kernel.apply(a=Share(100 * MS, 150 * MS), b=Share(0))
+        assert kernel.get("pod/a", "quota") == (100 if kernel.version == 1 else 150) * MS
+
+    def test_burst_leaves_room_where_pods_quota_is_no_sum(self, kernel):
+        kernel.set("pod", "quota", 170 * MS)
+        kernel.apply(a=Share(100 * MS, burst=100 * MS), b=Share(100 * MS, burst=50 * MS))
+        assert kernel.get("pod", "burst") == 100 * MS
+
+    @pytest.mark.parametrize("quota", [300 * MS, 150 * MS, 110_100])
+    def test_raised_pod_has_a_quota_that_no_kubelet_writes(self, kernel, quota):
+        kernel.apply(a=Share(100 * MS, quota))
+        assert kernel.get("pod", "quota") % 10 != 0
+
+
+class Quotas:
+    """The quotas of the imitated kernel as the kubelet and the runtime write them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def get(self, path: str) -> int:
+        return self._kernel.get(path, "quota")
+
+    def set(self, path: str, quota: int) -> None:
+        text = str(quota) if self._kernel.version == 1 else f"{quota} 100000"
+        self._kernel.write(str(self._kernel.file(path, "quota")), text)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kubelets_resize_is_never_refused_beside_raises(kernel, seed):
+    owns = {"pod/a": 100 * MS, "pod/b": 100 * MS}
+    resizing.play(resizing.Pod("pod", Quotas(kernel), kernel.bandwidths, owns), seed)
+
+
 def test_what_somebody_resets_is_put_right(kernel):
     kernel.apply(a=Share(100 * MS, burst=50 * MS))
     kernel.set("pod/a", "burst", 0)
@@ -223,12 +306,12 @@ def test_a_kernel_without_bursts_has_only_quotas(tmp_path, monkeypatch):
     old.make("pod", 100 * MS, None)
     old.make("pod/a", 100 * MS, None)
     monkeypatch.setattr(files, "write", old.write)
-    assert old.apply(a=Share(100 * MS, 120 * MS, 50 * MS)) == ("pod quota 120000", "pod/a quota 120000")
+    assert old.apply(a=Share(100 * MS, 120 * MS, 50 * MS)) == ("pod quota 120001", "pod/a quota 120000")
 
 
 def test_what_is_gone_is_left_out(kernel):
     assert kernel.apply(gone=Share(100 * MS, burst=50 * MS)) == ()
-    assert kernel.bandwidths.apply(PodBandwidth("nowhere", {"nowhere/a": Share()})).done == ()
+    assert kernel.bandwidths.apply(PodBandwidth("nowhere", {"nowhere/a": Share()}), 0.0).done == ()
 
 
 def test_a_refusal_is_returned_and_the_rest_is_written(kernel, monkeypatch):
@@ -239,7 +322,7 @@ def test_a_refusal_is_returned_and_the_rest_is_written(kernel, monkeypatch):
 
     monkeypatch.setattr(files, "write", refuse)
     shares = {"pod/a": Share(100 * MS, burst=50 * MS), "pod/b": Share(100 * MS, burst=10 * MS)}
-    found = kernel.bandwidths.apply(PodBandwidth("pod", shares))
+    found = kernel.bandwidths.apply(PodBandwidth("pod", shares), 0.0)
     assert [failure.path for failure in found.failures] == [str(kernel.file("pod/a", "burst"))]
     assert kernel.get("pod/b", "burst") == 10 * MS
     assert str(kernel.file("pod/a", "burst")) not in kernel.noted()
@@ -250,7 +333,7 @@ def test_a_file_that_cannot_be_read_is_a_refusal(kernel, monkeypatch):
         raise KernelInterfaceError(path, "read", "Input/output error")
 
     monkeypatch.setattr(files, "read", unreadable)
-    assert len(kernel.bandwidths.apply(PodBandwidth("pod", {"pod/a": Share()})).failures) == 2
+    assert len(kernel.bandwidths.apply(PodBandwidth("pod", {"pod/a": Share()}), 0.0).failures) == 2
 
 
 @pytest.mark.parametrize("survives", range(6))
@@ -267,7 +350,7 @@ def test_killed_before_any_of_its_writes_restore_leaves_every_file_as_it_was(ker
     monkeypatch.setattr(files, "write", write)
     shares = {"pod/a": Share(100 * MS, 150 * MS, 50 * MS), "pod/b": Share(100 * MS, 300 * MS, 100 * MS)}
     with pytest.raises(KeyboardInterrupt):
-        kernel.bandwidths.apply(PodBandwidth("pod", shares))
+        kernel.bandwidths.apply(PodBandwidth("pod", shares), 0.0)
     monkeypatch.setattr(files, "write", kernel.write)
     done = restored(kernel.journal_path, "/", kernel.version)
     assert done.refused == ()
@@ -280,15 +363,15 @@ class TestVirtualMachines:
 
     def test_a_quota_holds_where_the_kubelet_gives_none_and_goes_back_to_none(self, kernel):
         kernel.make("vm", -1)
-        kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=50 * MS))
+        kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=50 * MS), 0.0)
         assert kernel.file("vm", "quota").read_text().split()[0] == "200000"
         assert kernel.file("vm", "burst").read_text().strip() == "50000"
-        kernel.bandwidths.apply(PodBandwidth("vm"))
+        kernel.bandwidths.apply(PodBandwidth("vm"), 0.0)
         assert kernel.file("vm", "quota").read_text().split()[0] in ("max", "-1")
         assert kernel.file("vm", "burst").read_text().strip() == "0"
 
     def test_the_kubelets_own_quota_is_left_and_bounds_the_burst(self, kernel):
         kernel.make("vm", 100 * MS)
-        kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=150 * MS))
+        kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=150 * MS), 0.0)
         assert kernel.file("vm", "quota").read_text().split()[0] == "100000"
         assert kernel.file("vm", "burst").read_text().strip() == "100000"

@@ -57,7 +57,7 @@ class Kernel:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
         try:
-            return self.writer.bandwidth(PodBandwidth("gone", {"a": Share(burst=5)})).failures
+            return self.writer.bandwidth(PodBandwidth("gone", {"a": Share(burst=5)}), 0.0).failures
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -68,7 +68,7 @@ REFUSED: Final[dict[str, Callable[[Kernel], tuple[KernelInterfaceError | None, .
     "a bound": lambda kernel: kernel.writer.bound("pod", (HIGH,)).failures,
     "a protection": lambda kernel: kernel.writer.protect("pod", "memory.low", 5).failures,
     "what was there before": Kernel.put_back,
-    "a quota that cannot be read": lambda kernel: kernel.writer.bandwidth(PodBandwidth("pod")).failures,
+    "a quota that cannot be read": lambda kernel: kernel.writer.bandwidth(PodBandwidth("pod"), 0.0).failures,
     "a burst": Kernel.burst,
     "a score": lambda kernel: (kernel.writer.score("", (7,), -5),),
     "a restored score": lambda kernel: (

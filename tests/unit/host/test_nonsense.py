@@ -37,8 +37,8 @@ ON_V2: Final[dict[str, Callable[[Host], Refusals]]] = {
     ),
     "memory.high": lambda v2: v2.writer.bound("pod", (FileValue("memory", "memory.high", "5"),)).failures,
     "memory.low": lambda v2: v2.writer.protect("pod", "memory.low", 5).failures,
-    "cpu.max": lambda v2: v2.writer.bandwidth(PodBandwidth("pod")).failures,
-    "cpu.max.burst": lambda v2: v2.writer.bandwidth(PodBandwidth("pod")).failures,
+    "cpu.max": lambda v2: v2.writer.bandwidth(PodBandwidth("pod"), 0.0).failures,
+    "cpu.max.burst": lambda v2: v2.writer.bandwidth(PodBandwidth("pod"), 0.0).failures,
 }
 
 ON_V1: Final[dict[str, Callable[[Host], Refusals]]] = {
@@ -47,8 +47,8 @@ ON_V1: Final[dict[str, Callable[[Host], Refusals]]] = {
     "memory.limit_in_bytes": lambda v1: (
         v1.writer.bound("pod", (FileValue("memory", "memory.limit_in_bytes", "5"),)).failures
     ),
-    "cpu.cfs_quota_us": lambda v1: v1.writer.bandwidth(PodBandwidth("pod")).failures,
-    "cpu.cfs_burst_us": lambda v1: v1.writer.bandwidth(PodBandwidth("pod")).failures,
+    "cpu.cfs_quota_us": lambda v1: v1.writer.bandwidth(PodBandwidth("pod"), 0.0).failures,
+    "cpu.cfs_burst_us": lambda v1: v1.writer.bandwidth(PodBandwidth("pod"), 0.0).failures,
 }
 
 
@@ -96,7 +96,7 @@ def test_a_burst_that_makes_no_sense_keeps_its_own_container_alone_from_its_burs
         (v2.base / path / "cpu.max").write_text("50000 100000\n")
         (v2.base / path / "cpu.max.burst").write_text("0\n" if path == "pod/a" else "garbage\n")
     burst = Share(burst=5)
-    written = v2.writer.bandwidth(PodBandwidth("pod", {"pod/a": burst, "pod/b": burst}))
+    written = v2.writer.bandwidth(PodBandwidth("pod", {"pod/a": burst, "pod/b": burst}), 0.0)
     assert [failure.path for failure in written.failures] == [str(v2.base / "pod/b/cpu.max.burst")]
     assert v2.text("cpu.max.burst", "pod/a") == "5"
 
@@ -104,7 +104,7 @@ def test_a_burst_that_makes_no_sense_keeps_its_own_container_alone_from_its_burs
 def test_a_journalled_burst_that_makes_no_sense_is_nothing_to_go_back_to(v2):
     v2.journal.note(str(v2.file("cpu.max.burst")), "garbage")
     v2.file("cpu.max.burst").write_text("7\n")
-    assert v2.writer.bandwidth(PodBandwidth("pod")).failures == ()
+    assert v2.writer.bandwidth(PodBandwidth("pod"), 0.0).failures == ()
     assert v2.text("cpu.max.burst") == "7"
 
 

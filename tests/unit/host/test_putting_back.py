@@ -111,7 +111,8 @@ class TestBandwidths:
         for path, text in (("pod", "200000"), ("pod/a", "100000"), ("pod/b", "100000")):
             (v2.base / path).mkdir(exist_ok=True)
             (v2.base / path / "cpu.max").write_text(f"{text} 100000\n")
-        v2.writer.bandwidth(PodBandwidth("pod", {"pod/a": Share(100_000, 150_000), "pod/b": Share(100_000)}))
+        shares = {"pod/a": Share(100_000, 150_000), "pod/b": Share(100_000)}
+        v2.writer.bandwidth(PodBandwidth("pod", shares), 0.0)
         v2.apply("2-7", WEIGHT, path="pod/b", journalled=True)
         layout = CgroupLayout(2, **dict.fromkeys(("cpu", "cpuset"), str(v2.base)))
         successor = CgroupWriter(

@@ -119,11 +119,11 @@ WRITERS: Final[dict[str, tuple[str, Callable[[CgroupWriter], Failures]]]] = {
     ),
     "quota": (
         "cpu.cfs_quota_us",
-        lambda writer: writer.bandwidth(PodBandwidth(POD, {APP: Share(0, 50_000)})).failures,
+        lambda writer: writer.bandwidth(PodBandwidth(POD, {APP: Share(40_000, 50_000)}), 0.0).failures,
     ),
     "burst": (
         "cpu.cfs_burst_us",
-        lambda writer: writer.bandwidth(PodBandwidth(POD, {APP: Share(burst=5000)})).failures,
+        lambda writer: writer.bandwidth(PodBandwidth(POD, {APP: Share(burst=5000)}), 0.0).failures,
     ),
     "score": ("oom_score_adj", lambda writer: _alone(writer.score(APP, [7], 1000))),
 }

@@ -1,5 +1,6 @@
 """A node with one online container whose quota may be raised, on fake files."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -40,11 +41,12 @@ class Files:
         self.left: set[str] = set()
         self.quotas: dict[str, int] = {}
         self.refuses_quotas = False
+        self.highest = sys.maxsize  # of a container, until its pod's quota has been shown
 
     def held_back(self) -> set[str]:
         return self.left
 
-    def bandwidth(self, pod: PodBandwidth) -> Written:
+    def bandwidth(self, pod: PodBandwidth, now: float) -> Written:
         self.meanwhile()
         self.applied.append(pod)
         done = (
@@ -52,11 +54,16 @@ class Files:
             Write("kubepods/podweb/app", Correction("cpu.max", "max 100000", "200000 100000")),
             Write("kubepods/podweb/app", Correction("cpu.max.burst", "0", "50000")),
         )
-        return Written((*done[: self.writes], *self._quotas_of(pod)), self.failures)
+        return Written((*done[: self.writes], *self._quotas_of(pod)), self.failures, self._is_waiting(pod))
+
+    def _is_waiting(self, pod: PodBandwidth) -> bool:
+        return any((share.quota or 0) > self.highest for share in pod.containers.values())
 
     def _quotas_of(self, pod: PodBandwidth) -> list[Write]:
         """Store the quotas as cgroup v2 does; return the writes that this took."""
-        wanted = {"": QUOTA + pod.extra} | {k: one.quota for k, one in pod.containers.items() if one.quota}
+        wanted = {"": QUOTA + pod.extra} | {
+            k: min(one.quota, self.highest) for k, one in pod.containers.items() if one.quota
+        }
         done = []
         for target, quota in wanted.items():
             before = self.quotas.get(target, QUOTA)

@@ -80,6 +80,14 @@ class TestPodsBandwidths:
         rig.pass_by()
         assert rig.last_written()[0] > QUOTA
 
+    def test_raise_that_waits_for_its_pod_is_no_repair(self, rig):
+        rig.files.highest = QUOTA + 10_000
+        rig.raised()
+        rig.files.highest = QUOTA + 20_000
+        rig.bandwidths.sweep()
+        assert rig.files.quotas[APP] == QUOTA + 20_000
+        assert {record.event for record in rig.heard.records} == {"pod.limit", "container.update"}
+
     def test_bursts_are_taken_back_during_a_resize(self, monkeypatch):
         at = [100.0]
         monkeypatch.setattr(bandwidths, "time", SimpleNamespace(monotonic=lambda: at[0]))

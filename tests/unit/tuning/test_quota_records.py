@@ -28,6 +28,16 @@ class TestWhatIsTold:
         figures = {"node": "idle", "own_quota": 100_000, "used_milli": 1000, "held_back": 0.5}
         assert figures.items() <= app.extra["inputs"].items()
 
+    def test_raise_that_waits_for_its_pod_names_both_quotas(self, rig):
+        rig.files.highest = 110_000
+        rig.raised()
+        app = rig.heard.records[-1]
+        assert app.after == {"quota": 110_000}
+        assert (
+            app.because
+            == "quota raised to its pod's: the pod's rises first (quota=110000, wanted_quota=120000)"
+        )
+
     def test_it_is_counted_as_other_decisions_are(self, rig):
         rig.raised()
         counted = 'decisions_total{event="container.update",reason="quota_burst"} 1.0'
