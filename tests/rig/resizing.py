@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
-from nri_coloc.tuning.bandwidths import RESIZE_LASTS_S
 from nri_coloc.host.bandwidth_files import SHOWN_S, Bandwidths, PodBandwidth, Share
+from nri_coloc.tuning.bandwidths import RESIZE_LASTS_S
 
 MILLI: Final = 100
 """µs for one milli-CPU in a period of 100 ms: the kubelet's quotas are multiples of it."""

@@ -23,8 +23,8 @@ SLOW: Final = "rig.test/rival-thinks"
 class Rival(Bystander):
     """Run one plugin in a `with` block."""
 
-    def __init__(self, path: Path, index: str) -> None:
-        super().__init__(path, index, "rival")
+    def __init__(self, path: Path, index: str, name: str = "rival") -> None:
+        super().__init__(path, index, name)
 
     def answer(self, hook: events.Hook) -> nri_pb2.CreateContainerResponse | None:
         """Return the CPUs that a pod's annotation asks for, after the delay that the annotation asks for."""
