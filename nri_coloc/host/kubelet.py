@@ -83,6 +83,10 @@ def driver_socket(host_root: str) -> str:
     return f"{PLUGINS}/{found[0]}" if found else ""
 
 
+LARGEST: Final = 1 << 20
+"""Bytes of a file that is read; of a larger one the beginning alone, which may lack the policy."""
+
+
 def files(host_root: str) -> tuple[str, str]:
     """Return the two files for a watch on them, the file that takes precedence first."""
     root = host_root.rstrip("/")
@@ -98,8 +102,14 @@ def read(host_root: str) -> CPUManager:
 def _file(path: str, meaning: Callable[[str, str], CPUManager]) -> CPUManager | None:
     try:
         content = kernel_files.text(path)
+        is_huge = content is not None and Path(path).stat().st_size > LARGEST
     except KernelInterfaceError as error:
         return CPUManager("unknown", source=path, problem=str(error))
+    except OSError:
+        return None  # removed since it was read
+    if is_huge:
+        problem = f"{path} has more than 1 MiB and is not read; no kubelet writes such a file: remove it"
+        return CPUManager("unknown", source=path, problem=problem)
     return None if content is None else meaning(content, path)
 
 

@@ -147,6 +147,15 @@ class TestHost:
         assert found.policy == "unknown"
         assert "cpu_manager_state" in found.problem
 
+    @pytest.mark.parametrize("number", [0, 1], ids=["state", "configuration"])
+    def test_huge_file_is_unknown_with_a_remedy(self, tmp_path, number):
+        path = Path(kubelet.files(str(tmp_path))[number])
+        path.parent.mkdir(parents=True)
+        path.write_text("# a comment\n" * 100_000 + "cpuManagerPolicy: static\n")
+        found = kubelet.read(str(tmp_path))
+        assert (found.policy, found.source) == ("unknown", str(path))
+        assert "more than 1 MiB" in found.problem
+
     def test_a_host_root_may_end_in_a_slash(self, tmp_path):
         root = host(tmp_path, state_file=state(entries=ENTRIES))
         assert kubelet.read(f"{root}/") == kubelet.read(root)
