@@ -12,7 +12,7 @@ from nri_coloc.kubernetes.api import Api
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.pods import quantity
-from tests.cluster.api.test_rights import FILES, MANIFESTS, _bound_to, _companion_pod
+from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node
 from tests.cluster.binaries import PAIRS, in_time
 from tests.cluster.companion_rig import GIB, OFFER, CompanionRig, reporting_for
@@ -44,9 +44,9 @@ def control() -> Iterator[ApiServer]:
 def admin(control: ApiServer) -> Iterator[Api]:
     """The administrator's API, with the manifests, a scheduler and a node."""
     found = control.admin()
-    control.kubectl("apply", *(f"--filename={MANIFESTS / name}" for name in FILES))
+    control.kubectl("apply", *(f"--filename={kit.MANIFESTS / name}" for name in kit.FILES))
     found.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
-    found.create("/api/v1/namespaces/kube-system/pods", _companion_pod(NODE))
+    found.create("/api/v1/namespaces/kube-system/pods", kit.companion_pod(NODE))
     control.start_scheduler()
     register(found)
     yield found
@@ -64,7 +64,7 @@ def register(admin: Api) -> None:
 @pytest.fixture
 def rig(control: ApiServer, admin: Api) -> Iterator[CompanionRig]:
     """A companion whose node is open; pods of the test are deleted."""
-    _bound_to(control, admin, NODE).close()
+    kit.companion_on(control, admin, NODE).close()
     with reporting_for(NODE, control.folder / f"companion-{NODE}.kubeconfig") as found:
         wait_until(
             lambda: lent_cpu(admin) == 2000 and OPEN in allocatable(admin),

@@ -14,8 +14,6 @@ from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node, pod
 from tests.rig.waiting import wait_until
 
-MANIFESTS, FILES = kit.MANIFESTS, kit.FILES
-_companion_pod, _bound_to = kit.companion_pod, kit.companion_on
 REPORT = kit.report()
 DENIED = (403, 422)
 
