@@ -70,7 +70,7 @@ def test_the_companion_has_these_rights_alone():
         *(f"{verb} nodes" for verb in ("get", "list", "watch")),
         "patch nodes/status",
         *(f"{verb} pods" for verb in ("get", "list", "watch")),
-        *(f"{verb} colocationnodes" for verb in ("get", "list", "watch", "create", "patch")),
+        *(f"{verb} colocationnodes" for verb in ("create", "patch")),
     }
 
 
