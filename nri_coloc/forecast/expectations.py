@@ -282,10 +282,24 @@ def _evidence(
     part = tuning.forecast.memory_percentile
     return (
         Evidence(
-            cpu.uses, CPU_MILLI, cpu.hours, tuning.percentile, margin, now_s, pod.cpu_milli, peak.cpu_milli
+            uses=cpu.uses,
+            scale=CPU_MILLI,
+            hours=cpu.hours,
+            part=tuning.percentile,
+            margin=margin,
+            now_s=now_s,
+            request=pod.cpu_milli,
+            latest=peak.cpu_milli,
         ),
         Evidence(
-            memory.uses, MEMORY_BYTES, memory.hours, part, margin, now_s, pod.memory_bytes, peak.memory_bytes
+            uses=memory.uses,
+            scale=MEMORY_BYTES,
+            hours=memory.hours,
+            part=part,
+            margin=margin,
+            now_s=now_s,
+            request=pod.memory_bytes,
+            latest=peak.memory_bytes,
         ),
     )
 

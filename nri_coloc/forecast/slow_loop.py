@@ -257,12 +257,12 @@ def subjects(
     pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
     containers = {one.id: targets.container_path(one) for one in state.containers.values()}
     return Subjects(
-        next(filter(None, map(kubepods_of, pods.values())), ""),
-        pods,
-        {container_id: path for container_id, path in containers.items() if path},
-        host_groups,
-        whereabouts.beyond(state, lendable),
-        tuple(node.id for node in state.topology.nodes),
+        kubepods=next(filter(None, map(kubepods_of, pods.values())), ""),
+        pods=pods,
+        containers={container_id: path for container_id, path in containers.items() if path},
+        host_groups=host_groups,
+        reserved=whereabouts.beyond(state, lendable),
+        nodes=tuple(node.id for node in state.topology.nodes),
     )
 
 

@@ -76,7 +76,15 @@ class PictureTaker:
                 into[name] = reading
         took += self._clock() - resumed
         kubepods = found.kubepods.get(subjects.kubepods)
-        yield Picture(began, node, kubepods, found.pods, found.containers, found.host_groups, took)
+        yield Picture(
+            at=began,
+            node=node,
+            kubepods=kubepods,
+            pods=found.pods,
+            containers=found.containers,
+            host_groups=found.host_groups,
+            took_s=took,
+        )
 
     def take(self, subjects: Subjects) -> Picture:
         """Return a snapshot without waiting."""

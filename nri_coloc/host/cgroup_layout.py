@@ -86,7 +86,9 @@ def detect(host_root: str) -> CgroupLayout:
 
 
 def _unified(folder: str) -> CgroupLayout:
-    return CgroupLayout(2, folder, folder, folder, folder, folder, folder)
+    return CgroupLayout(
+        version=2, cpu=folder, cpuset=folder, memory=folder, blkio=folder, unified=folder, cpuacct=folder
+    )
 
 
 def _mount_of(controller: str, mounts: Mapping[str, str]) -> str | None:

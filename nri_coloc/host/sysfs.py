@@ -93,7 +93,7 @@ def memory_total(host_root: str) -> int:
 def _cpu(cpu: int, core: _Core, node: int, cache: CPUMask) -> CPU:
     """Label one CPU. Without a cache that the kernel shows, the CPUs of a package and node stay together."""
     l3 = f"cache{cache:x}" if cache else f"package{core.package}.node{node}"
-    return CPU(cpu, core.package, node, l3, f"core{core.cpus:x}", core.die)
+    return CPU(id=cpu, package=core.package, node=node, l3=l3, core=f"core{core.cpus:x}", die=core.die)
 
 
 def _online(path: str) -> CPUMask:

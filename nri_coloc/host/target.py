@@ -70,7 +70,14 @@ class Writes:
     def applied(self, cpus: CPUMask | None = None, before: CPUMask | None = None) -> Applied:
         """Return it as it is in the end."""
         failures, corrected = tuple(self.failures), tuple(self.corrected)
-        return Applied(cpus, before, failures, corrected, tuple(self.absent), tuple(self.later))
+        return Applied(
+            cpus=cpus,
+            before=before,
+            failures=failures,
+            corrected=corrected,
+            absent=tuple(self.absent),
+            later=tuple(self.later),
+        )
 
 
 def holds(current: str, value: FileValue) -> bool:

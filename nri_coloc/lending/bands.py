@@ -141,7 +141,14 @@ def _tier_of(pool: str, by_name: Mapping[str, PoolTuning]) -> str:
 
 def _tier(name: str, tuning: PoolTuning, milli: int, least: int) -> Tier:
     whole = max(-(-milli // 1000), least)
-    return Tier(name, tuning.priority, tuning.band, tuning.minimum, tuning.maximum, whole)
+    return Tier(
+        name=name,
+        priority=tuning.priority,
+        band=tuning.band,
+        minimum=tuning.minimum,
+        maximum=tuning.maximum,
+        asked=whole,
+    )
 
 
 def _lowest(tuning: PoolTuning, core: int) -> Tier:

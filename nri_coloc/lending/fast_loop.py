@@ -212,7 +212,16 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
     pace_s = usual_period(verdict, scene, use, tuning, readings.mean_took_s)
     risen = rates.online + rates.system - memory.rates.online - memory.rates.system
     next_s = closer(pace_s, tuning) if risen > jump(scene.lendable, tuning) else pace_s
-    after = LoopMemory(now, meters, gauges, rates, verdict.lent, next_s, pace_s, memory.learns_until)
+    after = LoopMemory(
+        at=now,
+        meters=meters,
+        gauges=gauges,
+        rates=rates,
+        lent=verdict.lent,
+        period_s=next_s,
+        pace_s=pace_s,
+        learns_until=memory.learns_until,
+    )
     return _told(after, memory.lent, verdict, scene, tuning)
 
 
@@ -238,31 +247,39 @@ def _learnt(memory: LoopMemory, use: Use, readings: FastReadings, tuning: Reclai
     else:
         rise = max(0, total - rates.peaks.peak)
         peaks = push(rates.peaks, total, now, memory.lent.dwell_s(now, tuning))
-    return Rates(online, system, use.rated_at, use.oldest, peaks, known_since, rise)
+    return Rates(
+        online=online,
+        system=system,
+        rated_at=use.rated_at,
+        oldest=use.oldest,
+        peaks=peaks,
+        known_since=known_since,
+        rise=rise,
+    )
 
 
 def _scene(
     memory: LoopMemory, rates: Rates, readings: FastReadings, stall: Stall, tuning: ReclaimTuning, now: float
 ) -> Scene:
     return Scene(
-        now,
-        max(1, readings.lendable),
-        max(1, readings.threads_per_core),
-        rates is not memory.rates,
-        rates.online,
-        rates.system,
-        rates.peaks.peak,
-        memory.lent.dwell_s(now, tuning),
-        rates.known_since,
-        now - rates.oldest,
-        _late(memory, readings, now),
-        memory.period_s,
-        stall,
-        rates.rise,
-        readings.yields,
-        readings.most,
-        memory.learns_until,
-        readings.equal,
+        now=now,
+        lendable=max(1, readings.lendable),
+        threads=max(1, readings.threads_per_core),
+        measured=rates is not memory.rates,
+        online=rates.online,
+        system=rates.system,
+        peak=rates.peaks.peak,
+        dwell_s=memory.lent.dwell_s(now, tuning),
+        known_since=rates.known_since,
+        age_s=now - rates.oldest,
+        late_s=_late(memory, readings, now),
+        period_s=memory.period_s,
+        stall=stall,
+        rise=rates.rise,
+        yields=readings.yields,
+        most=readings.most,
+        learns_until=memory.learns_until,
+        equal=readings.equal,
     )
 
 
@@ -279,7 +296,14 @@ def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuni
     may_lend, unused = (lent.milli, verdict.unused_milli) if known else (0, 0)
     headroom = Headroom(at_most(may_lend, scene.most), 0, scene.online, verdict.binding, unused)
     grounds = Grounds(before, verdict, scene, tuning)
-    return Tick(memory, target, headroom, memory.period_s, scene.stall, grounds)
+    return Tick(
+        memory=memory,
+        target=target,
+        headroom=headroom,
+        next_s=memory.period_s,
+        stall=scene.stall,
+        grounds=grounds,
+    )
 
 
 def _change(before: int, after: int) -> Change:

@@ -114,7 +114,17 @@ class CgroupGauge:
         self.lacks_pressure = waited is None and bool(group.stalled)
         if self.lacks_pressure and self.delay is not None:
             waited, signal = self.delay.read(), Signal.RUN_DELAY
-        return Sample(self.key, group.role, now, usage, waited, held, group.shares_box, group.tier, signal)
+        return Sample(
+            key=self.key,
+            role=group.role,
+            at=now,
+            usage_us=usage,
+            stalled_us=waited,
+            throttled_us=held,
+            shares_box=group.shares_box,
+            tier=group.tier,
+            signal=signal,
+        )
 
     @property
     def role(self) -> Role:

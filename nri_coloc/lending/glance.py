@@ -103,25 +103,32 @@ def begin(tick: Tick, readings: FastReadings, look: Look | None, tuning: Reclaim
     most, calm, least = _bounds(lent, readings, tuning)
     until = readings.at + PASSES_S
     bounds = Bounds(
-        most,
-        -inf if waits else calm,
-        least,
-        dead_band_milli(readings.lendable, tuning) if readings.yields else inf,
-        lent.more.back_at,
-        lent.dwell_s(readings.at, tuning),
-        use.reserved,
-        use.box < QUIET_MILLI,
-        tuning.stall / 2 if readings.yields else tuning.stall,
-        min(until, _grows_at(memory, tuning)) if waits else until,
-        memory.pace_s,
-        closer(memory.pace_s, tuning),
-        jump(readings.lendable, tuning),
-        tuning.average_s,
-        usage.behind_s(readings.lendable, readings.counters_s),
-        readings.cpus,
-        readings.counters_s,
+        most=most,
+        calm=-inf if waits else calm,
+        least=least,
+        rise=dead_band_milli(readings.lendable, tuning) if readings.yields else inf,
+        back_at=lent.more.back_at,
+        dwell_s=lent.dwell_s(readings.at, tuning),
+        reserved=use.reserved,
+        rests=use.box < QUIET_MILLI,
+        stall=tuning.stall / 2 if readings.yields else tuning.stall,
+        until=min(until, _grows_at(memory, tuning)) if waits else until,
+        period_s=memory.pace_s,
+        closer_s=closer(memory.pace_s, tuning),
+        jump=jump(readings.lendable, tuning),
+        average_s=tuning.average_s,
+        behind_s=usage.behind_s(readings.lendable, readings.counters_s),
+        cpus=readings.cpus,
+        counters_s=readings.counters_s,
     )
-    return Glance(bounds, look, rates.online + rates.system, rates.peaks, memory.period_s, memory.gauges)
+    return Glance(
+        bounds=bounds,
+        look=look,
+        mean=rates.online + rates.system,
+        peaks=rates.peaks,
+        next_s=memory.period_s,
+        last=memory.gauges,
+    )
 
 
 def _bounds(lent: Lent, readings: FastReadings, tuning: ReclaimTuning) -> tuple[float, float, float]:
@@ -159,7 +166,7 @@ def over(glance: Glance, look: Look, late_s: float) -> Glance | None:
         return None
     next_s = bounds.closer_s if mean - glance.mean > bounds.jump else bounds.period_s
     last = {**glance.last, **{sample.key: sample for sample in look.online}} if look.online else glance.last
-    return Glance(bounds, look, mean, known, next_s, last)
+    return Glance(bounds=bounds, look=look, mean=mean, peaks=known, next_s=next_s, last=last)
 
 
 def _use(bounds: Bounds, before: Look, look: Look, span: float) -> int | None:

@@ -342,7 +342,18 @@ class Lending:
         before, after = self._act(tick, state, readings.at)
         stall = tick.stall
         online, milli = tick.headroom.online_cpu_milli, tick.headroom.cpu_milli
-        self._tell(Step(before, after, online, milli, stall.blamed, stall.own, tick.grounds), readings.at)
+        self._tell(
+            Step(
+                before=before,
+                after=after,
+                online=online,
+                headroom=milli,
+                stall=stall.blamed,
+                own_stall=stall.own,
+                grounds=tick.grounds,
+            ),
+            readings.at,
+        )
         return tick.next_s
 
     def _found_headroom(self, headroom: Headroom) -> None:

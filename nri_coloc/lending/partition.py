@@ -112,11 +112,25 @@ def tick(
         sized, sizes, because = bands.sizes(tiers, known, allocatable, lasting, tuning, now)
     grown = sizes[RECLAIM] > memory.bands.sizes.get(RECLAIM, sizes[RECLAIM])
     next_s = _next_period(tiers, sizes, known, tuning, readings.mean_took_s)
-    after = PartitionMemory(now, meters, loads, sized, now if grown else memory.grown_at, next_s)
+    after = PartitionMemory(
+        at=now,
+        meters=meters,
+        loads=loads,
+        bands=sized,
+        grown_at=now if grown else memory.grown_at,
+        period_s=next_s,
+    )
     used = sum(load.milli for load in loads.values())
     unused = 1000 * sizes[RECLAIM]
     headroom = Headroom(at_most(unused, readings.most), 0, used, Binding.TIERS, unused)
-    return PartitionTick(after, sizes, f"pools resized: {because}", known, headroom, next_s)
+    return PartitionTick(
+        memory=after,
+        sizes=sizes,
+        because=f"pools resized: {because}",
+        loads=known,
+        headroom=headroom,
+        next_s=next_s,
+    )
 
 
 def _late(memory: PartitionMemory, readings: FastReadings, now: float) -> float:

@@ -230,14 +230,14 @@ def _with_more(lent: Lent, scene: Scene, now_milli: int, tuning: ReclaimTuning) 
     if not scene.yields:
         return lent._replace(more=Yielded()) if lent.more.cpus else lent
     ground = headroom.Ground(
-        scene.now,
-        lent.cpus,
-        scene.lendable,
-        scene.threads,
-        now_milli,
-        scene.rise,
-        _forbids(scene) is not None or scene.now - scene.known_since < tuning.dwell_s,
-        lent.step_s(tuning),
+        now=scene.now,
+        cpus=lent.cpus,
+        lendable=scene.lendable,
+        core=scene.threads,
+        milli=now_milli,
+        rise=scene.rise,
+        doubtful=_forbids(scene) is not None or scene.now - scene.known_since < tuning.dwell_s,
+        step_s=lent.step_s(tuning),
     )
     return lent._replace(more=headroom.decide(lent.more, ground, tuning))
 

@@ -103,12 +103,12 @@ class Relocation:
         if known.of is state.pods and known.beside is state.containers and known.share == share:
             return known
         self._members = _Members(
-            state.pods,
-            state.containers,
-            share,
-            reclaim_cgroups.has_members(state),
-            reclaim_cgroups.weighs_least(state),
-            reclaim_cgroups.equal(state),
+            of=state.pods,
+            beside=state.containers,
+            share=share,
+            any=reclaim_cgroups.has_members(state),
+            yield_all=reclaim_cgroups.weighs_least(state),
+            equal=reclaim_cgroups.equal(state),
         )
         return self._members
 

@@ -118,13 +118,13 @@ def _read(
     weight, slow = (span / (span + window_s) for window_s in windows_s)
     own = min(1.0, waited / span / 1e6) - blamed
     return Gauge(
-        at,
-        stalled_us,
-        throttled,
-        gauge.blamed + (blamed - gauge.blamed) * weight,
-        gauge.own + (own - gauge.own) * weight,
-        gauge.lasting + (blamed - gauge.lasting) * slow,
-        gauge.signal,
+        at=at,
+        stalled_us=stalled_us,
+        throttled_us=throttled,
+        blamed=gauge.blamed + (blamed - gauge.blamed) * weight,
+        own=gauge.own + (own - gauge.own) * weight,
+        lasting=gauge.lasting + (blamed - gauge.lasting) * slow,
+        signal=gauge.signal,
     )
 
 

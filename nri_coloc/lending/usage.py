@@ -109,7 +109,17 @@ def _read(meter: Meter | None, sample: Sample, readings: FastReadings, stale_s: 
     # a round-robin rate holds for two rounds; the rate of reclaim cgroups allows growth, so it never outlasts stale_s
     place = meter.place
     until = at + (stale_s if place in _BOXED else max(stale_s, 2 * span))
-    return Meter(meter.role, place, at, usage, round(risen / span / 1000), until, at, span, sample.tier)
+    return Meter(
+        role=meter.role,
+        place=place,
+        at=at,
+        usage_us=usage,
+        milli=round(risen / span / 1000),
+        until=until,
+        rated_at=at,
+        span_s=span,
+        tier=sample.tier,
+    )
 
 
 def _unread(meter: Meter | None, sample: Sample) -> Meter | None:
@@ -167,7 +177,16 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
     left, rest = sums[_PODS] - sums[_BOX] - sums[_DEDICATED], sums[_SYSTEM] - sums[_HOST]
     online, system = claimed(left, rest, reserved)
     box = sums[_BOX] + sums[_HOST]
-    return Use(max(online, sums[_ONLINE]), system, box, members, rated_at, span, oldest, reserved)
+    return Use(
+        online=max(online, sums[_ONLINE]),
+        system=system,
+        box=box,
+        members=members,
+        rated_at=rated_at,
+        span_s=span,
+        oldest=oldest,
+        reserved=reserved,
+    )
 
 
 def knows_box(meters: Mapping[int, Meter], readings: FastReadings) -> bool:

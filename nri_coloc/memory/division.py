@@ -98,7 +98,15 @@ def target(
         before = control.pods if control.pods.high is not None else former
         pods, of_pods = _next(before, headroom.pods, now_s, tuning)
     binding = course.held_by or headroom.binding
-    control = MemoryControl(*part, now_s, course.since_s, course.borne, pods, of_pods)
+    control = MemoryControl(
+        high=part.high,
+        limit=part.limit,
+        read_s=now_s,
+        since_s=course.since_s,
+        borne=course.borne,
+        pods=pods,
+        part=of_pods,
+    )
     inputs = {**_inputs(headroom, tuning), **_of_pods(pods, headroom.pods)}
     return control, MemoryTarget(*part, binding, inputs, of_pods)
 

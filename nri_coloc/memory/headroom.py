@@ -162,7 +162,15 @@ def headroom_memory(
     amount, by_limit = int(amount * tuning.lend), None if by_limit is None else int(by_limit * tuning.lend)
     of_pods = _room(by_limit, members.pods) if by_limit is not None and has_others else None
     amount, held, unreclaimable = _room(amount, members.all)
-    return MemoryHeadroom(amount, binding, held, unreclaimable, _by_node(node, amount), terms, of_pods)
+    return MemoryHeadroom(
+        amount=amount,
+        binding=binding,
+        held=held,
+        unreclaimable=unreclaimable,
+        by_node=_by_node(node, amount),
+        terms=terms,
+        pods=of_pods,
+    )
 
 
 class _Members(NamedTuple):

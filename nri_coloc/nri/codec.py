@@ -74,18 +74,18 @@ def container_of(message: told_pb2.Container, pod: Pod) -> Container:
     # CPUs of a driver are in the spec before us, and the spec of a creation mostly names none
     claimed, claims = _claimed(message.env) if resources.cpus else (0, "")
     return Container(
-        message.id,
-        message.pod_sandbox_id or pod.id,
-        message.name,
-        _PHASES.get(message.state, Phase.CREATED),
-        message.pid,
-        linux.cgroups_path,
-        message.created_at,
-        "" if pod.claims_record else _record(message),
-        linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
-        resources,
-        claimed,
-        claims,
+        id=message.id,
+        pod_id=message.pod_sandbox_id or pod.id,
+        name=message.name,
+        phase=_PHASES.get(message.state, Phase.CREATED),
+        pid=message.pid,
+        cgroups_path=linux.cgroups_path,
+        created_at=message.created_at,
+        record="" if pod.claims_record else _record(message),
+        oom_score_adj=linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
+        resources=resources,
+        claimed=claimed,
+        claims=claims,
     )
 
 
@@ -161,10 +161,10 @@ def resources_of(message: told_pb2.LinuxResources | nri_pb2.LinuxResources) -> R
     """Read resources; a wrapper that is absent is None, in an update a zero means "keep"."""
     cpu, memory = message.cpu, message.memory
     return Resources(
-        cpu.shares.value if cpu.HasField("shares") else None,
-        cpu.quota.value if cpu.HasField("quota") else None,
-        cpu.period.value if cpu.HasField("period") else None,
-        cpu.cpus,
-        cpu.mems,
-        memory.limit.value if memory.HasField("limit") else None,
+        shares=cpu.shares.value if cpu.HasField("shares") else None,
+        quota=cpu.quota.value if cpu.HasField("quota") else None,
+        period=cpu.period.value if cpu.HasField("period") else None,
+        cpus=cpu.cpus,
+        mems=cpu.mems,
+        memory_limit=memory.limit.value if memory.HasField("limit") else None,
     )

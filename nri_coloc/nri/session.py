@@ -290,12 +290,12 @@ class Session:
     ) -> None:
         self._move(Input.CONFIGURE)
         configured = events.Configured(
-            call,
-            message.runtime_name,
-            message.runtime_version,
-            versions.infer(message.NRI_version, message.runtime_name, message.runtime_version),
-            message.config,
-            message.request_timeout,
+            call=call,
+            runtime_name=message.runtime_name,
+            runtime_version=message.runtime_version,
+            nri_version=versions.infer(message.NRI_version, message.runtime_name, message.runtime_version),
+            config=message.config,
+            request_timeout_ms=message.request_timeout,
         )
         found.append(configured)
 

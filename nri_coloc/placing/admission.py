@@ -199,7 +199,14 @@ def _allocate(state: NodeState, container: Container, wish: Wish, due: Due, room
         assignment = replace(_pooled(container, wish), pool=SHARE)
         why = f"runs in share: {short_of(count, free)}{_unmet(wish, free)}{supply.short_of_isolated(state, wish, 0)}"
         inputs = _ordered(wish, free) | supply.isolated_left(state, wish, 0)
-        return Admission(assignment, Reason.NO_FREE_CPUS, why, findings, considered, inputs or None)
+        return Admission(
+            assignment=assignment,
+            reason=Reason.NO_FREE_CPUS,
+            because=why,
+            findings=findings,
+            considered=considered,
+            inputs=inputs or None,
+        )
     assignment = _owner(container, wish, grant.cpus, grant.mems)
     if grant.reason is Reason.ORDERED:
         inputs = _ordered(wish, free) | {"n": count, "free": cpuset.render(free)}
@@ -208,7 +215,14 @@ def _allocate(state: NodeState, container: Container, wish: Wish, due: Due, room
     inputs = _ordered(wish, free) | supply.isolated_left(state, wish, grant.cpus)
     if grant.lost:
         inputs["not_met"] = " and ".join(grant.lost)
-    return Admission(assignment, grant.reason, why, findings, considered, inputs or None)
+    return Admission(
+        assignment=assignment,
+        reason=grant.reason,
+        because=why,
+        findings=findings,
+        considered=considered,
+        inputs=inputs or None,
+    )
 
 
 def _ordered(wish: Wish, free: CPUMask) -> dict[str, Figure]:

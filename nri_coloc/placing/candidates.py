@@ -87,13 +87,13 @@ def _node(topology: Topology, node: NumaNode, considered: Considered, field: Fie
         field.free if field else allocator.usable_by(topology, considered.free, considered.wish.placement)
     ) & node.cpus
     return _Node(
-        node.id,
-        node.cpus,
-        free,
-        fit,
-        topology.first_threads(free).bit_count(),
-        node.cpus & usable & (room.ownable or usable) & ~considered.free == 0,
-        dict(room.left).get(node.id, node.memory_bytes) if room.bytes else None,
+        id=node.id,
+        cpus=node.cpus,
+        free=free,
+        fit=fit,
+        whole_cores=topology.first_threads(free).bit_count(),
+        whole=node.cpus & usable & (room.ownable or usable) & ~considered.free == 0,
+        bytes=dict(room.left).get(node.id, node.memory_bytes) if room.bytes else None,
     )
 
 

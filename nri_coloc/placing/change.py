@@ -50,7 +50,14 @@ def _with_owners(
     # written out: dataclasses.replace costs 4 µs more, in every hook of a container
     generation = state.generation + 1
     return NodeState(
-        state.topology, derived, state.pods, containers, owners, generation, state.box, state.ended
+        topology=state.topology,
+        pools=derived,
+        pods=state.pods,
+        containers=containers,
+        owners=owners,
+        generation=generation,
+        box=state.box,
+        ended=state.ended,
     )
 
 
@@ -58,14 +65,14 @@ def with_ended(state: NodeState, container_id: str) -> NodeState:
     """Return the state that remembers the end of a container."""
     ended = (*state.ended, container_id)[-ENDED:]
     return NodeState(
-        state.topology,
-        state.pools,
-        state.pods,
-        state.containers,
-        state.owners,
-        state.generation,
-        state.box,
-        ended,
+        topology=state.topology,
+        pools=state.pools,
+        pods=state.pods,
+        containers=state.containers,
+        owners=state.owners,
+        generation=state.generation,
+        box=state.box,
+        ended=ended,
     )
 
 

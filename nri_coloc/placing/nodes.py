@@ -116,7 +116,9 @@ def _nodes(field: Field, considered: Considered) -> list[_Node]:
             socket = next(at for at, package in enumerate(topology.packages) if package & cpus)
             whole = node.cpus & ownable & ~considered.free == 0
             memory = left.get(node.id, node.memory_bytes) or untold
-            found.append(_Node(node.id, socket, cpus, cpus.bit_count(), memory, whole))
+            found.append(
+                _Node(id=node.id, socket=socket, cpus=cpus, fit=cpus.bit_count(), bytes=memory, whole=whole)
+            )
     return found
 
 

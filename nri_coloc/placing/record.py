@@ -100,14 +100,14 @@ def read(text: str) -> Record | None:
             return None
         original, granted, lent = (_values(entry, part) for part in ("original", "granted", "lent"))
         return Record(
-            QoSClass(entry["class"]),
-            str(entry["pool"]),
-            cpuset.parse(str(entry.get("exclusive", ""))),
-            cpuset.parse(str(entry.get("mems", ""))),
-            Knobs(**original),
-            tuple(original),
-            Knobs(**granted),
-            Knobs(**lent),
+            qos=QoSClass(entry["class"]),
+            pool=str(entry["pool"]),
+            exclusive=cpuset.parse(str(entry.get("exclusive", ""))),
+            mems=cpuset.parse(str(entry.get("mems", ""))),
+            original=Knobs(**original),
+            ours=tuple(original),
+            granted=Knobs(**granted),
+            lent=Knobs(**lent),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

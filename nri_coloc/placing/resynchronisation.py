@@ -320,7 +320,15 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         for k, p in state.pods.items()
     }
     crowd = Crowd.of(membership.housed(derived, a) for a in kept)
-    state = NodeState(event.topology, derived, {}, crowd, owners, state.generation + 1, ended=state.ended)
+    state = NodeState(
+        topology=event.topology,
+        pools=derived,
+        pods={},
+        containers=crowd,
+        owners=owners,
+        generation=state.generation + 1,
+        ended=state.ended,
+    )
     state = change.with_all_pods(state, places)
     state = pools.claimed(state, before.pools, derived.dedicated)
     decisions: list[Decision] = []

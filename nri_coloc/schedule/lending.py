@@ -132,13 +132,28 @@ def _by_clock(schedule: ScheduleTuning, line: Timeline, now_s: float) -> Lending
             f"lending falls from {here.lend} % at {_local(falls_s, schedule)}, no new pods until then"
             f" (offer={least} %, grace={schedule.grace_s:g} s)"
         )
-        return Lending(State.OFFLINE_TO_ONLINE, factor, offer, None, Cause.GRACE, because)
+        return Lending(
+            state=State.OFFLINE_TO_ONLINE,
+            factor=factor,
+            offer=offer,
+            until_s=None,
+            reason=Cause.GRACE,
+            because=because,
+        )
     cause, because = _of_stretch(schedule, here)
     if not here.lend:
-        return Lending(State.ONLINE, factor, offer, None, cause, because, drains=True)
+        return Lending(
+            state=State.ONLINE,
+            factor=factor,
+            offer=offer,
+            until_s=None,
+            reason=cause,
+            because=because,
+            drains=True,
+        )
     lately = min(stretch.lend for stretch in line.between(now_s - RISE_S, now_s))
     state = State.ONLINE_TO_OFFLINE if lately < here.lend else State.OFFLINE
-    return Lending(state, factor, offer, None, cause, because)
+    return Lending(state=state, factor=factor, offer=offer, until_s=None, reason=cause, because=because)
 
 
 def _of_stretch(schedule: ScheduleTuning, here: Stretch) -> tuple[Cause, str]:
@@ -158,10 +173,25 @@ def _switched_off(by_clock: Lending, switch: Switch, now_s: float) -> Lending:
             f"an operator ends lending, no new pods until then"
             f" (lend={by_clock.factor:.0%}, grace={switch.grace_s:g} s)"
         )
-        return Lending(State.OFFLINE_TO_ONLINE, by_clock.factor, 0.0, None, Cause.OPERATOR, because)
+        return Lending(
+            state=State.OFFLINE_TO_ONLINE,
+            factor=by_clock.factor,
+            offer=0.0,
+            until_s=None,
+            reason=Cause.OPERATOR,
+            because=because,
+        )
     because = "an operator switched lending off; `nri-coloc admin lending on` undoes it"
     drains = by_clock.drains or (switch.drain and now_s >= switch.drains_s)
-    return Lending(State.ONLINE, 0.0, 0.0, None, Cause.OPERATOR, because, drains=drains)
+    return Lending(
+        state=State.ONLINE,
+        factor=0.0,
+        offer=0.0,
+        until_s=None,
+        reason=Cause.OPERATOR,
+        because=because,
+        drains=drains,
+    )
 
 
 def _local(at_s: float, schedule: ScheduleTuning) -> str:

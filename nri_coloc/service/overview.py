@@ -201,12 +201,12 @@ def _row(container: State, sign: str, *, observes: bool) -> Row:
     differs = bool(actual and cpus and actual != cpus) and not observes
     read_back = actual or f"unknown: {container.get('actual_cpus_unknown') or 'not read back yet'}"
     return Row(
-        name_of(container),
-        container["class"],
-        container["pool"],
-        _cpus(container),
-        f"{actual}, differs" if differs else read_back,
-        sign,
+        name=name_of(container),
+        qos=container["class"],
+        pool=container["pool"],
+        cpus=_cpus(container),
+        read_back=f"{actual}, differs" if differs else read_back,
+        sign=sign,
         warns=differs or not actual or bool(container.get("waits_for")),
     )
 

@@ -77,7 +77,16 @@ def regular(shape: Shape, gib_per_node: int = 16) -> MachineSpec:
         for thread in range(shape.threads):
             number = core * shape.threads + thread if shape.adjacent else thread * cores + core
             die = node // shape.nodes
-            cpus.append(CPU(number, die // shape.dies, node, f"l3-{l3}", f"core-{core}", die % shape.dies))
+            cpus.append(
+                CPU(
+                    id=number,
+                    package=die // shape.dies,
+                    node=node,
+                    l3=f"l3-{l3}",
+                    core=f"core-{core}",
+                    die=die % shape.dies,
+                )
+            )
     return MachineSpec(
         tuple(sorted(cpus, key=lambda cpu: cpu.id)), dict.fromkeys(range(nodes), gib_per_node * GIB)
     )
@@ -118,7 +127,15 @@ def _dies_in_a_node() -> MachineSpec:
     """Return a machine with one socket, one NUMA node and two dies, each with two L3 groups of two cores."""
     return MachineSpec(
         tuple(
-            CPU(number, 0, 0, f"l3-{number // 4}", f"core-{number // 2}", number // 8) for number in range(16)
+            CPU(
+                id=number,
+                package=0,
+                node=0,
+                l3=f"l3-{number // 4}",
+                core=f"core-{number // 2}",
+                die=number // 8,
+            )
+            for number in range(16)
         ),
         {0: 64 * GIB},
     )

@@ -139,13 +139,13 @@ class Runtime:
         with self.lock:
             pod = self._pod(pod_id)
             container = Container(
-                self._identity.runtime_id(),
-                pod,
-                request,
-                spec.to_message(request.resources),
-                dict(request.annotations),
-                request.oom_score_adj,
-                self._clock(),
+                id=self._identity.runtime_id(),
+                pod=pod,
+                request=request,
+                resources=spec.to_message(request.resources),
+                annotations=dict(request.annotations),
+                oom_score_adj=request.oom_score_adj,
+                created_at=self._clock(),
                 attempt=sum(one.request.name == request.name for one in self.of_pod(pod_id)),
             )
             try:

@@ -29,9 +29,7 @@ def test_a_runtime_that_restarts_finds_everything_as_it_was(node: GoNode, daemon
     assert_unhurt(daemon)
 
 
-def test_a_plugin_that_the_runtime_drops_as_too_slow_comes_back_and_places_what_it_missed(
-    node: GoNode, daemon: Daemon
-):
+def test_a_dropped_plugin_places_missed_containers(node: GoNode, daemon: Daemon):
     web, synchronised = dedicated(node), node.nri.synchronised
     node.nri.limit(0)  # any answer of the plugin is too late
     missed = shared(node, "missed")

@@ -177,9 +177,7 @@ def test_a_refused_creation_fails_with_our_words_and_nothing_stays(lasting, node
 # ---- bringing the runtime's own record up to date ----
 
 
-def test_what_a_reply_cannot_carry_reaches_every_spec_by_no_way_that_could_wedge_the_runtime(
-    node: GoNode, daemon: Daemon, edition: Edition
-):
+def test_values_beyond_a_reply_reach_every_spec(node: GoNode, daemon: Daemon, edition: Edition):
     # more neighbours than a reply may update (runtime.updatesPerReply, 4): their specs are pushed
     neighbours = [shared(node, f"neighbour-{number}") for number in range(24)]
     dedicated(node)

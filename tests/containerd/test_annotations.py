@@ -167,7 +167,7 @@ def test_a_forged_record_is_not_trusted(own_containerd: Callable[[Options], Cont
         assert thief.cpus == NODE_CPUS - lowest
 
 
-def test_a_class_of_the_runtimes_throttles_who_asks_for_it_and_only_one_it_knows_starts(
+def test_a_known_runtime_class_throttles_its_container(
     own_containerd: Callable[[Options], Containerd],
 ):
     number, path = next(iter(cgroups.disks().items()))

@@ -38,9 +38,7 @@ def test_broken_and_mended_again_and_again_moves_nothing_while_pods_come_and_go(
 
 
 @pytest.mark.invariant(1, 3, 6, 7)
-def test_a_plugin_that_cannot_start_for_its_configuration_leaves_everything_and_takes_it_up_when_it_is_mended(
-    own_daemon: OwnDaemon, inspector: Inspector
-):
+def test_a_mended_configuration_is_taken_up(own_daemon: OwnDaemon, inspector: Inspector):
     daemon = own_daemon()
     for qos in ("dedicated", "shared", "reclaimed"):
         inspector.run(f"{qos}-one", qos)

@@ -23,7 +23,7 @@ ENDS_SECONDS = 120
 
 
 @pytest.mark.invariant(1, 2, 3, 6, 7, 8)
-def test_a_containerd_that_is_killed_while_a_hundred_containers_make_room_leaves_them_a_whole_node(
+def test_a_killed_containerd_leaves_a_whole_node(
     containerd: Containerd, cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
 ):
     daemon = own_daemon()

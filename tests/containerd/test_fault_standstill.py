@@ -43,7 +43,7 @@ def test_a_runtime_that_stands_still_moves_nothing_and_is_served_when_it_goes_on
 
 
 @pytest.mark.invariant(1, 3, 8)
-def test_a_runtime_that_stops_reading_in_the_middle_of_pushes_has_all_of_them_in_the_end(
+def test_a_stalled_runtime_gets_all_pushes(
     containerd: Containerd, own_daemon: OwnDaemon, inspector: Inspector
 ):
     daemon = own_daemon(config="runtime: {updatesPerReply: 0}\n")

@@ -130,7 +130,15 @@ class Claims:
         except ValueError:
             found, problem = None, meaning.allowed
         if found is not None or problem:
-            claim = Claim(meaning.key, name, as_shown(value), source, found, problem, meaning.fit)
+            claim = Claim(
+                key=meaning.key,
+                name=name,
+                text=as_shown(value),
+                source=source,
+                value=found,
+                problem=problem,
+                fit=meaning.fit,
+            )
             self.by_key.setdefault(meaning.key, []).append(claim)
         return not problem
 

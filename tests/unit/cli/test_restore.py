@@ -125,9 +125,7 @@ def test_a_journal_that_cannot_be_shortened_is_a_sentence(state, tmp_path, capsy
     assert (tmp_path / "weight").read_text() == "100"
 
 
-def test_on_a_disk_that_is_read_only_by_now_files_are_put_back_all_the_same(
-    state, tmp_path, capsys, monkeypatch
-):
+def test_a_read_only_disk_does_not_prevent_restoring(state, tmp_path, capsys, monkeypatch):
     (state / "lock").touch()
     (tmp_path / "weight").write_text("1\n")
     (state / "restore.jsonl").write_text(json.dumps({"file": "/weight", "was": "100"}) + "\n")

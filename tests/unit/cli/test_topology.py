@@ -75,7 +75,7 @@ def test_the_brackets_tell_the_kinds_of_cores():
     )
 
 
-def test_dies_are_said_of_the_nodes_that_they_hold_or_of_the_groups_that_they_divide():
+def test_dies_are_drawn_at_nodes_or_groups():
     assert "2 sockets, 4 dies, 8 nodes" in topology.draw(machine("dies"))
     assert "  node 2  8-11  16.0 GiB  die 1\n    L3 8-11  [" in topology.draw(machine("dies"))
     assert "  node 0  0-15  64.0 GiB\n    die 0  L3 0-3  [" in topology.draw(machine("dies-in-a-node"))

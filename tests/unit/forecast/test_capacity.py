@@ -176,7 +176,7 @@ class TestWhereOneResourceCanBeReadNoMore:
         before = Capacity(5000, 20 * GIB)
         return found(Case("", 0, 0, Binding.FORECAST, known, {"a": pod()}, now_min=now_min, previous=before))
 
-    def test_no_more_of_it_is_offered_than_before_and_as_much_of_the_other_as_there_is(self):
+    def test_an_unread_amount_is_offered_as_before(self):
         without_cpu = self.offered(went_on(minutes=30, cpu=None), 60)
         assert (without_cpu.cpu_milli, without_cpu.binding) == (5000, Binding.YESTERDAY)
         assert without_cpu.memory_bytes > 27 * GIB

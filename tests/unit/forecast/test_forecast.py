@@ -277,7 +277,7 @@ def test_where_requests_are_the_estimate_they_are_no_guess():
     assert shown(watched(100, minutes=5), by_request, a=WEB).cpu_milli["a"] == 500
 
 
-def test_whom_one_knows_is_expected_as_ever_and_one_on_its_own_cpus_has_no_cpu():
+def test_a_known_workload_is_expected_as_before():
     seen = watched(700)
     own = OnlinePod("shop/db", cpu_milli=500, memory_bytes=GIB, own_cpus=True)
     found, known = shown(seen, a=WEB, b=own), expected(seen, NOON + 300.0, a=WEB, b=own)

@@ -58,7 +58,7 @@ def test_a_sample_of_a_half_life_ago_weighs_half():
     assert histogram.percentile(found, SCALE, 0.34) == 150
 
 
-def test_a_gap_counts_for_two_half_lives_at_most_so_that_no_jump_of_the_clock_wipes_a_history():
+def test_a_gap_counts_for_two_half_lives():
     jumped = filled((5, 0.0), (100, 1e12))
     assert jumped.age == 2.0
     assert histogram.percentile(jumped, SCALE, 0.2) == 10

@@ -58,7 +58,7 @@ def test_what_a_container_used_that_is_lent_to_is_not_its_pods(began, expected):
     assert uses_between(before, after, mixed)["a"].cpu_milli == expected
 
 
-def test_a_pod_whose_cgroup_is_gone_is_left_out_and_a_new_one_has_no_rate_yet():
+def test_a_new_cgroup_has_no_rate_yet():
     before, after = picture(0.0, {"a": group(7, 0.0)}), picture(1.0, {"b": group(8, 1.0, 9)})
     found = uses_between(before, after, {**WEB, "b": OnlinePod("shop/new")})
     assert found == {"b": Use("shop/new"), SYSTEM: Use(SYSTEM)}

@@ -58,7 +58,7 @@ class NotingSocket(socket.socket):
         return super().recv(bufsize, flags)
 
 
-def test_who_waits_for_a_hook_is_soon_given_the_interpreter_and_who_works_on_one_keeps_it():
+def test_a_hooks_thread_soon_gets_the_interpreter():
     runtime, ours = socket.socketpair()
     with runtime, NotingSocket(fileno=ours.detach()) as reader:
         runtime.sendall(b"hook")

@@ -46,7 +46,7 @@ def test_a_new_container_starts_from_the_kernels_defaults():
     assert writes({}, {"a": Bandwidth(100, 10)}) == (Write("a", "quota", 100), Write("a", "burst", 10))
 
 
-def test_a_container_without_a_quota_gets_one_after_its_pod_rose_and_loses_it_before_its_pod_falls():
+def test_a_new_quota_keeps_within_its_pods():
     none = {POD: Bandwidth(100), "a": Bandwidth(-1)}
     some = {POD: Bandwidth(300), "a": Bandwidth(200)}
     assert writes(none, some) == (Write(POD, "quota", 300), Write("a", "quota", 200))

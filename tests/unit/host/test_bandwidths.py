@@ -292,7 +292,7 @@ def test_a_burst_that_nobody_wants_any_more_leaves_the_pod_as_it_was(kernel):
     assert kernel.get("pod", "burst") == 0
 
 
-def test_a_burst_that_is_not_wanted_any_more_is_what_it_was_before_us_on_the_container_too(kernel):
+def test_an_unwanted_burst_is_restored_on_the_container(kernel):
     kernel.set("pod/b", "burst", 10 * MS)
     kernel.apply(a=Share(100 * MS, burst=50 * MS), b=Share(100 * MS, burst=50 * MS))
     kernel.start()

@@ -81,7 +81,7 @@ def test_a_file_that_is_too_long_to_be_a_counter_is_unreadable(folder):
     file.close()
 
 
-def test_what_the_kernel_refuses_from_the_start_is_not_taken_for_gone_and_leaves_nothing_open(folder):
+def test_a_refused_file_is_not_taken_for_gone(folder):
     (folder / "nested").mkdir()
     bank = Descriptors()
     with pytest.raises(Refused):

@@ -127,7 +127,7 @@ def test_it_is_not_taken_for_the_kubelets_new_value(v2):
     assert v2.text("cpu.weight") == "39"
 
 
-def test_an_original_that_is_no_text_is_refused_and_kept_while_the_others_are_put_back(tmp_path: Path):
+def test_an_original_that_is_no_text_is_kept(tmp_path: Path):
     for name in ("cpu.weight", "memory.high"):
         (tmp_path / name).write_text("1\n")
     journal = tmp_path / "journal"

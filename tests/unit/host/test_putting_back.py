@@ -194,7 +194,7 @@ class TestPuttingBack:
         host.writer.apply(Target("pod", 0xC0, journalled=True, inherited=True))
         assert host.text("cpuset.cpus", "pod/app") == "6-7"
 
-    def test_on_v1_who_is_placed_in_a_pod_of_the_box_had_what_its_pod_had(self, v1):
+    def test_on_v1_the_original_cpus_are_the_pods(self, v1):
         self.in_the_box(v1)
         v1.apply("7", path="pod/app", journalled=True)
         v1.writer.put_back("pod", frozenset(), ())
@@ -202,9 +202,7 @@ class TestPuttingBack:
         assert v1.text("cpuset.cpus", "pod/app") == "0-7"
 
     @pytest.mark.parametrize("ordered", [True, False], ids=["ours", "the kubelet's"])
-    def test_on_v1_who_leaves_the_box_with_its_pod_had_what_its_pod_had_unless_the_kubelet_says(
-        self, v1, ordered
-    ):
+    def test_on_v1_leaving_containers_had_pod_cpus(self, v1, ordered):
         self.in_the_box(v1)
         v1.writer.put_back("pod", frozenset(), [Apart("pod/app", ordered=ordered)])
         assert v1.text("cpuset.cpus", "pod/app") == "6-7"

@@ -159,9 +159,7 @@ class TestKinds:
         (tmp_path / "sys/devices/cpu_atom/cpus").unlink()
         assert sysfs.read(str(tmp_path)).kinds == masks("0-23")
 
-    def test_a_cpu_that_no_pmu_names_is_of_the_slowest_kind_and_one_that_two_name_of_the_faster(
-        self, tmp_path
-    ):
+    def test_a_cpu_without_pmu_is_of_slowest_kind(self, tmp_path):
         machines.plant(MACHINES["hybrid"], tmp_path)
         (tmp_path / "sys/devices/cpu_atom/cpus").write_text("14-22\n")
         assert sysfs.read(str(tmp_path)).kinds == masks("0-15", "16-23")

@@ -329,5 +329,5 @@ class TestTiers:
             ("reclaim", ""),
         ],
     )
-    def test_members_of_a_pool_are_in_its_tier_or_in_that_of_what_it_is_a_name_for(self, pool, tier):
+    def test_a_pools_containers_are_in_its_tier(self, pool, tier):
         assert bands.tier_of(pool, self.PLAN) == tier

@@ -220,7 +220,7 @@ class TestReserved:
             keys.add(bed.tick(seconds=2)[-1].key)
         assert len(keys) == 2
 
-    def test_the_set_before_it_is_said_to_be_gone_so_that_nothing_is_taken_off_twice(self, bed):
+    def test_nothing_is_subtracted_twice(self, bed):
         (bed.folder / "proc").mkdir()
         (bed.folder / "proc/stat").write_text("cpu0 3 0 0 50\ncpu1 4 0 0 50\n")
         bed.sampler.watch((Group(Role.RESERVED, cpus=0b01),))

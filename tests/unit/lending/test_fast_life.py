@@ -49,7 +49,7 @@ class TestLife:
         assert (early.stalled_us, late.stalled_us) == (None, 0)
         assert early.key == late.key
 
-    def test_of_a_sum_what_one_that_is_taken_off_used_stays_taken_off_when_it_ends(self, bed):
+    def test_subtracted_use_stays_subtracted_after_its_end(self, bed):
         before = self.less_other(bed)
         bed.tree.remove(OTHER)
         bed.use("kubepods/besteffort", 130)
@@ -89,7 +89,7 @@ class TestLife:
         assert after < before
         assert bed.sampler.open_files == 2
 
-    def test_a_group_that_is_chosen_no_more_is_read_once_more_and_then_said_to_be_gone(self, bed):
+    def test_an_unchosen_group_is_read_once_more(self, bed):
         bed.make(ONE, TWO)
         bed.sampler.watch(box(ONE, TWO))
         stays, leaves = (sample.key for sample in bed.tick())

@@ -112,7 +112,7 @@ def test_what_somebody_writes_after_ourselves_is_looked_at(rig: Rig):
     rig.wait_looked("a")
 
 
-def test_what_somebody_writes_after_its_turn_is_looked_at_though_our_own_write_was_not_told(rig: Rig):
+def test_a_foreign_write_after_ours_is_checked(rig: Rig):
     rig.begin()
     rig.sentry.wrote("a")
     rig.sentry.look_at_next()

@@ -196,7 +196,7 @@ class TestApart:
         assert chosen(Role.ONLINE, together) == [Group(Role.ONLINE, stalled="p/init")]
 
     @pytest.mark.parametrize("role", [Role.ONLINE, Role.SYSTEM])
-    def test_a_pod_on_owned_cpus_is_taken_off_as_a_whole_and_nobody_listens_to_it(self, role):
+    def test_a_pod_on_owned_cpus_is_subtracted_whole(self, role):
         containers = ContainerFacts("p/a", apart=True), ContainerFacts("p/b", apart=True, limited=True)
         facts = PodFacts("p", role, containers, apart=True)
         assert chosen(Role.DEDICATED, facts) == [Group(Role.DEDICATED, ("p",), shares_box=False)]

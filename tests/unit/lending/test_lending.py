@@ -111,9 +111,7 @@ class TestItsSizeBeginsAndEnds:
         assert heard.records[1].after["cpus"] == "0-7"
 
 
-def test_ticks_while_the_first_member_is_decided_about_leave_it_the_box_and_not_all_of_share(
-    node: Node, lending: Lending
-):
+def test_ticks_leave_the_first_pod_its_pool(node: Node, lending: Lending):
     with lending.prepare(FIRST):
         widened = poll(lambda: box(node) > FLOOR, A_FEW_TICKS_S)
         start_pod(node, "batch")
@@ -137,7 +135,7 @@ def test_a_list_sizes_the_box_if_somebody_in_it_lives_there(node: Node, listed, 
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
-def test_what_may_be_lent_now_is_known_only_after_the_runtime_has_told_who_there_is(told):
+def test_the_headroom_is_unknown_before_the_list(told):
     node = a_node(replace(TUNING, reclaim=ReclaimTuning(partition=True)))
     node.told = told
     lending = lending_of(node, a_report(node)[0], Unseen())

@@ -40,7 +40,7 @@ def test_the_box_grows_to_what_the_peak_of_use_leaves():
     assert (found.headroom.cpu_milli, found.headroom.online_cpu_milli, found.target.cpus) == (5_500, 2_000, 6)
 
 
-def test_the_headroom_is_no_more_than_the_box_may_have_and_what_is_unused_is_told_beside_it():
+def test_the_headroom_keeps_to_the_pools_maximum():
     bounded = grown().tick(2_000, most=3).headroom
     assert (bounded.cpu_milli, bounded.unused_milli) == (3_000, 5_500)
     free = grown().tick(2_000).headroom

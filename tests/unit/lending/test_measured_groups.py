@@ -54,7 +54,7 @@ def test_a_dedicated_container_beside_one_in_share_is_left_out_alone():
     assert [group.stalled for group in groups(node, Role.ONLINE)] == ["kubepods/podweb/exporter"]
 
 
-def test_a_reclaimed_container_of_an_online_pod_is_measured_as_the_box_and_not_listened_to():
+def test_an_online_pods_reclaimed_container_counts_as_reclaimed():
     node = a_node()
     create(node, "app")
     create(node, "job", kit.RECLAIMED)
@@ -124,7 +124,7 @@ def test_members_of_a_pool_with_cpus_of_its_own_are_left_out_too(wish):
     assert groups(node, Role.ONLINE) == []
 
 
-def test_a_member_that_preserves_its_cpu_runs_on_what_is_lent_and_beyond_so_its_use_is_a_claim():
+def test_use_that_preserves_its_cpus_is_claimed():
     node = a_node()
     start_pod(node, "batch", replace(kit.RECLAIMED, preserve=frozenset({"cpu"})))
     assert node.state.boxed("batch")

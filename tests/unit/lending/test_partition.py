@@ -225,7 +225,7 @@ class TestPace:
         assert full.tick(gold_a=1.0).next_s == TUNING.quiet_tick_s
 
 
-def test_while_lending_is_paused_tiers_have_what_their_members_ask_for_and_the_box_its_least():
+def test_during_a_pause_tiers_have_their_requests():
     feed = Feed()
     assert feed.settled().sizes == {"gold": 4, "share": 2, "reclaim": 10}
     paused = replace(TUNING, paused="lending is paused until noon")

@@ -210,7 +210,7 @@ def limited(bed: Bed, containers: int) -> None:
     bed.tick()
 
 
-def test_a_round_of_as_many_as_a_node_has_pods_takes_the_budget_and_no_more(watching):
+def test_a_round_keeps_to_its_budget(watching):
     limited(watching, UNHURRIED)
     looks = [watching.look(seconds=seconds) for seconds in (0.02, 0.05, 0.06, 0.06)]
     assert [len(look.online) for look in looks] == [2] * 4

@@ -82,7 +82,7 @@ class TestShortage:
         assert [s.usage_us for s in bed.tick() if s.role is Role.BOX] == [9]
         assert (bed.sampler.open_files, bed.sampler.is_short) == (5, True)
 
-    def test_of_one_in_turn_whose_cgroup_ends_it_is_said_though_no_file_of_it_is_open(self, bed):
+    def test_the_end_of_an_unopened_cgroup_is_seen(self, bed):
         bed.make(ONE)
         bed.may_open(0)
         bed.sampler.watch(tier(ONE))

@@ -48,7 +48,7 @@ def test_a_steep_rise_takes_it_at_once_for_the_dwell():
     assert decide(gone, CALM._replace(now=NOW + 1.0), TUNING).cpus == 1
 
 
-def test_where_a_change_is_dear_a_steep_rise_takes_it_until_both_changes_are_paid_and_another_no_longer():
+def test_a_costly_change_outlasts_a_steep_rise():
     dear = CALM._replace(rise=201, step_s=5.2)
     gone = decide(LENT, dear, TUNING)
     assert (gone.cpus, gone.back_at) == (0, NOW + 5.2)

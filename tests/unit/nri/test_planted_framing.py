@@ -88,9 +88,7 @@ def test_a_frame_that_crosses_the_end_of_its_message_is_the_end(plugin, monkeypa
         plugin.push(1)
 
 
-def test_a_frame_that_crosses_the_end_of_its_message_crashes_a_runtime_that_had_a_larger_one(
-    plugin, monkeypatch
-):
+def test_a_straddling_frame_crashes_the_runtime(plugin, monkeypatch):
     plugin.push(600)
     plant(monkeypatch, Joined())
     plugin.push(300)

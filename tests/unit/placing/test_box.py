@@ -158,7 +158,7 @@ class TestWeight:
         assert (reclaim_cgroups.weighs_least(state), reclaim_cgroups.equal(state)) == (True, "")
 
     @pytest.mark.parametrize("parent", [BEST_EFFORT, BURSTABLE])
-    def test_an_online_pod_without_a_cpu_request_weighs_as_little_as_its_siblings_in_the_box(self, parent):
+    def test_a_pod_without_request_has_minimum_weight(self, parent):
         state = self.online(self.node(parent), parent, milli=0).state
         assert (reclaim_cgroups.weighs_least(state), reclaim_cgroups.equal(state)) == (False, "shop/day")
 

@@ -58,7 +58,7 @@ def node() -> Node:
     return node
 
 
-def test_a_key_of_the_pod_is_said_once_and_one_of_a_container_of_that_one():
+def test_a_pods_key_is_recorded_once():
     node = Node()
     assert [findings(created(node, name)) for name in NAMES] == [
         [("io-weight", "a"), ("nope", "a"), ("containers[a][zzz]", "a")],
@@ -145,7 +145,7 @@ def test_of_a_pod_that_nobody_knows_everything_is_new():
     assert lifecycle.of(state, "web", bad) == (state, bad)
 
 
-def test_a_sandbox_that_is_announced_with_other_facts_was_told_of_its_annotations_all_the_same():
+def test_a_changed_sandbox_keeps_its_annotations():
     node = Node()
     wrong = Finding(FindingKind.INVALID, "io-weight", "0", "1 to 10000", "100")
     node.create("app", wish=replace(SHARED, findings=(wrong,)))

@@ -83,7 +83,7 @@ def test_a_pod_on_cpus_of_its_own_counts_for_its_memory_only():
     assert {name: pod.own_cpus for name, pod in found.items()} == {"db": True, "web": False}
 
 
-def test_a_pod_in_a_pool_with_cpus_of_its_own_does_too_unless_these_are_lent_by_load():
+def test_a_pool_with_own_cpus_counts_too():
     node = a_node(Tuning(pools=(PoolTuning("gold", minimum=2),)))
     create(node, "app", replace(kit.SHARED, pool="gold"))
     pools = node.state.pools
@@ -101,7 +101,7 @@ def test_a_pod_that_the_kubelet_has_pinned_is_where_its_spec_says(cpus, own):
 
 
 @pytest.mark.parametrize(("reserved", "may"), [("0-1", True), ("", False)])
-def test_a_node_agent_may_run_on_reserved_cpus_where_there_are_any_and_nobody_else_may(reserved, may):
+def test_only_node_agents_run_on_reserved_cpus(reserved, may):
     node = a_node(Tuning(reserved=kit.mask(reserved) if reserved else 0))
     create(node, "agent", kit.SYSTEM, on="agent")
     create(node, "web", on="web")

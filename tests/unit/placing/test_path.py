@@ -170,7 +170,7 @@ def test_a_reload_that_takes_it_out_tells_what_its_cgroup_had():
     assert [before for before, _ in told(outcome)] == [BOX._replace(io_weight=RECLAIMED.knobs.io_weight)]
 
 
-def test_of_two_containers_in_a_vm_that_are_placed_again_the_pod_is_told_of_once():
+def test_a_vms_pod_is_recorded_once():
     node = Node()
     for name in ("a", "b"):
         node.create(name, wish=SLOWED, resources=Resources(quota=1000))

@@ -241,7 +241,7 @@ class TestSpecsAlone:
         assert node.owners() == {"lead": "3-7"}
         assert (node.pool("gold"), node.pool("share")) == ("0", "1-2")
 
-    def test_what_share_has_is_no_claim_of_who_could_not_be_met_beside_a_real_one(self):
+    def test_shares_cpus_are_no_claim_beside_one(self):
         node = Node(tuning=Tuning(reserved=0b11))
         node.create("grown", 64000, on="grown")
         node.update("grown", asking(4000))

@@ -207,7 +207,7 @@ def test_a_daemon_that_comes_later_gives_back_what_the_spec_still_shows_of_a_loa
     assert (ordered(again).quota, ordered(again).memory_limit) == (-1, -1)
 
 
-def test_a_daemon_that_comes_later_gives_back_what_its_journal_tells_of_who_carries_no_record():
+def test_a_later_daemon_restores_its_journals_values():
     loan = Original(frozenset({"shares", "quota", "period", "memory_limit"}), Knobs(shares=2))
     listed = replace(rewished(SHARED)["app"].container, resources=Resources(shares=2), journalled=loan)
     again = Node()

@@ -73,7 +73,7 @@ class TestCPUs:
 
 
 class TestMemory:
-    def test_where_it_is_slowed_down_is_the_sum_of_what_its_containers_may_hold_and_of_the_vm_itself(self):
+    def test_a_vms_memory_high_is_a_sum(self):
         heavy = replace(kit.pod(), overhead_bytes=7)
         node = Node()
         for name, wish, limit in (("a", SLOWED, 300), ("b", PLAIN, 50)):

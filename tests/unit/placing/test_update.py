@@ -81,9 +81,7 @@ class TestWhoseValueHolds:
     @pytest.mark.parametrize(
         ("within_pod", "laid_over"), [(True, Knobs(cpus="2-7")), (False, NO_KNOBS)], ids=["v1", "v2"]
     )
-    def test_cpus_that_a_member_of_the_box_brought_along_are_made_to_fit_where_they_must(
-        self, within_pod, laid_over
-    ):
+    def test_a_reclaimed_containers_old_cpus_must_fit(self, within_pod, laid_over):
         node = running()
         node.reconfigure(wishes={"app": RECLAIMED}, pod_wishes={"web": RECLAIMED})
         node.create("main", 2000, on="other")

@@ -194,7 +194,7 @@ def test_an_observer_writes_nothing():
     assert (rig.cgroups.targets, rig.cgroups.protections, rig.cgroups.put) == ([], [], [])
 
 
-def test_a_pod_outside_of_the_box_gets_back_what_the_box_wrote_and_keeps_the_rest():
+def test_a_pod_that_left_gets_its_values_restored():
     rig = Rig()
     start_pod(rig.node, "web", Wish(QoSClass.SHARED, knobs=Knobs(io_weight=300)))
     rig.actuator.place_pod("web")
@@ -204,7 +204,7 @@ def test_a_pod_outside_of_the_box_gets_back_what_the_box_wrote_and_keeps_the_res
     assert "cpuset.cpus" not in keep
 
 
-def test_in_a_pod_that_leaves_the_box_containers_that_are_placed_one_by_one_do_not_follow_it():
+def test_containers_placed_alone_do_not_follow_their_pod():
     rig = Rig()
     start_pod(rig.node, "web")
     create(rig.node, "app")
@@ -421,7 +421,7 @@ def test_an_ordered_sweep_repairs_also_what_was_let_be():
 # ---- after the previous process ----
 
 
-def test_the_box_of_a_former_life_is_as_large_as_the_least_that_a_member_has_of_it():
+def test_a_previous_pool_is_its_smallest_cgroups():
     rig = Rig(cpus={BATCH: 0b111100, "kubepods/podother": 0b111111, "kubepods/podnew": 0b1})
     for name in ("batch", "other", "new", "gone"):
         start_pod(rig.node, name)

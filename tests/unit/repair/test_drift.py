@@ -91,7 +91,7 @@ def test_a_value_that_the_kernel_refused_is_not_in_place():
     assert drifts.judge("pod", target(LOW, LIGHT), found(ALL, LOW, RESET)) is None
 
 
-def test_a_value_that_is_still_to_be_written_is_told_once_and_counts_from_when_it_is_there():
+def test_an_unwritten_value_counts_once_it_is_there():
     bound = FileValue("memory", "memory.high", "4096")
     drifts = settled(target(ALL, bound))
     raised = Correction("memory.high", "max", "4096")

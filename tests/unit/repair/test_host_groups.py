@@ -32,7 +32,7 @@ def lending_to(*paths: str, observe: bool = False) -> Tuning:
     return Tuning(reclaim=ReclaimTuning(host_groups=paths), observe=observe)
 
 
-def test_a_host_group_is_placed_and_said_once_and_gets_its_own_back_when_it_leaves():
+def test_a_leaving_host_group_is_restored():
     rig = Rig(lending_to("yarn"))
     for _ in range(2):
         rig.place()
@@ -93,9 +93,7 @@ def test_one_that_goes_is_nobody_again():
     ],
     ids=["v1", "v2"],
 )
-def test_one_without_a_cpuset_is_no_member_and_told_once_with_what_where_and_how_to_mend_it(
-    version, where, mend
-):
+def test_a_group_without_cpuset_is_recorded_once(version, where, mend):
     rig = Rig(lending_to("batch/yarn"))
     rig.cgroups.version, rig.cgroups.without_cpuset = version, {"batch/yarn"}
     for _ in range(3):
@@ -111,7 +109,7 @@ def test_one_without_a_cpuset_is_no_member_and_told_once_with_what_where_and_how
     assert mend in record.because
 
 
-def test_one_that_loses_its_cpuset_gets_its_own_back_and_is_taken_in_when_it_has_one_again():
+def test_a_host_group_may_lose_its_cpuset():
     rig = Rig(lending_to("yarn"))
     rig.cgroups.without_cpuset = {"yarn"}
     rig.place()

@@ -64,7 +64,7 @@ def test_an_offline_container_of_the_box_inherits_and_its_pod_is_limited():
     assert ("cpu.weight", "1") in [(value.name, value.text) for value in pod.values]
 
 
-def test_in_a_pod_that_leaves_the_box_whoever_has_cpus_by_our_order_or_the_kubelets_stands_apart():
+def test_ordered_cpus_stay_when_their_pod_leaves():
     node = a_node()
     start_pod(node, "batch")
     create(node, "job", kit.RECLAIMED, 0, on="batch")

@@ -139,9 +139,7 @@ def test_a_cpuset_that_nobody_gave_is_the_pods(rig):
     [("cpu.weight", 512, [512]), ("cpu.weight", None, [1024]), ("cpu.max", 512, []), ("", 512, [])],
     ids=["journalled", "nothing before", "another file", "no journal"],
 )
-def test_on_v2_shares_that_a_spec_says_already_are_told_again_where_a_weight_of_ours_was_put_back(
-    v2, name, was, told
-):
+def test_on_v2_restored_shares_are_pushed_again(v2, name, was, told):
     v2.container("c", recorded(shares=was))
     if name:
         v2.entries[f"/sys/fs/cgroup/{PATH}/c/{name}"] = "157"

@@ -159,7 +159,7 @@ def test_what_a_container_was_lent_is_pushed_and_then_only_what_changed_of_it(ri
 
 
 @pytest.mark.parametrize("within_pod", [True, False], ids=["v1", "v2"])
-def test_a_spec_that_names_cpus_is_pushed_with_those_of_the_box_where_they_must_fit(rig, within_pod):
+def test_pushed_cpus_fit_the_reclaim_pool(rig, within_pod):
     create(rig.node, "job", LENT, 0, on="batch")
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     rig.node.learn(Capability(cgroup=1 if within_pod else 2))

@@ -242,9 +242,7 @@ class TestSubmission:
         assert reached.wait(30)
         assert log.close(timeout_s=30)
 
-    def test_records_go_out_in_short_bursts_for_the_hooks_and_in_long_ones_where_many_wait(
-        self, losses, monkeypatch
-    ):
+    def test_many_waiting_records_make_long_bursts(self, losses, monkeypatch):
         null = os.open(os.devnull, os.O_WRONLY)
         log = AuditLog(null, ring_size=10, lost=losses)
         left: list[int] = []

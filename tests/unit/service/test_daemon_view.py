@@ -136,7 +136,7 @@ def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, becau
 
 
 @pytest.mark.parametrize("measured", [MemoryHeadroom(7, Binding.FREE_MEMORY), None], ids=["known", "not"])
-def test_before_the_runtime_has_told_who_there_is_nothing_is_offered_and_one_clause_says_so(measured, parts):
+def test_before_the_list_nothing_is_offered(measured, parts):
     view, node, _ = parts
     node.told, view._offer._memory.headroom = False, measured
     told = view.capacity()

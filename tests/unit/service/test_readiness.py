@@ -174,7 +174,7 @@ def test_a_cri_that_cannot_be_asked_is_asked_again_after_a_pause(rig):
     assert rig.at(COMPARE_AFTER_S + RETRY_S)
 
 
-def test_a_container_that_we_were_not_told_is_cured_by_a_new_connection_once_a_minute(rig):
+def test_a_missing_container_causes_one_reconnection_a_minute(rig):
     rig.listing.found["hidden"] = "running"
     assert not rig.at(COMPARE_AFTER_S)
     assert not rig.at(SURE_S)

@@ -235,9 +235,7 @@ class Newcomer:
 HEAVY = reader.load("classes: {shared: {ioWeight: 400}}\n", "a test")
 
 
-def test_who_comes_while_the_wishes_are_read_has_the_new_settings_when_they_are_said_to_be_in_force(
-    rig, monkeypatch
-):
+def test_a_pod_during_a_reload_has_new_settings(rig, monkeypatch):
     newcomer, read = Newcomer(rig), rig.steering._translator.wishes_again
 
     def slowly(state: NodeState, tuning: Tuning) -> Any:

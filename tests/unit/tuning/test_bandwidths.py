@@ -55,9 +55,7 @@ class TestPodsBandwidths:
         assert rig.last_written() == [150_000]
         assert rig.files.applied[-1].extra == 0
 
-    def test_a_resize_of_another_container_lowers_the_raised_ones_of_its_pod_before_the_kubelet_writes(
-        self, rig
-    ):
+    def test_a_siblings_resize_lowers_raised_quotas_first(self, rig):
         create(rig.node, "sidecar")
         rig.limit("sidecar", 50_000)
         rig.raised()

@@ -173,7 +173,7 @@ def test_a_limit_that_is_to_be_left_alone_by_now_is_not_looked_at(rig):
     assert rig.loans.ease("job")
 
 
-def test_a_limit_that_waited_minutes_for_the_runtime_is_never_pushed_below_what_is_in_use(rig):
+def test_a_late_limit_is_never_below_the_use(rig):
     runtime = Runtime()
     runtime.connected = False
     rig.node.learn(Capability(cgroup=2))

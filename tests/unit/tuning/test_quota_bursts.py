@@ -103,7 +103,7 @@ def test_a_raise_that_the_kernel_does_not_take_back_is_not_forgotten(rig):
 
 
 @pytest.mark.parametrize("tuning", [ON, Tuning()], ids=["on", "off"])
-def test_what_a_former_life_raised_and_this_one_does_not_goes_back_to_the_kubelets_own(tuning):
+def test_previously_raised_quotas_are_restored(tuning):
     rig = Rig(tuning)
     rig.files.left = {APP, "kubepods/podweb"}
     rig.pass_by(held=0.0)

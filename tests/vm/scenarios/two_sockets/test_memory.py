@@ -140,7 +140,7 @@ def test_what_only_memory_low_protects_goes_where_nothing_else_is_left_and_memor
     node.remove(kept)
 
 
-def test_an_offline_hog_of_page_cache_lives_off_its_own_and_not_off_an_online_pods(node: Node, data: Path):
+def test_offline_page_cache_displaces_no_online_cache(node: Node, data: Path):
     node.plugin.config.write(
         "reclaim: {enabled: true, memoryWatermark: 1}\n"
     )  # so that the reclaim pool has its floor
