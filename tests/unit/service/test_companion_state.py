@@ -1,0 +1,55 @@
+"""The lending state and the age of the offer, as the companion gets them."""
+
+import time
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.lending import Binding
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.service.companion_state import ClusterSide
+
+
+def state(*, observe: bool = False, reclaim: ReclaimTuning | None = None, reason: str = "", **clock: Any):
+    """Return the state of a node with a schedule's view of lending, and an offer for a reason."""
+    tuning = SimpleNamespace(observe=observe, reclaim=reclaim or ReclaimTuning())
+    topology = SimpleNamespace(online=0xFF)
+    node: Any = SimpleNamespace(
+        tuning=tuning, state=SimpleNamespace(topology=topology, pods={}), memory_bytes=1 << 34
+    )
+    figures = dict.fromkeys(
+        ("cpu_milli", "memory_bytes", "headroom_cpu_milli", "headroom_memory_bytes"), 1000
+    )
+    offer: Any = SimpleNamespace(body=lambda: {**figures, "reason": reason or "forecast", "because": ""})
+    lending = SimpleNamespace(**({"is_open": True, "drains": False, "factor": 1.0} | clock))
+    survey: Any = SimpleNamespace(picture=SimpleNamespace(at=time.monotonic() - 5))
+    shown: Any = SimpleNamespace(lending=lending)
+    return ClusterSide(node, offer, clock=shown, survey=survey).state()
+
+
+@pytest.mark.parametrize(
+    ("given", "lending"),
+    [
+        ({}, Lending.ON),
+        ({"observe": True}, Lending.OFF),
+        ({"reclaim": ReclaimTuning(enabled=False)}, Lending.OFF),
+        ({"reclaim": ReclaimTuning(paused="an operator paused it")}, Lending.OFF),
+        ({"is_open": False}, Lending.COOLING),
+        ({"is_open": False, "factor": 0.0, "drains": True}, Lending.DRAINING),
+        ({"is_open": False, "factor": 0.0}, Lending.OFF),
+    ],
+    ids=["open", "observed", "disabled", "paused", "within the grace", "drained", "closed"],
+)
+def test_the_lending_state_follows_settings_and_schedule(given, lending):
+    assert state(**given).lending is lending
+
+
+def test_the_age_is_that_of_the_readings():
+    assert 5 <= state().age_s < 60
+
+
+def test_an_unknown_offer_has_no_age():
+    assert state(reason=Binding.NOT_MEASURED.value).age_s == inf
