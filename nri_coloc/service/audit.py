@@ -219,6 +219,7 @@ class AuditLog:
             self._wake.wait()
             self._let_the_storm_pass()
             self.drain()
+        self.drain()  # records that came during the turn before
 
     def _let_the_storm_pass(self) -> None:
         deadline = time.monotonic() + PATIENCE_S

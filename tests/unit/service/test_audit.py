@@ -225,6 +225,12 @@ class TestSubmission:
         records = log.query(limit=1000)["records"] + log.query(since=1000, limit=1000)["records"]
         assert [r["seq"] for r in records] == list(range(1, 1201))
 
+    def test_records_of_the_last_moment_are_written(self, log, pipe):
+        log.close()
+        log.submit(STARTED)  # between the thread's last look at the queue and its end
+        log._run()
+        assert [r["seq"] for r in written(pipe[0]())] == [1]
+
     def test_a_full_queue_drops_the_oldest_and_says_how_many(self, log, pipe, losses):
         for _ in range(7):
             log.submit(STARTED)
