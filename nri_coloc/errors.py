@@ -64,10 +64,10 @@ class KernelInterfaceError(ColocError):
         self.reason = reason
 
     def as_value(self) -> "KernelInterfaceError":
-        """Return an equal one to be handed on, never raised.
+        """Return an equal error that was never raised, to be kept or handed on.
 
-        One that was raised holds the frames that it came through and, in their turn, those that called them, with all
-        that they knew. Whoever keeps it is one of these: a cycle, which only the collector would end.
+        A raised exception holds the frames that it passed through, their callers, and all local variables of them. If
+        an object in one of these frames keeps the exception, that is a cycle, which only the garbage collector ends.
         """
         return KernelInterfaceError(self.path, self.action, self.reason)
 

@@ -25,7 +25,7 @@ Known = tuple[int, bool, bytes, int | None]
 
 
 class Terms(NamedTuple):
-    """The inputs of an answer beside the container: the settings, and the capability of kernel and runtime."""
+    """The inputs of an answer besides container and pools: the settings, and the abilities of kernel and runtime."""
 
     tuning: Tuning
     can: Capability

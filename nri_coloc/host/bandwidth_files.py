@@ -5,9 +5,9 @@ in the journal exactly while it holds a value of ours. If it shows another value
 changed it: its present value is the original value from then on.
 
 The kubelet resizes a pod in three steps: it reads the pod's quota R; it writes the new quota X first if X > R; it has
-runc write the containers' quotas, before each of which our hook lowers every raise in the pod; it writes X last if
-X < R (pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction). Three rules keep its write from being refused
-or left out:
+runc write the containers' quotas, and before each of these writes our hook lowers all raised quotas of the pod; it
+writes X last if X < R (pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction). Three rules keep its write
+from being refused or left out:
 
 1. On cgroup v1 the kernel refuses X below a container's quota. The pod's quota is raised first, and its containers'
    quotas one second later. So a write with X > R exceeds every container's quota, also if R is up to a second old.

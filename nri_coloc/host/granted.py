@@ -1,4 +1,4 @@
-"""The CPUs and memory nodes that the kernel lets pods have: those of the cgroup of all pods and of every one above it.
+"""Return the CPUs and memory nodes that pods may have: the cgroup of all pods and each cgroup above it limit them.
 
 On cgroup v1 the kernel refuses any other CPU below such a cgroup; on v2 it takes the set and lets its tasks run on the
 parent's CPUs (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset"). The BestEffort cgroup is left out:

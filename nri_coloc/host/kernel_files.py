@@ -1,8 +1,8 @@
-"""Reading the kernel's small text files, with their errors made ours.
+"""Read the kernel's small text files; raise `KernelInterfaceError` if that fails.
 
-What is gone is a value (`None`), because a CPU can go offline and a process can end between two reads; what
-refuses or cannot be understood is a `KernelInterfaceError` that names the file. Nothing here knows what a
-file means. Raw descriptors instead of `open()`: a machine with 768 CPUs has thousands of these files.
+A file that is gone reads as `None`, because a CPU can go offline and a process can end between two reads. A file that
+cannot be read or parsed raises an error that names it. This module does not know the meaning of a file. Raw descriptors
+instead of `open()`: a machine with 768 CPUs has thousands of these files.
 """
 
 import errno

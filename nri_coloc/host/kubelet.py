@@ -1,11 +1,11 @@
-"""Whether the kubelet pins containers itself: its static CPU manager, as its folder on the host tells.
+"""Read from the kubelet's folder whether its static CPU manager pins containers, and to which CPUs.
 
-Two files are read and nothing is ever written. The state file is what the kubelet works with (it refuses to start
-with another policy than the file's); the configuration is asked only while there is no state file yet. Which of
-the CPUs are ours to place is not decided here.
+Two files are read, and no file is written. The kubelet works with its state file, and refuses to start with another
+policy than that of the file. Its configuration file is read only while there is no state file. Callers decide which
+CPUs the daemon places.
 
-The subtle thing is the state file's format: `entries` are by pod uid and container name since Kubernetes 1.18; from
-1.36 on `data` holds the same once more as a text, with `podEntries` beside, and then that is what counts
+The state file has two formats. Since Kubernetes 1.18 it has `entries` by pod UID and container name. From 1.36 on
+`data` repeats them as a text, together with `podEntries`; if the file has `data`, only `data` is used
 (pkg/kubelet/cm/cpumanager/state/checkpoint.go).
 """
 

@@ -2,7 +2,7 @@
 
 A companion writes an order to the ColocationNode of its node. A companion may be stolen, so an order proves nothing:
 the controller checks each claim against the pod's own object. The flag `byOperator` comes from the companion too. It
-overrides the switch `kubernetes.evict` alone, and neither class, rate nor PodDisruptionBudget.
+overrides the switch `kubernetes.evict` and the annotation `avoidance`, but not class, rate or PodDisruptionBudget.
 """
 
 import math
@@ -87,10 +87,10 @@ class Answer(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The operator's settings that orders depend on.
+    """The operator's settings that decide whether an order is carried out.
 
     may_evict: the switch `kubernetes.evict`.
-    tuning: rules of the classes.
+    tuning: the rules from which the class of a pod is computed.
     """
 
     may_evict: bool

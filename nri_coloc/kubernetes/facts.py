@@ -2,7 +2,7 @@
 
 A pod's author decides most of the object. So each text has the length that Kubernetes allows at most, the number of
 containers is bounded, and only the named fields are read: no annotation, label, environment or condition. A pod that
-breaks a bound has no facts, and the node treats it as without a companion.
+breaks a bound has no facts, and the node treats it like a pod on a node without a companion.
 
 Lent amounts are read from the pod's spec and never from an annotation: the scheduler counted them there, ResourceQuota
 bounds them, and they cannot change after creation.

@@ -32,10 +32,10 @@ DWELL_S: Final = 30.0
 OPEN_AFTER_S: Final = 60.0
 SPACING_S: Final = 34.0
 HEARTBEAT_S: Final = 60.0
-"""Below a third of the reaper's 3 minutes, so that two lost PATCHes close nothing."""
+"""A third of the controller's 3 minutes, so that one lost PATCH closes nothing."""
 
 SILENT_AFTER_S: Final = 60.0
-"""Without a message of the daemon the companion closes the node itself, two minutes before the reaper."""
+"""Without a message of the daemon the companion closes the node itself, two minutes before the controller."""
 
 SETTLE_S: Final = 10.0
 """For this long after a PATCH the watch may still show the values before it."""

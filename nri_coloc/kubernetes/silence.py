@@ -3,7 +3,7 @@
 The age of a report is the time since its text last changed, on the controller's own clock. The text itself is a time
 of the node's clock, which may be wrong, so it is compared and never read. (The node lifecycle controller treats leases
 in the same way: pkg/controller/nodelifecycle/node_lifecycle_controller.go, nodeHealthData.) Time in which the
-controller could not watch nodes does not count: otherwise an outage of the API server would close all nodes.
+controller could not list nodes does not count: otherwise an outage of the API server would close all nodes.
 
 A node without a report and without our resources takes no part in colocation, and nothing is done with it.
 """
@@ -33,7 +33,7 @@ class Correction(NamedTuple):
 
     amounts: None to leave them.
     gate: always None, which removes the gate resource.
-    silent_s: seconds without a report, for the event.
+    silent_s: seconds without a report, for the log.
     """
 
     amounts: Amounts | None
@@ -47,7 +47,7 @@ def hear(before: Heard | None, reported_at: str, now_s: float) -> Heard:
 
 
 def silent_for(heard: Heard, watching_since_s: float, now_s: float) -> float:
-    """Return the seconds without a report, of the time since `watching_since_s`, when the watch last began."""
+    """Return the seconds without a report; time before `watching_since_s`, the start of unbroken lists, is left out."""
     return max(0.0, now_s - max(heard.since_s, watching_since_s))
 
 

@@ -193,9 +193,10 @@ def _cores_in(field: Field, part: CPUMask) -> list[CPUMask]:
 
 
 def spread(field: Field, count: int) -> CPUMask:
-    """Return `count` CPUs as far apart as possible; the field has enough.
+    """Return `count` free CPUs as far apart as possible; the field must have that many.
 
-    The result is as if CPUs were taken one by one from the package, node, L3 group and core with the most left.
+    The result is as if CPUs were taken one by one, each from the socket, node, L3 group and core with the most free
+    CPUs.
     """
     return _spread(field, (*field.topology.far, *field.topology.near), field.free, count)
 

@@ -213,9 +213,10 @@ def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating,
 
 
 def fitting(state: NodeState, assignment: Assignment, named: str | None) -> Knobs:
-    """Return the CPUs that the spec of a container in a reclaim cgroup must name, if it names any.
+    """Return the CPUs for the spec of a container in a reclaim cgroup; no knobs if the spec names no CPUs.
 
-    They must lie within the pod's: the runtime writes a whole spec at each update, and the kernel refuses other CPUs.
+    The CPUs must lie within the pod's CPUs: the runtime writes the whole spec at each update, and the kernel refuses
+    other CPUs.
     """
     if not named or not admission.inherits(state, assignment):
         return NO_KNOBS

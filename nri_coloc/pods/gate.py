@@ -226,7 +226,7 @@ def avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
     if not parts:
         _need_namespace(subject.pod, subject.qos, subject.tuning, "avoidance none")
     if subject.qos is QoSClass.RECLAIMED and "throttle" not in parts:
-        # nothing evicts yet: such a pod could do to online pods what it likes
+        # without eviction orders no action would be left against a pod that hurts online pods
         _need_namespace(subject.pod, subject.qos, subject.tuning, "avoidance without throttle")
     return parts
 

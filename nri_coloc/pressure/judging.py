@@ -152,7 +152,7 @@ def _hurt(pods: Watch, seen: Seen, resource: Resource) -> frozenset[str]:
 
 
 def _worst(pods: Watch, hurt: Iterable[str], resource: Resource, up: int) -> list[str]:
-    """Return the pods whose culprits are searched in this turn: of those that are due, the worst hurt.
+    """Return the pods whose culprits are searched in this turn: the worst hurt of those hurt `up` turns in a row.
 
     A search reads the use of all pods in all turns. A culprit of many pods is found by any of them.
     """

@@ -80,7 +80,7 @@ class Freed(NamedTuple):
 
 
 class Ladder(NamedTuple):
-    """All throttled pods, and pods that were throttled lately."""
+    """The throttled pods, and the pods that were set free within the last `REMEMBERED_S` seconds."""
 
     throttled: Mapping[Key, Throttle]
     freed: Mapping[Key, Freed]
@@ -107,10 +107,10 @@ class Cause(StrEnum):
 
 
 class Step(NamedTuple):
-    """One step for one pod.
+    """A change of the limit of one pod.
 
-    before, limit: the limit before and after it, None for none.
-    throttle: the figures that the step follows from.
+    before, limit: the limit before and after the step, in the unit of the resource; None for no limit.
+    throttle: the figures from which the step follows.
     """
 
     move: Move

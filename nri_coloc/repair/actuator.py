@@ -207,7 +207,7 @@ class Actuator:
         self.submit(moves, owner if taken else "", taken, waits_for)
 
     def await_departure(self, owner: str, seconds: float) -> Barrier | None:
-        """Return None when the former users have left a container's CPUs; if the time is over, the barrier."""
+        """Return None after the cgroups that had a container's CPUs have left them; the barrier if the time is over."""
         return self._departures.wait(owner, seconds)
 
     def hand_over(self, taken: CPUMask, leaving: Moves, owners: Moves, seconds: float) -> int:

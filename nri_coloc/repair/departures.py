@@ -35,7 +35,7 @@ class Barrier:
 
     @property
     def open(self) -> int:
-        """Return the number of cgroups that have not left yet."""
+        """Return the number of cgroups that may still use the CPUs that were taken."""
         return len(self._open)
 
 
@@ -62,7 +62,7 @@ class Departures:
         self._barriers[owner] = Barrier(taken, leaving)
 
     def wait(self, owner: str, seconds: float) -> Barrier | None:
-        """Return None when the former users have left an owner's CPUs; if the time is over, the barrier."""
+        """Return None after the cgroups that had an owner's CPUs have left them; the barrier if the time is over."""
         barrier = self._barriers.get(owner)
         if barrier is None:
             return None

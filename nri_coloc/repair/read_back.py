@@ -47,7 +47,7 @@ class Looks:
         return cpus
 
     def note(self, container_id: str, cpus: CPUMask | None, problem: str = NO_CGROUP) -> None:
-        """Keep the result of a reading; without CPUs the problem is kept, and the former CPUs are forgotten."""
+        """Keep the result of a reading; without CPUs keep the problem, and drop the CPUs of the reading before."""
         if cpus is None:
             self.actual.pop(container_id, None)
             self.unread[container_id] = problem

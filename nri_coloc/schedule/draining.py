@@ -15,7 +15,7 @@ def running_pods(state: NodeState) -> tuple[str, ...]:
 def still_runs(pod: str, lending: Lending) -> str:
     """Return why a reclaimed pod, NAMESPACE/NAME, still runs.
 
-    Evictions need the companion and the controller, which this version does not have.
+    The companion writes no eviction orders yet.
     """
     if not lending.drains:
         return "it may run on until the grace is over"

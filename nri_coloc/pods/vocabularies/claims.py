@@ -42,7 +42,7 @@ USED: Final[Mapping[str, Callable[[Wish], str]]] = MappingProxyType(
 """Keys that only other vocabularies have, with the text of the value that a wish has for each."""
 
 DOCUMENTS_KEPT: Final = 8
-"""Parsed annotations in the cache: as many as one pod can have. Those of one pod take 2 MiB when parsed."""
+"""Parsed annotations in the cache: as many as one pod can have. All of them together take 2 MiB."""
 
 MAX_TEXT: Final = 4096
 """Characters of one inner value: more than a CPU list of every second CPU of a 768-CPU machine."""
