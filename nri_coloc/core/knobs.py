@@ -1,4 +1,4 @@
-"""The values that the daemon sets, by their audit names (DESIGN 4.6), and which of them are possible on this node.
+"""The values that the daemon sets, by their audit names (docs/audit.md), and which of them are possible on this node.
 
 `Knobs` is a record of wishes or of facts: `None` means "not ours" or "unknown", never "zero". `core.knob_table` has a
 row for each field. `Capability` says which values this kernel and this
@@ -71,7 +71,7 @@ class Knobs(NamedTuple):
     io_max: str | None = None
 
     def named(self) -> dict[str, KnobValue]:
-        """Return the set knobs by their audit names, in the order of the contract (DESIGN 4.6)."""
+        """Return the set knobs by their audit names, in a fixed order."""
         return {name: value for name, value in zip(NAMES, self, strict=True) if value is not None}
 
     def differing(self, other: "Knobs") -> "Knobs":

@@ -12,7 +12,7 @@ PREFIX: Final = "coloc.nri.io/"
 """The prefix of all our annotations."""
 
 MAX_BYTES: Final = 64 * 1024
-"""Of all known names and their values of one pod, as UTF-8. Beyond it none of them counts (DESIGN 4.1)."""
+"""Of all known names and their values of one pod, as UTF-8. Beyond it none of them counts (docs/annotations.md)."""
 
 
 @value

@@ -96,7 +96,7 @@ class PoolTuning:
 
 
 def default_classes() -> dict[QoSClass, ClassTuning]:
-    """Return the defaults of each class, the table of DESIGN 4.2."""
+    """Return the defaults of each class, the table of docs/configuration.md."""
     return {
         QoSClass.DEDICATED: ClassTuning(min_request=1000),
         QoSClass.SHARED: ClassTuning(),
@@ -184,7 +184,7 @@ class HintTuning:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimTuning:
-    """How lending behaves (DESIGN 6).
+    """How lending behaves.
 
     Lending:
     enabled: False lends nothing, and `reclaim` has the CPUs of `share`.

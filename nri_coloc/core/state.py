@@ -302,7 +302,7 @@ class PodPlace:
     """A pod and its own wish.
 
     boxed: the pod's cgroup is one of the reclaim cgroups: the pod is reclaimed, and no annotation gives one of its
-        containers another class (DESIGN invariant 6).
+        containers another class.
     told: annotations already reported as ignored, see `placing.lifecycle`.
     unstarted: containers whose CPUs the pod's cgroup must have until they start (`placing.starts`). Not compared,
         because each change of it comes with a change of the container.

@@ -1,7 +1,7 @@
 """Numbers as the kernel's files want them. Pure conversions, each with its source.
 
 `io_weight` is the one scale of the annotations, 1–10000 with 100 as the kernel's default; bfq and the old blkio
-controller have scales of their own (DESIGN 4.1).
+controller have scales of their own.
 """
 
 from bisect import bisect_left, bisect_right

@@ -18,7 +18,7 @@ from nri_coloc.core.value import value
 
 
 class QoSClass(StrEnum):
-    """The four classes of DESIGN 4.2."""
+    """The four classes (docs/annotations.md)."""
 
     DEDICATED = "dedicated"
     SHARED = "shared"
@@ -265,7 +265,7 @@ KEPT_BY_KUBELET: Final = "kubelet"
 """In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""
 
 RECORD_KEY: Final = f"{PREFIX}record"
-"""The annotation that we give to each container and get back after restarts (DESIGN invariant 3)."""
+"""The annotation that we give to each container and get back after restarts (docs/testing.md, invariant 3)."""
 
 RECORD_LENGTH: Final = 4096
 """Characters of a record: the longest that is written is a 768-CPU list and fourteen numbers."""

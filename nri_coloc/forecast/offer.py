@@ -18,7 +18,7 @@ from nri_coloc.forecast.use import SYSTEM, Use
 from nri_coloc.pods.replicas import OnlinePod
 
 ADVERTISED_S: Final = 60.0
-"""Seconds for which an offer holds if no pod starts or ends (DESIGN 6, "slowest")."""
+"""Seconds for which an offer holds if no pod starts or ends."""
 
 Online = Mapping[str, OnlinePod]
 

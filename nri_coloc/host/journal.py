@@ -1,4 +1,4 @@
-"""Keep original values: the content of files before our first write, for `restore` (DESIGN invariant 9).
+"""Keep original values: the content of files before our first write, for `restore` (docs/testing.md, invariant 9).
 
 The state folder holds them, one line each, and the cgroups themselves do (`marks`). A value is noted before the first
 write to its file. The first noted value is the original; later values are ours. A journal that cannot be written

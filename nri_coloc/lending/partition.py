@@ -3,7 +3,7 @@
 A burst that left its tier's band changes sizes in the tick that shows it, and takes CPUs from `reclaim` first. Growth
 of `reclaim` is slow: after the dwell, a step at a time, no step on a late tick, and none without a measurement. If a
 tier was not measured for long, or if a tick comes far too late, every tier gets all CPUs that its members ask for.
-`reclaim` then has its smallest size (DESIGN 3, invariant 5). Total and deterministic; time is an argument.
+`reclaim` then has its smallest size (docs/testing.md, invariant 5). Total and deterministic; time is an argument.
 """
 
 from collections.abc import Mapping, Sequence

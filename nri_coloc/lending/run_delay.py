@@ -18,7 +18,7 @@ from nri_coloc.host.counters import Schedstat
 from nri_coloc.host.descriptors import Descriptors, OpenFile, Vanished
 
 MOST_TASKS: Final = 8
-"""Tasks of all groups together; a fast tick reads about as many files (DESIGN 6)."""
+"""Tasks of all groups together; a fast tick reads about as many files."""
 
 
 def busiest(

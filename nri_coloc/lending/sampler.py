@@ -39,7 +39,7 @@ MONOTONIC_COARSE: Final = 6
 """CLOCK_MONOTONIC_COARSE, which Python does not name (include/uapi/linux/time.h)."""
 
 BUDGET: Final = 8
-"""Files a tick, as far as the sums leave room for other files: DESIGN 6."""
+"""Files a tick, as far as the sums leave room for other files."""
 
 LEAST_IN_TURN: Final = 2
 """Files read round-robin in a tick if the sums leave no room."""

@@ -9,7 +9,7 @@ the reclaimed pods and not the host groups, the pods' common amount follows the 
 get of the whole.
 
 The first bound applies at any size: no cgroup was bounded before. If the previous process bounded members, the target
-begins with their amounts and rises as usual (DESIGN invariant 5).
+begins with their amounts and rises as usual (docs/testing.md, invariant 5).
 """
 
 from collections.abc import Mapping

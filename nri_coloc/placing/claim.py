@@ -3,7 +3,7 @@
 The record annotation holds the state at creation and can never be rewritten: NRI carries annotations at creation
 only. The CPUs in the runtime's spec are newer if we moved or resized the container since: our update wrote them, and
 the runtime keeps them. But the spec of a container that lost its own CPUs names its pool's CPUs. So the spec counts
-only if it agrees with the record and the request (DESIGN invariant 3).
+only if it agrees with the record and the request (docs/testing.md, invariant 3).
 """
 
 from typing import Final, NamedTuple

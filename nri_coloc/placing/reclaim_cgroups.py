@@ -1,8 +1,7 @@
 """The reclaim cgroups: the pod cgroups of all reclaimed pods, and the values that are written to them.
 
 Limits on a pod's cgroup are inherited by its containers. So a pod's cgroup is a reclaim cgroup only if every
-container in it is reclaimed (DESIGN invariant 6). The BestEffort QoS cgroup itself is never written: online and
-system pods are in it too.
+container in it is reclaimed. The BestEffort QoS cgroup itself is never written: online and system pods are in it too.
 """
 
 from dataclasses import replace

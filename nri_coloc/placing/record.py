@@ -1,11 +1,11 @@
 """The record annotation: each container keeps the facts about its placement, so that no state file is needed.
 
 At creation we add `coloc.nri.io/record`. The runtime stores it and returns it in Synchronize, after our restart and
-after its own (DESIGN invariant 3). It holds facts that cannot be derived again: the class at that time, the pool, the
-exclusive CPUs, and the values of the runtime's spec before us. `original` names every value that is ours, with null
-if the spec had none. `lent` has our values in a reclaimed container's spec, so that a reader can see whether they
-still hold. `granted`, the present part of a loan, is only in a record that we write for ourselves when a container is
-placed again: at creation the whole loan is granted.
+after its own (docs/testing.md, invariant 3). It holds facts that cannot be derived again: the class at that time, the
+pool, the exclusive CPUs, and the values of the runtime's spec before us. `original` names every value that is ours,
+with null if the spec had none. `lent` has our values in a reclaimed container's spec, so that a reader can see whether
+they still hold. `granted`, the present part of a loan, is only in a record that we write for ourselves when a
+container is placed again: at creation the whole loan is granted.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Return the class and the pool of a pod, each with its reason.
 
-If no annotation gives a class, the operator's rules decide, then Kubernetes' own QoS class (DESIGN 4.1). The pool
-comes from the pod's annotation, else from the first configured pool with a matching selector. The oom_score_adj band
-of each class is here because settings and gate share it.
+If no annotation gives a class, the operator's rules decide, then Kubernetes' own QoS class (docs/annotations.md). The
+pool comes from the pod's annotation, else from the first configured pool with a matching selector. The oom_score_adj
+band of each class is here because settings and gate share it.
 """
 
 import re
@@ -25,7 +25,7 @@ BANDS: Final[Mapping[QoSClass, tuple[int, int]]] = MappingProxyType(
         QoSClass.SYSTEM: (-999, 999),
     }
 )
-"""Lowest and highest oom_score_adj of each class (DESIGN 4.2)."""
+"""Lowest and highest oom_score_adj of each class (docs/annotations.md)."""
 
 _KUBE_SYSTEM: Final = "kube-system"
 _UNTUNED: Final = ClassTuning()

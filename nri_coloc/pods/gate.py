@@ -1,4 +1,4 @@
-"""Limit values to the rights of a pod: annotations and labels are unprivileged input (DESIGN 4.1).
+"""Limit values to the rights of a pod: annotations and labels are unprivileged input (docs/annotations.md).
 
 Each rule returns the value that one subject gets for a readable value, None for no value, or raises UnfitError. A
 percentage becomes bytes, an oom_score_adj is clamped to the class's band, a privilege is denied. `keys` names the rule

@@ -1,7 +1,7 @@
 """Sort a pod's annotations with our prefix by container, before any value is read.
 
-This module knows the three places of DESIGN 4.1 (`<key>`, `<key>.<container>`, `containers`) and the names of the
-keys, but not the meaning of a value. A pod's author decides how much is written, so the number of findings, the
+This module knows the three places of docs/annotations.md (`<key>`, `<key>.<container>`, `containers`) and the names of
+the keys, but not the meaning of a value. A pod's author decides how much is written, so the number of findings, the
 length of texts and the caches are bounded. The runtime sends maps in any order, so keys are taken in sorted order:
 the same pod gives the same findings.
 """

@@ -115,7 +115,7 @@ def of_host_group(state: NodeState, path: str, can: Capability) -> Target:
 def host_groups(state: NodeState, tuning: Tuning) -> tuple[str, ...]:
     """Return the operator's host groups, without groups that contain a pod or container that is not reclaimed.
 
-    No write for lending may be on an ancestor of a container that is not reclaimed (DESIGN invariant 6).
+    No write for lending may be on an ancestor of a container that is not reclaimed.
     """
     wanted = tuning.reclaim.host_groups if tuning.reclaim.enabled else ()
     if not wanted:

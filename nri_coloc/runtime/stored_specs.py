@@ -1,8 +1,8 @@
 """Compute the values that the runtime's stored spec of a container should have, as far as an update can set them.
 
 After an in-place resize the kubelet compares shares, quota and memory limit with its own. So a value of the kubelet
-stays, unless the pod's annotation orders another. If an annotation ended, the kubelet's value is sent again (DESIGN
-invariant 7).
+stays, unless the pod's annotation orders another. If an annotation ended, the kubelet's value is sent again
+(docs/testing.md, invariant 7).
 """
 
 from collections.abc import Mapping

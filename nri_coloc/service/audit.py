@@ -1,4 +1,4 @@
-"""Write the audit: one JSON object a line for each decision (DESIGN 4.6).
+"""Write the audit: one JSON object a line for each decision (docs/audit.md).
 
 This module knows the fields of a record and their order; callers decide which events get a record. `submit` runs on
 the hook's thread after the reply, and only appends to a bounded queue. The thread `audit` renders and writes.

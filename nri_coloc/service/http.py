@@ -1,4 +1,4 @@
-"""Serve the read-only HTTP interface: metrics, health, state, audit, and a page (DESIGN 4.5)."""
+"""Serve the read-only HTTP interface: metrics, health, state, audit, and a page."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Translate the state into the body of `/v1/state` (DESIGN 4.5), in a stable order.
+"""Translate the state into the body of `/v1/state`, in a stable order.
 
 `cpus` are the decided CPUs, `actual_cpus` the CPUs that were last read back; a reader compares both. If `actual_cpus`
 is empty, `actual_cpus_unknown` has the reason. `throttled` has the limits of a container whose pod is throttled, by

@@ -35,7 +35,7 @@ _LEAST_QUOTA_MILLI: Final = 10
 """The kernel's smallest quota is 1 ms (min_cfs_quota_period), a hundredth of our period of 100 ms."""
 
 _MOST_SHARES: Final = 1024
-"""Shares of one CPU: an unconfirmed amount may limit a container, but gives no more weight (DESIGN 4.9)."""
+"""Shares of one CPU: an unconfirmed amount may limit a container, but gives no more weight."""
 
 
 def take(

@@ -43,7 +43,7 @@ VOCABULARIES: Final[Mapping[str, Vocabulary]] = MappingProxyType(
         )
     }
 )
-"""In the order of DESIGN 4.1: the first vocabulary with a claim for a key wins."""
+"""In the order of docs/vocabularies.md: the first vocabulary with a claim for a key wins."""
 
 _ANNOTATIONS: Final = frozenset(name for each in VOCABULARIES.values() for name in each.annotations)
 _LABELS: Final = frozenset(label for each in VOCABULARIES.values() for label in each.labels)

@@ -1,7 +1,7 @@
 """The pydantic model of the configuration file: every key, its default, and the allowed values in words.
 
-The names and sections are DESIGN 4.4's contract. If a value is refused, the key's description is shown as the allowed
-values. Defaults come from `core.settings`, so each is written once. This module knows no files or lines.
+docs/configuration.md lists the names and sections. If a value is refused, the key's description is shown as the
+allowed values. Defaults come from `core.settings`, so each is written once. This module knows no files or lines.
 """
 
 from typing import Annotated, Any, ClassVar, Final, Literal
