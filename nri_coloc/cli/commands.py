@@ -171,7 +171,11 @@ def _admin_arguments(admin: argparse.ArgumentParser) -> None:
     lending = orders.add_parser("lending", help="switch lending off and on again, also over restarts")
     positions = lending.add_subparsers(required=True, metavar="off|on", dest="position")
     off = positions.add_parser("off", help="lend nothing and offer nothing; running pods go on")
-    off.add_argument("--drain", action="store_true", help="evict the reclaimed pods that still run then")
+    off.add_argument(
+        "--drain",
+        action="store_true",
+        help="list the reclaimed pods that must leave; exit code 1 while one runs",
+    )
     off.add_argument(
         "--grace",
         type=_duration,
