@@ -8,6 +8,9 @@ other online pods speaks for them:
 
 0 is no evidence, 1 means that only the culprits rose, and from nothing. A pod that was as busy in the calm turns is no
 culprit. Without calm turns, or with unknown use, there is no evidence.
+
+Culprits are all pods with at least a fifth of the largest rise. The confidence counts them all, also if they are more
+than the eight that a verdict names: else many small pods would hide each other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,9 +71,9 @@ class Suspect(NamedTuple):
 class Evidence(NamedTuple):
     """The result.
 
-    culprits: largest rise first; empty without evidence.
+    culprits: the named ones, largest rise first; empty without evidence.
     confidence: 0 to 1.
-    others: sum of the rises of all other pods.
+    others: sum of the rises of all pods that are no culprits.
     """
 
     culprits: tuple[Suspect, ...] = ()
@@ -103,12 +106,12 @@ def evidence(
     )
     if not ranked:
         return NO_EVIDENCE
-    culprits = tuple(one for one in ranked if one.rise >= _BESIDE_THE_FIRST * ranked[0].rise)[:MOST]
+    culprits = tuple(one for one in ranked if one.rise >= _BESIDE_THE_FIRST * ranked[0].rise)
     rise, reclaimed_rises = (sum(one.rise for one in some) for some in (culprits, ranked))
     online_rises = sum(one.rise for uses in online if (one := _suspect("", uses, feeling)) is not None)
     all_rises = reclaimed_rises + online_rises
     confidence = rise / all_rises * rise / sum(one.hurt for one in culprits)
-    return Evidence(culprits, confidence, all_rises - rise)
+    return Evidence(culprits[:MOST], confidence, all_rises - rise)
 
 
 def _suspect(pod_id: str, uses: Uses, feeling: Feeling) -> Suspect | None:

@@ -121,6 +121,23 @@ def test_equal_hogs_are_named_together():
     assert [one.pod_id for one in verdicts[0].evidence.culprits] == hogs
 
 
+def test_many_equal_hogs_are_culprits():
+    node = bench()
+    hogs = [f"hog{n:02}" for n in range(17)]
+    node.seconds(20, {"web": READER}, dict.fromkeys(hogs, IDLE))
+    (verdict,) = node.seconds(2, {"web": SLOWED}, dict.fromkeys(hogs, DISK_HOG))
+    assert [one.pod_id for one in verdict.evidence.culprits] == hogs[:8]
+    assert verdict.evidence.confidence > 0.9
+
+
+def test_small_rises_lower_the_confidence():
+    node = bench()
+    small = [f"small{n:02}" for n in range(20)]
+    node.seconds(20, {"web": READER}, dict.fromkeys(("hog", *small), IDLE))
+    slight = replace(DISK_HOG, read=60 * MIB, operations=960)
+    assert not node.seconds(5, {"web": SLOWED}, {"hog": DISK_HOG} | dict.fromkeys(small, slight))
+
+
 def test_a_pod_that_ended_is_forgotten():
     node = bench()
     node.seconds(3, {"web": READER}, {"batch": IDLE})
