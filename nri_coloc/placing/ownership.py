@@ -15,7 +15,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NOBODY, Considered, Decision, Figure, Moves, Outcome
 from nri_coloc.core.events import ContainerStarting, PodResized
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
@@ -70,7 +70,8 @@ def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memor
     """Return the place of a container that has another class by a new CPU request of its pod.
 
     The gate admits class dedicated for a pod that requests enough CPU, at its start and after each resize. A container
-    that has the class now is placed like a new one. A container that has lost it returns its CPUs.
+    that has the class now is placed like a new one. A container that has lost it returns its CPUs. Only a reclaimed
+    container keeps the granted part of its loan: the lent amounts limit no online container.
     """
     spec = replace(
         known.container.resources, cpus=""
@@ -86,6 +87,7 @@ def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memor
         follows=placed.follows,
         mems=placed.mems,
         hands_off=placed.hands_off,
+        granted=known.granted if wish.qos is QoSClass.RECLAIMED else NO_KNOBS,
     )
     reason = Reason.RESIZE_UNMET if entered.reason is Reason.NO_FREE_CPUS else entered.reason
     because = f"{entered.because}; class was {known.qos.value}"

@@ -5,12 +5,19 @@
 
 from dataclasses import replace
 
+import pytest
+
 from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Finding, FindingKind, QoSClass, Wish
 from nri_coloc.placing import admission, waiting
 from tests.unit.placing.kit import DEDICATED, KEY, RECLAIMED, SHARED, Node, asking, first, said
+
+LOAN = Knobs(shares=2048, quota=200_000, period=100_000, memory_limit=1 << 30)
+LENT = replace(RECLAIMED, knobs=RECLAIMED.knobs.overlaid(LOAN), annotated=LOAN)
+LESS = Knobs(shares=2, quota=10_000, memory_limit=32 << 20)
+"""The granted part of `LOAN` while the node has little to lend."""
 
 DENIED = replace(
     SHARED, findings=(Finding(FindingKind.DENIED, KEY, "dedicated", "a pod that requests 1 CPUs", "shared"),)
@@ -71,6 +78,21 @@ class TestGranted:
         granted(node)
         orders = admission.orders(node.state, node["web"])
         assert (orders.cpus, orders.shares) == ("0-1", 2048)
+
+    @pytest.mark.parametrize("wish", [DEDICATED, SHARED], ids=lambda wish: wish.qos.value)
+    def test_nothing_of_a_loan_is_kept(self, wish: Wish):
+        node = node_with(500, LENT)
+        node.grant({"web": LESS})
+        node.resize_pod("web", 2000, web=wish)
+        orders = admission.orders(node.state, node["web"])
+        assert node["web"].granted == NO_KNOBS
+        assert (orders.quota, orders.memory_limit) == (-1, -1)
+
+    def test_a_reclaimed_container_keeps_its_part(self):
+        node = node_with(500, LENT)
+        node.grant({"web": LESS})
+        node.resize_pod("web", 2000, web=LENT)
+        assert node["web"].granted == LESS
 
 
 class TestDenied:
