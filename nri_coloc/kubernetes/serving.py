@@ -2,6 +2,7 @@
 
 The folder has mode 0750 and the socket 0660, both of root and the companion's group. The kernel shows the peer's user
 (SO_PEERCRED), and only the companion's may connect. One connection is served at a time; another is closed at once.
+After each connection the thread pauses, so that a peer that connects again and again costs little.
 """
 
 import os
@@ -33,7 +34,11 @@ PACE_S: Final = 0.01
 """Pause after each reading, so that a peer that sends single bytes costs little."""
 
 PAUSE_S: Final = 1.0
-"""Pause after a connection that broke a bound, or a refused one."""
+"""Pause after each connection, however it ended."""
+
+MOST_LINES: Final = 10
+LINES_S: Final = 60.0
+"""Log lines about connections, at most, within so many seconds. A companion that restarts writes two."""
 
 UNHEARD_S: Final = 60.0
 """Seconds between two log lines about refused peers."""
@@ -47,6 +52,36 @@ class Log(Protocol):
     def info(self, event: str, **fields: Any) -> Any: ...
 
     def warning(self, event: str, **fields: Any) -> Any: ...
+
+
+class BoundedLog:
+    """The log of connections: `MOST_LINES` within `LINES_S`. The next line says how many were omitted."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._since_s = -LINES_S
+        self._written = 0
+        self._omitted = 0
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log a line if the bound allows it."""
+        self._write(self._log.info, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log a warning if the bound allows it."""
+        self._write(self._log.warning, event, fields)
+
+    def _write(self, write: Callable[..., Any], event: str, fields: dict[str, Any]) -> None:
+        now_s = time.monotonic()
+        if now_s - self._since_s >= LINES_S:
+            self._since_s, self._written = now_s, 0
+        if self._written >= MOST_LINES:
+            self._omitted += 1
+            return
+        if self._omitted:
+            fields = {**fields, "omittedLines": self._omitted}
+        self._written, self._omitted = self._written + 1, 0
+        write(event, **fields)
 
 
 class NoSocketError(ColocError):
@@ -66,6 +101,7 @@ class CompanionServer:
         self._state = state
         self._version = version
         self._log = log
+        self._connections = BoundedLog(log)
         self._listening: _Listening | None = None
 
     def look(self, settings: KubernetesSettings) -> None:
@@ -108,10 +144,10 @@ class CompanionServer:
                 continue
             with peer:
                 uid = _uid_of(peer)
-                if uid == listening.settings.companion_uid:
+                is_companion = uid == listening.settings.companion_uid
+                if is_companion:
                     self._carry(peer, listening, publisher)
-                    continue
-            if time.monotonic() - refused_s >= UNHEARD_S:
+            if not is_companion and time.monotonic() - refused_s >= UNHEARD_S:
                 refused_s = time.monotonic()
                 wanted = listening.settings.companion_uid
                 self._log.warning("not the companion: connection refused", uid=uid, companionUid=wanted)
@@ -130,14 +166,13 @@ class CompanionServer:
             listening.turn_away()
             if session.companion and not is_greeted:
                 is_greeted = True
-                self._log.info("the companion is connected", companion=session.companion)
+                self._connections.info("the companion is connected", companion=session.companion)
             if data:
                 listening.closing.wait(PACE_S)
         if session.ended:
-            self._log.warning("the companion was disconnected", because=session.ended)
-            listening.closing.wait(PAUSE_S)
+            self._connections.warning("the companion was disconnected", because=session.ended)
         elif is_greeted and not listening.closing.is_set():
-            self._log.info("the companion has gone", companion=session.companion)
+            self._connections.info("the companion has gone", companion=session.companion)
 
 
 class _Publisher:

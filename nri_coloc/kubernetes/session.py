@@ -2,7 +2,8 @@
 
 The companion is not trusted. Each message is bounded before it is decoded, each method has a rate, and one call of each
 method may be open. A call beyond a bound fails and changes nothing; the third within a minute ends the connection, as
-do 30 s without a call. The bounds are those of `api/cluster/v1/cluster.proto`.
+do 30 s without a call. A frame of a type that ttrpc reserves counts as such a call. The bounds are those of
+`api/cluster/v1/cluster.proto`.
 """
 
 from collections import deque
@@ -88,7 +89,7 @@ class Session:
         except TtrpcError as error:
             self.ended = f"it broke the protocol: {error}"
             return []
-        for _ in refused:
+        for _ in range(len(refused) + self._wire.ignored_messages()):
             self._breach(now_s)
         sent = list(refused)
         for event in events:

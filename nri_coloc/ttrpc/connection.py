@@ -72,6 +72,7 @@ class Connection:
         self._last_stream = 0
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
+        self._ignored = 0
         self._dead = False
         self._cause: Exception | None = None
 
@@ -106,6 +107,11 @@ class Connection:
         outbox, self._outbox = self._outbox, []
         self._outbox_bytes = 0
         return outbox
+
+    def ignored_messages(self) -> int:
+        """Return the number of messages of reserved types since the last call."""
+        ignored, self._ignored = self._ignored, 0
+        return ignored
 
     # ---- calls in, bytes out ----
 
@@ -192,7 +198,8 @@ class Connection:
             self._on_request(stream, body, events)
         elif message_type == frames.DATA:
             self._refuse(stream, Code.INVALID_ARGUMENT, "no such stream is open")
-        # Other types are reserved for later versions; Go ignores them, and so do we.
+        else:  # reserved for later versions; Go ignores them, and so do we
+            self._ignored += 1
 
     def _on_request(self, stream: int, body: bytes | memoryview, events: list[Event]) -> None:
         if stream <= self._last_stream:

@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.settings import KubernetesSettings
-from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes import messages, serving
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import State
@@ -110,6 +111,41 @@ def test_a_new_connection_follows_an_ended_one(served):
         return True
 
     wait_until(again, 5, "another connection")
+
+
+def come_and_go(path, seconds):
+    """Connect, greet and close again as often as the daemon allows."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        try:
+            greeted(path).close()
+        except DaemonAwayError:
+            time.sleep(0.01)
+
+
+def test_connections_are_a_pause_apart(served):
+    served.server.look(SETTINGS)
+    come_and_go(served.path, 2 * serving.PAUSE_S)
+    connected = [event for event, _ in served.log.lines if event == "the companion is connected"]
+    assert 1 <= len(connected) <= 3
+
+
+def test_lines_about_connections_are_bounded(served, monkeypatch):
+    monkeypatch.setattr(serving, "PAUSE_S", 0.0)
+    served.server.look(SETTINGS)
+    come_and_go(served.path, 0.5)
+    assert len(served.log.lines) <= 1 + serving.MOST_LINES
+
+
+def test_the_next_line_counts_omitted_ones(monkeypatch):
+    log, now_s = Lines(), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    bounded = serving.BoundedLog(log)
+    for _ in range(serving.MOST_LINES + 5):
+        bounded.info("the companion is connected")
+    now_s = serving.LINES_S
+    bounded.info("the companion is connected")
+    assert log.lines[-1] == ("the companion is connected", {"omittedLines": 5})
 
 
 def flood(path):

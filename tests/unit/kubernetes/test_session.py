@@ -164,6 +164,13 @@ def test_bytes_that_are_no_frame_end_the_connection(greeted):
     assert greeted.session.ended
 
 
+def test_ignored_frames_end_the_connection(greeted):
+    reserved = b"\x00\x00\x00\x00\x00\x00\x00\x03\x07\x00"
+    for _ in range(session.MOST_BREACHES):
+        greeted.session.receive(reserved, NOW)
+    assert greeted.session.ended
+
+
 def test_a_silent_companion_is_disconnected(greeted):
     greeted.turn(NOW + session.IDLE_S + 1)
     assert "no call" in greeted.session.ended
