@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc._pb import cluster_pb2 as pb
-from nri_coloc.kubernetes import messages, reporting
+from nri_coloc.kubernetes import messages, reporting, requests
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
 from nri_coloc.kubernetes.figures import Figures
@@ -186,6 +186,7 @@ class Reporter:
         self._backoff = Backoff()
         self._retry_s = 0.0
         self._problem = ""
+        self._left_out = 0
 
     def turn(self, pods: NodePods, heard: tuple[State, float] | None, now_s: float) -> None:
         """Send a report if one is due."""
@@ -195,10 +196,22 @@ class Reporter:
         if view.uid != self._uid:
             self._uid, self._state = view.uid, Reporting()
         wanted = None if heard is None else _wanted(heard, view, floor, now_s)
+        if wanted is not None:
+            self._remark(wanted)
         decision = reporting.decide(self._state, wanted, view.shown, now_s)
         self._state = decision.state
         if decision.report is not None and now_s >= self._retry_s:
             self._send(decision.report, str(decision.cause), now_s)
+
+    def _remark(self, wanted: Wanted) -> None:
+        """Log the number of pods that do not count, when it rises."""
+        before = self._left_out
+        self._left_out = requests.left_out(wanted.floor, requests.Size(wanted.node, wanted.max_pods))
+        if self._left_out > before:
+            self._log.warning(
+                "pods with unreadable requests, or requests above the whole node, do not count in the report",
+                pods=self._left_out,
+            )
 
     def _send(self, report: Report, cause: str, now_s: float) -> None:
         try:

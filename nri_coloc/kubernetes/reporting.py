@@ -1,7 +1,7 @@
 """Decide when a node's report changes, and to which values. Pure: the time is an argument, in
 seconds of a monotonic clock, and the caller sends the PATCH.
 
-    least  = max(admitted, min(bound, reported))           floor of one resource (requests.Floor)
+    least  = max(admitted, min(bound, reported))           floor of one resource (requests.carried)
     amount = min(whole node, max(followed offer, least))
 
 *Amounts.* A followed offer is the reported amount until the offer has differed from it by a tenth for 30 s. Then a
@@ -24,7 +24,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.kubernetes import presets
+from nri_coloc.kubernetes import presets, requests
 from nri_coloc.kubernetes.presets import Amounts, Preset, Shown
 from nri_coloc.kubernetes.requests import Floor
 
@@ -141,6 +141,9 @@ def decide(state: Reporting, wanted: Wanted | None, shown: Shown, now_s: float) 
     if wanted is None:
         return _silent(state, base, now_s)
     state = replace(state, silent_s=None)
+    size = requests.Size(wanted.node, wanted.max_pods)
+    reported = None if base is None else base.amounts
+    wanted = wanted._replace(floor=requests.carried(wanted.floor, size, reported))
     state, amounts = _follow(state, base, wanted, now_s)
     state, is_open = _gate(state, base, wanted, now_s)
     gate = max(wanted.max_pods, wanted.floor.gate) if is_open else None
@@ -197,10 +200,9 @@ def _follow(state: Reporting, base: Report | None, wanted: Wanted, now_s: float)
 
 
 def _least(base: Report | None, wanted: Wanted) -> Amounts:
-    """Return the floor of both resources. If a pod could not be read, no amount falls."""
+    """Return the floor of both resources."""
     reported = base.amounts if base is not None else Amounts()
-    floor = wanted.floor
-    bound = reported if floor.unreadable else floor.bound
+    floor, bound = wanted.floor, wanted.floor.bound
     return Amounts(
         max(floor.admitted.cpu_milli, min(bound.cpu_milli, reported.cpu_milli)),
         max(floor.admitted.memory_bytes, min(bound.memory_bytes, reported.memory_bytes)),

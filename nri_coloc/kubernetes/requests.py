@@ -61,12 +61,25 @@ class Floor(NamedTuple):
     bound: of all pods, ≥ `admitted`.
     gate: of the gate resource, of all pods.
     unreadable: number of pods that are missing in the sums.
+    demands: of each pod.
     """
 
     admitted: Amounts = Amounts()
     bound: Amounts = Amounts()
     gate: int = 0
     unreadable: int = 0
+    demands: tuple[Demand, ...] = ()
+
+
+class Size(NamedTuple):
+    """The most that a node can report.
+
+    amounts: CPUs and memory of the whole node.
+    max_pods: number of pods that it may have.
+    """
+
+    amounts: Amounts
+    max_pods: int
 
 
 # --- pods -----------------------------------------------------------------------------------------------
@@ -111,7 +124,36 @@ def floor(demands: Iterable[Demand]) -> Floor:
         bound=_total(each.amounts for each in known),
         gate=min(quantity.LARGEST, sum(each.gate for each in known)),
         unreadable=sum(not each.is_readable for each in known),
+        demands=tuple(known),
     )
+
+
+def carried(of_node: Floor, size: Size, reported: Amounts | None) -> Floor:
+    """Return the floor of the pods whose requests a report can carry.
+
+    One pod must not decide the report of its node. A pod that requests more than the whole node is left out: no report
+    can cover it. So is a pod that the kubelet has not accepted and that requests more than is
+    reported. An unreadable pod counts as 0.
+
+    reported: amounts of the last report, None for none.
+    """
+    within = size.amounts if reported is None else Amounts(*map(min, size.amounts, reported))
+    kept = [
+        each
+        for each in of_node.demands
+        if _fits(each, size if each.is_admitted else Size(within, size.max_pods))
+    ]
+    return of_node if len(kept) == len(of_node.demands) else floor(kept)
+
+
+def left_out(of_node: Floor, size: Size) -> int:
+    """Return the number of pods that are left out of every report: unreadable, or larger than the node."""
+    return sum(not (each.is_readable and _fits(each, size)) for each in of_node.demands)
+
+
+def _fits(demand: Demand, size: Size) -> bool:
+    amounts = zip(demand.amounts, size.amounts, strict=True)
+    return demand.gate <= size.max_pods and all(one <= most for one, most in amounts)
 
 
 def _total(amounts: Iterable[Amounts]) -> Amounts:
@@ -190,4 +232,7 @@ def _is_infeasible(status: Mapping[str, Any]) -> bool:
 def _amount(quantities: Mapping[str, Any], name: str) -> int:
     if quantities.get(name) is None:
         return 0
-    return objects.amount(quantities[name], quantity.thousandths if name == CPU else quantity.whole_bytes)
+    try:
+        return objects.amount(quantities[name], quantity.thousandths if name == CPU else quantity.whole_bytes)
+    except quantity.TooLargeError:
+        return quantity.LARGEST  # the API server accepts 12E; no node has that much

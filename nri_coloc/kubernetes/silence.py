@@ -10,8 +10,10 @@ A node without a report and without our resources takes no part in colocation, a
 
 from typing import Final, NamedTuple
 
+from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.presets import Amounts, Shown
 from nri_coloc.kubernetes.requests import Floor
+from nri_coloc.pods import quantity
 
 CLOSE_AFTER_S: Final = 180.0
 FLOOR_AFTER_S: Final = 900.0
@@ -54,7 +56,8 @@ def silent_for(heard: Heard, watching_since_s: float, now_s: float) -> float:
 def correction(silent_s: float, shown: Shown, floor: Floor) -> Correction | None:
     """Return the values to write to a node that was silent for some time; None for nothing to do.
 
-    An amount is only lowered. A floor with unreadable pods is not known, so amounts then stay.
+    An amount is only lowered. A pod that requests more than the node shows, and an unreadable one, do not count:
+    no amount that is written here can carry them.
     """
     if silent_s < CLOSE_AFTER_S:
         return None
@@ -65,7 +68,8 @@ def correction(silent_s: float, shown: Shown, floor: Floor) -> Correction | None
 
 
 def _lowered(shown: Amounts | None, floor: Floor) -> Amounts | None:
-    if shown is None or floor.unreadable:
+    if shown is None:
         return None
-    lowered = Amounts(*(min(pair) for pair in zip(shown, floor.bound, strict=True)))
+    bound = requests.carried(floor, requests.Size(shown, quantity.LARGEST), shown).bound
+    lowered = Amounts(*(min(pair) for pair in zip(shown, bound, strict=True)))
     return None if lowered == shown else lowered

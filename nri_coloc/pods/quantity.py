@@ -19,6 +19,11 @@ AMOUNT_ALLOWED: Final = f"{QUANTITY_ALLOWED}, or a percentage from 0% to 100%"
 LARGEST: Final = 2**63 - 1
 """A quantity is an int64 in Kubernetes, and so is every memory value of the kernel."""
 
+
+class TooLargeError(ValueError):
+    """A quantity is above `LARGEST`."""
+
+
 _LONGEST: Final = 40
 """Characters: 19 digits before the point, 9 after it, sign and suffix, and some zeros."""
 
@@ -83,7 +88,7 @@ def _rounded_up(text: str, tens: int) -> int:
     tens += int(found["exponent"] or 0) + _TENS.get(found["suffix"] or "", 0) - len(part)
     value: int = number * 10**tens if tens >= 0 else -(-number // 10**-tens)
     if value > LARGEST:
-        raise ValueError(f"{text} is more than {LARGEST}")
+        raise TooLargeError(f"{text} is more than {LARGEST}")
     return value
 
 

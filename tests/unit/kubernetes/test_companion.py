@@ -108,6 +108,14 @@ def test_a_report_keeps_the_floor(found, tmp_path):
     assert found.patches[0]["status"]["capacity"][DEFAULT.cpu] == "6000"
 
 
+def test_a_pod_above_the_node_is_logged(found, tmp_path):
+    found.pods = [pod("a", "12E")]
+    with running(found, tmp_path):
+        wait_until(lambda: "do not count in the report" in str(found.log.lines), SOON_S, "a remark")
+        wait_until(lambda: found.patches, SOON_S, "a report")
+    assert found.patches[0]["status"]["capacity"][DEFAULT.cpu] == "4000"
+
+
 def test_a_refused_report_says_its_remedy(found, tmp_path):
     found.refused = Reply(status=403, body={"message": "forbidden"})
     with running(found, tmp_path):

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nri_coloc.kubernetes import reporting
+from nri_coloc.kubernetes import reporting, requests
 from nri_coloc.kubernetes.presets import LENDING, OPEN, REPORTED_AT, Amounts, Shown
 from nri_coloc.kubernetes.reporting import Cause, Lending, Report, Reporting, Wanted
-from nri_coloc.kubernetes.requests import Floor
+from nri_coloc.kubernetes.requests import Demand, Floor
 from tests.unit.kubernetes.kit import BATCH_CPU, GIB, KOORDINATOR
 
 NODE = Amounts(32_000, 64 * GIB)
@@ -169,9 +169,20 @@ def test_a_bound_pod_within_the_report_is_covered(node):
     assert node.shown.amounts.cpu_milli == 5000
 
 
-def test_an_unreadable_pod_keeps_amounts_from_falling(node):
-    node.run(WANTED._replace(offer=Amounts(1, 1), floor=Floor(unreadable=1)), 120)
-    assert node.shown.amounts == FULL
+LARGE = [Demand(Amounts(2**63 - 1, 0), is_admitted=True), Demand(Amounts(9000, 0)), Demand(is_readable=False)]
+LARGE_IDS = ["above the node", "pending above the report", "unreadable"]
+
+
+@pytest.mark.parametrize("demand", LARGE, ids=LARGE_IDS)
+def test_one_large_pod_freezes_no_amounts(node, demand):
+    node.run(offering(3000)._replace(floor=requests.floor([demand])), 120)
+    assert node.shown.amounts.cpu_milli == 3000
+
+
+@pytest.mark.parametrize("demand", LARGE, ids=LARGE_IDS)
+def test_one_large_pod_closes_no_node(node, demand):
+    node.run(WANTED._replace(floor=requests.floor([demand])), 120)
+    assert node.shown.gate == 110
 
 
 # --- open and closed ------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.presets import Amounts
-from nri_coloc.kubernetes.requests import CPU, MEMORY, Demand, Floor
+from nri_coloc.kubernetes.requests import CPU, MEMORY, Demand, Floor, Size
+from nri_coloc.pods import quantity
 from tests.unit.kubernetes.kit import BATCH_CPU, KOORDINATOR, container, pod
 
 
@@ -143,7 +144,14 @@ def test_an_online_pod_demands_no_lent_amount():
     assert requests.demand(pod(container(cpu="2")), KOORDINATOR) == Demand(is_admitted=True)
 
 
-@pytest.mark.parametrize("amount", ["", "-1", "1e99", "9" * 500, [], {}, 1.5, True], ids=lambda v: str(v)[:8])
+@pytest.mark.parametrize("amount", ["12E", "8Ei", "1e99"])
+def test_an_overflow_counts_as_the_largest_amount(amount):
+    assert requests.demand(pod(container(batch_cpu=amount)), KOORDINATOR) == Demand(
+        Amounts(quantity.LARGEST, 0), is_admitted=True
+    )
+
+
+@pytest.mark.parametrize("amount", ["", "-1", "9" * 500, [], {}, 1.5, True], ids=lambda v: str(v)[:8])
 def test_an_unreadable_request_is_counted_as_unreadable(amount):
     assert requests.demand(pod(container(batch_cpu=amount)), KOORDINATOR) == Demand(is_readable=False)
 
@@ -169,7 +177,34 @@ def test_the_floor_keeps_admitted_pods_apart():
         Demand(Amounts(2, 20), 1),
         Demand(is_readable=False),
     ]
-    assert requests.floor(demands) == Floor(Amounts(1, 10), Amounts(3, 30), gate=2, unreadable=1)
+    found = requests.floor(demands)
+    assert found == Floor(Amounts(1, 10), Amounts(3, 30), gate=2, unreadable=1, demands=tuple(demands))
+
+
+SMALL = Demand(Amounts(1000, 1 << 30), 1, is_admitted=True)
+NODE = Size(Amounts(8000, 8 << 30), max_pods=110)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [Demand(Amounts(quantity.LARGEST, 0)), Demand(Amounts(0, 9 << 30)), Demand(gate=111)],
+    ids=["cpu", "memory", "gate"],
+)
+@pytest.mark.parametrize("is_admitted", [True, False])
+def test_a_pod_above_the_node_is_left_out(large, is_admitted):
+    found = requests.floor([SMALL, large._replace(is_admitted=is_admitted)])
+    assert requests.carried(found, NODE, None) == requests.floor([SMALL])
+
+
+@pytest.mark.parametrize(("is_admitted", "expected"), [(True, 5000), (False, 1000)])
+def test_a_pending_pod_counts_within_the_report(is_admitted, expected):
+    found = requests.floor([SMALL, Demand(Amounts(4000, 0), is_admitted=is_admitted)])
+    assert requests.carried(found, NODE, Amounts(3000, 8 << 30)).bound.cpu_milli == expected
+
+
+def test_left_out_pods_are_counted():
+    demands = [SMALL, Demand(Amounts(quantity.LARGEST, 0)), Demand(is_readable=False)]
+    assert requests.left_out(requests.floor(demands), NODE) == 2
 
 
 def test_a_sum_stays_within_int64():

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.kubernetes import silence
+from nri_coloc.kubernetes import requests, silence
 from nri_coloc.kubernetes.presets import Amounts, Shown
-from nri_coloc.kubernetes.requests import Floor
+from nri_coloc.kubernetes.requests import Demand, Floor
 from nri_coloc.kubernetes.silence import Correction, Heard
 
 OPEN = Shown(Amounts(8000, 64), 110)
@@ -56,9 +56,12 @@ def test_silence_closes_and_then_lowers(silent_s, shown, expected):
     assert silence.correction(silent_s, shown, FLOOR) == expected
 
 
-def test_an_unknown_floor_lowers_nothing():
-    floor = Floor(bound=Amounts(1, 1), unreadable=1)
-    assert silence.correction(900.0, OPEN, floor) == Correction(None, 900.0)
+@pytest.mark.parametrize(
+    "demand", [Demand(Amounts(2**63 - 1, 0)), Demand(is_readable=False)], ids=["large", "unreadable"]
+)
+def test_one_large_pod_keeps_no_amounts(demand):
+    floor = requests.floor([demand])
+    assert silence.correction(900.0, OPEN, floor) == Correction(Amounts(), 900.0)
 
 
 AMOUNTS = st.builds(Amounts, st.integers(0, 9), st.integers(0, 9))
