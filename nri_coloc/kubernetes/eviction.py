@@ -26,6 +26,7 @@ LONGEST_DETAIL: Final = 200
 _LONGEST_ID: Final = 64
 _LONGEST_NAMESPACE: Final = 63
 _LONGEST_NAME: Final = 253
+_LONGEST_CONTAINER: Final = 63
 _LONGEST_TIME: Final = 64
 _LONGEST_RETRY_S: Final = 3600
 _LONGEST_MESSAGE: Final = 1 << 20
@@ -200,7 +201,7 @@ def _problem(pending: Order, pod: Mapping[str, Any], node: str, tuning: Tuning) 
         return "the kubelet would create this static pod again at once"
     if any(each.get("kind") == "DaemonSet" for each in objects.children(metadata, "ownerReferences")):
         return "its DaemonSet would create the pod on this node again at once"
-    wish = annotations.resolve_pod(_pod(pod, tuning), tuning)
+    wish = annotations.resolve_pod(_pod(pod, tuning), tuning, _names(spec))
     if wish.qos is not QoSClass.RECLAIMED:
         return f"the pod has class {wish.qos} ({wish.because}); only class reclaimed is evicted"[
             :LONGEST_DETAIL
@@ -210,6 +211,16 @@ def _problem(pending: Order, pod: Mapping[str, Any], node: str, tuning: Tuning) 
     if wish.avoidance is not None and "evict" not in wish.avoidance and not pending.by_operator:
         return "the pod's annotation avoidance does not allow eviction"
     return ""
+
+
+def _names(spec: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of all containers in a pod's spec."""
+    kinds = ("containers", "initContainers", "ephemeralContainers")
+    return frozenset(
+        objects.text(each, "name", _LONGEST_CONTAINER)
+        for kind in kinds
+        for each in objects.children(spec, kind)
+    )
 
 
 def _pod(pod: Mapping[str, Any], tuning: Tuning) -> Pod:

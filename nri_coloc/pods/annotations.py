@@ -9,7 +9,7 @@ process set, so the caller first restores the original values from the record an
 would be halved at each restart, and our oom_score_adj would be read as a memory request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -107,8 +107,11 @@ def resolve_as_pod(pod_wish: Wish, container: Container) -> Wish | None:
     return pod_wish
 
 
-def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
-    """Return the pod's wish before any container is known. It has no memory values: their base is unknown."""
+def resolve_pod(pod: Pod, tuning: Tuning, names: Collection[str] | None = None) -> Wish:
+    """Return the pod's wish before any container is known. It has no memory values: their base is unknown.
+
+    names: the pod's containers; None if they are unknown. Then each container that an annotation names may exist.
+    """
     carried = order.found(pod)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, cpu_request=pod.cpu_request, whole_pod=True)
     known = _by_rules(subject) if carried is order.NOTHING else None
@@ -119,7 +122,7 @@ def resolve_pod(pod: Pod, tuning: Tuning) -> Wish:
     reading = _reading(carried, "")
     wish = _annotated(reading, subject, native=_has_shares(pod.resources))
     knobs = wish.knobs._replace(memory_high=None, memory_low=None, memory_min=None)
-    found = replace(wish, knobs=knobs, mixed=_is_mixed(reading, subject, wish.qos))
+    found = replace(wish, knobs=knobs, mixed=_is_mixed(reading, subject, wish.qos, names))
     return _without_excess(found, pod)
 
 
@@ -139,13 +142,15 @@ def _plain(wish: Wish) -> Wish:
     return replace(wish, plain=True)
 
 
-def _is_mixed(of_pod: "_Reading", subject: gate.Subject, qos: QoSClass) -> bool:
+def _is_mixed(
+    of_pod: "_Reading", subject: gate.Subject, qos: QoSClass, names: Collection[str] | None
+) -> bool:
     """Return whether a container may have another class than its pod. Each named class is judged once."""
     # other vocabularies cannot name a class for one container: the pod's claims hold for every container
     named = {
         _class_word(values[keys.QOS_CLASS][1]): name
         for name, values in of_pod.written.values.items()
-        if name and keys.QOS_CLASS in values
+        if name and keys.QOS_CLASS in values and (names is None or name in names)
     }
     readings = (replace(of_pod, container=name, noted=[]) for name in named.values())
     return any(_class_of(reading, subject)[0] is not qos for reading in readings)

@@ -116,7 +116,7 @@ class Pressure:
 
     def _seen(self, state: NodeState, now: float) -> Seen:
         online = {k: place for k, place in state.pods.items() if _is_online(state, k, place)}
-        reclaimed = {k: place for k, place in state.pods.items() if place.boxed and _path(place)}
+        reclaimed = {k: place for k, place in state.pods.items() if _is_reclaimed(state, k, place)}
         self._next += 1
         suffering = self._suffering(online)
         found: dict[str, StallReading | None] = dict.fromkeys(online)
@@ -278,10 +278,23 @@ def _floors(tuning: Tuning) -> dict[Resource, Floor]:
 
 def _may(state: NodeState, pod_id: str, place: PodPlace) -> bool:
     """Return whether a pod may be throttled: a reclaimed pod whose `avoidance` allows that."""
-    if not place.boxed or not _path(place):
+    if not _is_reclaimed(state, pod_id, place):
         return False
     wished = {one.wish.avoidance for one in state.of_pod(pod_id)} | {place.wish.avoidance}
     return all(avoidance is None or _THROTTLE in avoidance for avoidance in wished)
+
+
+def _is_reclaimed(state: NodeState, pod_id: str, place: PodPlace) -> bool:
+    """Return whether a pod counts as reclaimed: it is in the reclaim cgroups, or all its containers are reclaimed.
+
+    An annotation may give a class to a container that does not exist: that keeps a pod out of the reclaim cgroups, but
+    it spares no pod. A container that the kubelet has pinned to CPUs spares its pod, as the limit would reach it.
+    """
+    if not place.boxed:
+        members = state.of_pod(pod_id)
+        if not members or any(one.qos is not QoSClass.RECLAIMED or one.wish.kept for one in members):
+            return False
+    return bool(_path(place))
 
 
 def _is_online(state: NodeState, pod_id: str, place: PodPlace) -> bool:

@@ -81,7 +81,10 @@ class Bed:
         writer = CgroupWriter(layout, journal, self._root, lambda _path: None)
         return Pressure(self.known, StallReader(layout, self._root), writer, self.told)
 
-    def pod(self, name: str, qos: QoSClass, wish: Wish | None = None) -> str:
+    def pod(
+        self, name: str, qos: QoSClass, wish: Wish | None = None, beside: Assignment | None = None
+    ) -> str:
+        """Run a pod with one container; `beside`: another container of it."""
         kube = KubeQoS.BEST_EFFORT if qos is QoSClass.RECLAIMED else KubeQoS.BURSTABLE
         sandbox = self.node.run_pod(PodRequest(name, "shop", kube))
         app = self.node.run_container(sandbox, ContainerRequest("app"))
@@ -89,14 +92,16 @@ class Bed:
         pod_path, app_path = runtime.pods[sandbox].cgroup, runtime.containers[app].cgroup
         self.paths[name] = pod_path, app_path
         pod = Pod(name, name, name, "shop", cgroup_parent=f"/{pod_path}")
-        place = PodPlace(pod, wish or Wish(qos), boxed=qos is QoSClass.RECLAIMED)
+        place = PodPlace(
+            pod, wish or Wish(qos), boxed=qos is QoSClass.RECLAIMED and not (wish and wish.mixed)
+        )
         container = Container(f"{name}-app", name, "app", cgroups_path=f"/{app_path}", resources=Resources())
         assignment = Assignment(container, qos, qos.value, wish=wish or Wish(qos))
         state = self.known.state
         self.known.state = replace(
             state,
             pods={**state.pods, name: place},
-            containers=Crowd.of([*state.containers.values(), assignment]),
+            containers=Crowd.of([*state.containers.values(), assignment, *([beside] if beside else [])]),
         )
         return name
 
@@ -285,6 +290,44 @@ def test_avoidance_without_throttle_is_respected(make: Callable[..., Bed]):
     bed.seconds(10, second)
     assert bed.told.events(AuditEvent.PRESSURE_VERDICT)
     assert bed.limit("spared") is None
+
+
+MIXED = Wish(QoSClass.RECLAIMED, mixed=True)
+"""The wish of a reclaimed pod whose annotations name another class for one container."""
+
+
+def hurt_by(bed: Bed, name: str) -> Bed:
+    """Let one pod saturate the disk."""
+    bed.seconds(20, day(bed, 0))
+
+    def second() -> dict[str, Doing]:
+        reads = bed.reads(name, BUSY_READER)
+        return {"web": bed.waits([reads]), name: reads}
+
+    bed.seconds(10, second)
+    return bed
+
+
+def test_a_class_for_a_missing_container_spares_nothing(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("ghost", QoSClass.RECLAIMED, MIXED)
+    hurt_by(bed, "ghost")
+    assert bed.limit("ghost") is not None
+
+
+def test_a_pod_with_an_online_container_is_spared(make: Callable[..., Bed]):
+    bed = make()
+    online = Assignment(Container("both-web", "both", "web"), QoSClass.SHARED, QoSClass.SHARED.value)
+    bed.pod("both", QoSClass.RECLAIMED, MIXED, beside=online)
+    hurt_by(bed, "both")
+    assert bed.limit("both") is None
+
+
+def test_a_pod_that_the_kubelet_pins_is_spared(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("pinned", QoSClass.RECLAIMED, replace(MIXED, kept=0b11))
+    hurt_by(bed, "pinned")
+    assert bed.limit("pinned") is None
 
 
 def test_switching_off_sets_free(make: Callable[..., Bed]):

@@ -53,6 +53,19 @@ def test_a_reclaimed_pod_of_the_node_is_evicted(found):
     assert outcome(found) is None
 
 
+@pytest.mark.parametrize("key", ["qos_class.ghost", "containers"])
+def test_a_class_for_a_missing_container_protects_nothing(key):
+    value = '{"ghost": {"qos-class": "shared"}}' if key == "containers" else "shared"
+    assert outcome(annotated(**{"qos_class": "reclaimed", key: value})) is None
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])
+def test_an_online_container_of_any_kind_protects(kind):
+    found = annotated(**{"qos_class": "reclaimed", "qos_class.web": "shared"})
+    found["spec"][kind] = [{"name": "web"}]
+    assert outcome(found) is Outcome.REFUSED
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
