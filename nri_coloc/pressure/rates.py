@@ -129,7 +129,9 @@ def _of_io(before: StallReading, after: StallReading, span: float, found: Rates)
     stalled = risen(before.io_us, after.io_us)
     if stalled is None or found.operations is None:
         return None
-    return Strain(_share(stalled, span), sum(found.operations.values()))
+    operations, cost = sum(found.operations.values()), sum((found.io or {}).values())
+    size = max(0.0, round(cost / operations - OPERATION_BYTES)) if operations else 0.0
+    return Strain(_share(stalled, span), operations, size=size)
 
 
 def _share(us: int, span: float) -> float:

@@ -10,6 +10,9 @@ The baseline is learned for each load (a power of four) from the pod's own readi
 hurt readings slowly: a workload that changed for good is normal again after an hour. A closed-loop pod does less work
 while it is hurt, so a load without a baseline takes the baseline of the next higher load. A load above all known loads
 is the pod's own burst and has no verdict until it is learned. Neither has an unknown reading.
+
+A large I/O operation takes longer, also alone on the disk, but at most in proportion to its size. So the baseline is
+multiplied by the size of an operation, relative to the size at which it was learned, if that is more than 1.
 """
 
 from collections.abc import Mapping
@@ -58,12 +61,14 @@ class Strain(NamedTuple):
     load: the pod's own use: milli-CPU, or I/O operations a second; 0 for memory.
     own: share of the time that the pod's own limit explains.
     stolen: share of the time that the hypervisor took.
+    size: bytes of one I/O operation; 0 for the other resources.
     """
 
     stall: float
     load: float = 0.0
     own: float = 0.0
     stolen: float = 0.0
+    size: float = 0.0
 
 
 class Level(NamedTuple):
@@ -72,11 +77,13 @@ class Level(NamedTuple):
     readings: number of readings, at most `ENOUGH`.
     mean: mean wait.
     spread: mean distance from the mean.
+    size: mean bytes of one I/O operation.
     """
 
     readings: int = 0
     mean: float = 0.0
     spread: float = 0.0
+    size: float = 0.0
 
 
 Baseline = Mapping[int, Level]
@@ -92,7 +99,7 @@ class Judgement(NamedTuple):
 
     hurt: None if it is unknown.
     wait: share of the time; for I/O seconds for one operation.
-    baseline, spread: mean wait at this load, and mean distance from it; None without a baseline.
+    baseline, spread: mean wait at this load and size, and mean distance from it; None without a baseline.
     bound: the wait above which the pod is hurt; None without a baseline.
     """
 
@@ -113,12 +120,14 @@ def judge(
     if strain is None:
         return known, UNKNOWN
     wait, load = wait_of(resource, strain), _load(strain.load)
-    level = _expected(known, load)
+    level = _of_size(_expected(known, load), strain.size)
     if level is None:
-        return _learned(known, load, wait, hurt=False), Judgement(None, wait)
+        return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
     bound = level.mean * _FACTORS[tolerance] + 3 * level.spread + _MARGINS[resource]
     hurt = strain.stall >= LEAST_STALL and wait > bound
-    return _learned(known, load, wait, hurt=hurt), Judgement(hurt, wait, level.mean, level.spread, bound)
+    return _learned(known, load, (wait, strain.size), hurt=hurt), Judgement(
+        hurt, wait, level.mean, level.spread, bound
+    )
 
 
 def wait_of(resource: Resource, strain: Strain) -> float:
@@ -137,7 +146,19 @@ def _expected(known: Baseline, load: int) -> Level | None:
     return known[min(ready)] if ready else None
 
 
-def _learned(known: Baseline, load: int, wait: float, *, hurt: bool) -> Baseline:
+def _of_size(level: Level | None, size: float) -> Level | None:
+    """Return a baseline for operations of a size; None if it was learned without operations."""
+    if level is None or size <= level.size:
+        return level
+    if not level.size:
+        return None
+    larger = size / level.size
+    return level._replace(mean=level.mean * larger, spread=level.spread * larger)
+
+
+def _learned(known: Baseline, load: int, reading: tuple[float, float], *, hurt: bool) -> Baseline:
+    """Return the baseline after a reading: its wait, and the size of an operation."""
+    wait, size = reading
     level = known.get(load, Level())
     if hurt and not level.readings:
         return known  # a load that was only seen while hurt is no baseline
@@ -148,4 +169,4 @@ def _learned(known: Baseline, load: int, wait: float, *, hurt: bool) -> Baseline
     mean = level.mean + (wait - level.mean) * pace
     spread = level.spread + (abs(wait - mean) - level.spread) * pace
     readings = min(ENOUGH, level.readings + (0 if hurt else 1))
-    return {**known, load: Level(readings, mean, spread)}
+    return {**known, load: Level(readings, mean, spread, level.size + (size - level.size) * pace)}

@@ -91,6 +91,26 @@ def test_own_burst_beyond_known_loads_is_unknown():
     assert not node.seconds(5, {"web": burst}, {"batch": DISK_HOG})
 
 
+LARGE = Doing(io_stall=0.9, read=200.0 * MIB, operations=200)
+"""Operations of 1 MiB: on an idle disk each waits longer than one of `READER`, which reads 4 KiB."""
+
+
+@pytest.mark.parametrize("operations", [5000, 500, 250], ids=["far", "near", "same"])
+def test_larger_operations_make_no_verdict(operations: int):
+    node = bench()
+    small = Doing(io_stall=operations * 0.00018, read=operations * 4096.0, operations=operations)
+    node.seconds(20, {"web": small}, {"batch": IDLE})
+    assert not node.seconds(120, {"web": LARGE}, {"batch": DISK_HOG})
+
+
+def test_a_learned_pattern_is_judged_again():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"batch": IDLE})
+    node.seconds(60, {"web": LARGE}, {"batch": IDLE})
+    slowed = replace(LARGE, io_stall=1.0, read=20.0 * MIB, operations=20)
+    assert node.seconds(5, {"web": slowed}, {"batch": DISK_HOG})
+
+
 def test_another_disk_is_no_evidence():
     node = bench()
     node.seconds(20, {"web": READER}, {"batch": IDLE})
@@ -98,12 +118,15 @@ def test_another_disk_is_no_evidence():
 
 
 def test_a_high_tolerance_bears_more():
-    calm, worse = READER, replace(READER, operations=1500)
+    calm, worse = (
+        replace(READER, read=12 * MIB, operations=3000),
+        replace(READER, read=3.6 * MIB, operations=900),
+    )
     for tolerance, expected in ((Tolerance.LOW, True), (Tolerance.HIGH, False)):
         node = bench()
         node.tolerance = tolerance
-        node.seconds(20, {"web": replace(calm, operations=3000)}, {"batch": IDLE})
-        assert bool(node.seconds(5, {"web": replace(worse, operations=900)}, {"batch": DISK_HOG})) is expected
+        node.seconds(20, {"web": calm}, {"batch": IDLE})
+        assert bool(node.seconds(5, {"web": worse}, {"batch": DISK_HOG})) is expected
 
 
 def test_unknown_steal_makes_no_cpu_verdict():
@@ -149,7 +172,8 @@ def test_one_turn_searches_for_the_worst_hurt():
     node = bench()
     pods = [f"web{number}" for number in range(4)]
     node.seconds(20, dict.fromkeys(pods, READER), {"hog": IDLE})
-    worse = {pod: replace(SLOWED, operations=500 - 100 * at) for at, pod in enumerate(pods)}
+    counts = {pod: 500 - 100 * at for at, pod in enumerate(pods)}
+    worse = {pod: replace(SLOWED, read=4096.0 * count, operations=count) for pod, count in counts.items()}
     verdicts = node.seconds(2, worse, {"hog": DISK_HOG})
     assert [one.victim for one in verdicts] == ["web3", "web2"]
 
