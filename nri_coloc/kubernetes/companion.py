@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.kubernetes import messages, reporting, requests
-from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused
+from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
 from nri_coloc.kubernetes.figures import Figures
 from nri_coloc.kubernetes.presets import Preset
@@ -138,11 +138,11 @@ class Companion:
     def _report(self, preset: Preset) -> None:
         pods, node = NodePods(preset, self._changed.set), ThisNode(preset, self._changed.set)
         for path, follower, selector in (
-            ("/api/v1/pods", pods, f"spec.nodeName={self._own.node}"),
+            ("/api/v1/pods", pods, requests.selector(self._own.node)),
             ("/api/v1/nodes", node, f"metadata.name={self._own.node}"),
         ):
             query = {"fieldSelector": selector}
-            watch = Watch(self._api, path, follower, query=query, broken=self._broken)
+            watch = Watch(self._api, path, follower, query=query, page=PODS_PAGE, broken=self._broken)
             self._start(path.rpartition("/")[2], watch.run)
         reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
         figures = Figures(self._api, self._own.node)

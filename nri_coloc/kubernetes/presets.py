@@ -71,12 +71,14 @@ DEFAULT: Final = PRESETS["koordinator"]
 class Shown(NamedTuple):
     """Our resources as a node object shows them.
 
-    amounts: None if one of the amounts is missing in capacity or in allocatable.
-    gate: amount of the gate resource; None if it is in neither capacity nor allocatable.
+    amounts: None if one of the amounts is missing in capacity or in allocatable, or cannot be read.
+    gate: amount of the gate resource, 0 if it cannot be read; None if it is in neither capacity nor allocatable.
+    is_readable: False if one of these quantities cannot be read, such as 12E, which is beyond int64.
     """
 
     amounts: Amounts | None = None
     gate: int | None = None
+    is_readable: bool = True
 
 
 def custom(cpu: str, memory: str) -> Preset:
@@ -121,20 +123,22 @@ def _whole(amount: int) -> str:
 def shown(node: Mapping[str, Any], preset: Preset) -> Shown:
     """Return our resources in a node object; the smaller value where capacity and allocatable differ.
 
-    Raise ValueError if the object is not a node.
+    Raise ValueError if the object is not a node. A quantity that cannot be read is no reason: any writer of the
+    node's status could then stop the programs that read it.
     """
-    capacity = objects.child(node, "status", "capacity")
-    allocatable = objects.child(node, "status", "allocatable")
-    cpu, memory = (_least(capacity, allocatable, name) for name in preset)
-    present = [amount for each in (capacity, allocatable) if (amount := _read(each, OPEN)) is not None]
-    amounts = None if cpu is None or memory is None else Amounts(cpu, memory)
-    return Shown(amounts, min(present, default=None))
+    both = objects.child(node, "status", "capacity"), objects.child(node, "status", "allocatable")
+    read = {name: [_read(each[name]) for each in both if name in each] for name in (*preset, OPEN)}
+    known = {name: [each for each in amounts if each is not None] for name, amounts in read.items()}
+    complete = all(len(known[name]) == len(both) for name in preset)
+    return Shown(
+        amounts=Amounts(*(min(known[name]) for name in preset)) if complete else None,
+        gate=min((each or 0 for each in read[OPEN]), default=None),
+        is_readable=known == read,
+    )
 
 
-def _least(capacity: Mapping[str, Any], allocatable: Mapping[str, Any], name: str) -> int | None:
-    one, other = _read(capacity, name), _read(allocatable, name)
-    return None if one is None or other is None else min(one, other)
-
-
-def _read(quantities: Mapping[str, Any], name: str) -> int | None:
-    return objects.amount(quantities[name]) if name in quantities else None
+def _read(found: object) -> int | None:
+    try:
+        return objects.amount(found)
+    except ValueError:
+        return None

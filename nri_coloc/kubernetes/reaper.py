@@ -6,8 +6,8 @@ from threading import Event
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.kubernetes import objects, presets, requests, silence
-from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, Object
-from nri_coloc.kubernetes.presets import Preset
+from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused, Object
+from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.silence import Correction, Heard
 from nri_coloc.kubernetes.watching import version_of
@@ -26,11 +26,13 @@ Corrected = Callable[[str, Correction], None]
 class _Silent(NamedTuple):
     """A silent node.
 
-    found: the object.
+    version: resourceVersion of its object.
     silent_s: seconds without a report.
     """
 
-    found: Object
+    name: str
+    version: str
+    shown: Shown
     silent_s: float
 
 
@@ -72,6 +74,10 @@ class Reaper:
             self._listing_since_s = None
             self._broken(str(error))
             return
+        except Exception as error:  # noqa: BLE001 - the thread must live for the nodes of the next list
+            self._listing_since_s = None
+            self._broken(f"nodes cannot be listed: {type(error).__name__}: {error}")
+            return
         self.silent = len(silent)
         for each in silent:
             if self._leads():
@@ -82,50 +88,54 @@ class Reaper:
         heard: dict[str, Heard] = {}
         silent = []
         for page, _ in self._api.pages(NODES):
-            for node in page:
-                metadata = objects.child(node, "metadata")
-                uid = objects.text(metadata, "uid", _LONGEST)
-                heard[uid] = silence.hear(self._heard.get(uid), _reported_at(metadata), now_s)
-                silent_s = silence.silent_for(heard[uid], since_s, now_s)
-                if silent_s >= silence.CLOSE_AFTER_S and self._takes_part(node):
-                    silent.append(_Silent(node, silent_s))
+            while page:
+                node = page.pop()
+                try:
+                    metadata = objects.child(node, "metadata")
+                    uid = objects.text(metadata, "uid", _LONGEST)
+                    heard[uid] = silence.hear(self._heard.get(uid), _reported_at(metadata), now_s)
+                    silent_s = silence.silent_for(heard[uid], since_s, now_s)
+                    if silent_s >= silence.CLOSE_AFTER_S and (found := self._silent(node, silent_s)):
+                        silent.append(found)
+                except ValueError as error:
+                    self._broken(f"a node cannot be read: {error}")
         self._heard, self._listing_since_s = heard, since_s
         return silent
 
-    def _takes_part(self, node: Object) -> bool:
-        return presets.shown(node, self._preset()) != presets.Shown()
+    def _silent(self, node: Object, silent_s: float) -> _Silent | None:
+        """Return a node that takes part in colocation; None for another one."""
+        shown = presets.shown(node, self._preset())
+        name = objects.text(objects.child(node, "metadata"), "name", _LONGEST)
+        return None if shown == Shown() else _Silent(name, version_of(node), shown, silent_s)
 
     def _correct(self, silent: _Silent) -> None:
-        name = str(silent.found["metadata"]["name"])
+        name, shown = silent.name, silent.shown
         try:
-            floor = self._floor(name) if silent.silent_s >= silence.FLOOR_AFTER_S else Floor()
-            shown = presets.shown(silent.found, self._preset())
-            found = silence.correction(silent.silent_s, shown, floor)
+            is_long = silent.silent_s >= silence.FLOOR_AFTER_S and shown.amounts is not None
+            found = silence.correction(silent.silent_s, shown, self._floor(name) if is_long else Floor())
             if found is not None:
-                self._api.merge(f"{NODES}/{name}/status", self._patch(silent.found, found))
+                self._api.merge(f"{NODES}/{name}/status", self._patch(silent.version, found))
                 self._corrected(name, found)
         except ApiError as error:
             # a conflict: the node reported meanwhile, or its kubelet did, and the next list decides
             if not (isinstance(error, ApiRefused) and error.status == _CONFLICT):
                 self._broken(str(error))
-        except ValueError as error:
-            self._broken(f"node {name} cannot be read: {error}")
+        except Exception as error:  # noqa: BLE001 - one node's problem
+            self._broken(f"node {name} cannot be corrected: {type(error).__name__}: {error}")
 
     def _floor(self, name: str) -> Floor:
-        pods = (
-            pod
-            for page, _ in self._api.pages("/api/v1/pods", fieldSelector=f"spec.nodeName={name}")
-            for pod in page
-        )
-        demands = (requests.demand(pod, self._preset()) for pod in pods)
+        preset, demands = self._preset(), []
+        for page, _ in self._api.pages("/api/v1/pods", PODS_PAGE, fieldSelector=requests.selector(name)):
+            while page:
+                demands.append(requests.demand(page.pop(), preset))
         return requests.floor(each for each in demands if each is not None)
 
-    def _patch(self, node: Object, correction: Correction) -> dict[str, Any]:
+    def _patch(self, version: str, correction: Correction) -> dict[str, Any]:
         written: dict[str, str | None] = {presets.OPEN: None}
         if correction.amounts is not None:
             written = presets.written(self._preset(), correction.amounts, correction.gate)
         return {
-            "metadata": {"resourceVersion": version_of(node)},
+            "metadata": {"resourceVersion": version},
             "status": {"capacity": written, "allocatable": written},
         }
 

@@ -296,7 +296,7 @@ def _harms(report: Report, seen: _Seen) -> bool:
     The kubelet writes zeros for extended resources on a node that was made again
     (pkg/kubelet/kubelet_node_status.go, reconcileExtendedResource). Other writers may do anything.
     """
-    amounts, gate = seen.shown
+    amounts, gate = seen.shown.amounts, seen.shown.gate
     if gate is not None and (report.gate is None or gate < seen.floor.gate):
         return True
     return _is_below(amounts or Amounts(), report, seen.floor)

@@ -30,7 +30,7 @@ MEMORY: Final = "memory"
 _OF_PODS: Final = frozenset({CPU, MEMORY})
 """Resources that pod-level requests replace; huge pages too, but they are not read here."""
 
-_PHASES_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_PHASES_ENDED: Final = ("Succeeded", "Failed")
 _LONGEST_PHASE: Final = 63
 _LONGEST_TIME: Final = 64
 
@@ -83,6 +83,11 @@ class Size(NamedTuple):
 
 
 # --- pods -----------------------------------------------------------------------------------------------
+
+
+def selector(node: str) -> str:
+    """Return the field selector of the pods of a node that have not ended."""
+    return ",".join((f"spec.nodeName={node}", *(f"status.phase!={each}" for each in _PHASES_ENDED)))
 
 
 def has_ended(pod: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from threading import Event
 from typing import Final, Protocol
 
-from nri_coloc.kubernetes.api import BOOKMARK, GONE, OPENED, Api, ApiError, ApiRefused, Object
+from nri_coloc.kubernetes.api import BOOKMARK, GONE, OPENED, PAGE, Api, ApiError, ApiRefused, Object
 
 FIRST_RETRY_S: Final = 0.5
 LAST_RETRY_S: Final = 30.0
@@ -56,6 +56,7 @@ class Watch:
     """Follow one collection; `run` is the work of a thread.
 
     query: selectors of the collection, such as fieldSelector.
+    page: objects of one page of the list.
     broken: called with the reason when a working watch breaks.
     since_s: monotonic time from which every change was seen; None while the watch is broken.
     problem: the reason of the break, "" while there is none.
@@ -69,6 +70,7 @@ class Watch:
         *,
         broken: Callable[[str], None],
         query: Mapping[str, str] | None = None,
+        page: int = PAGE,
         backoff: Backoff | None = None,
     ) -> None:
         self.since_s: float | None = None
@@ -76,6 +78,7 @@ class Watch:
         self._api = api
         self._path = path
         self._query = dict(query or {})
+        self._page = page
         self._follower = follower
         self._broken = broken
         self._version = ""
@@ -91,6 +94,9 @@ class Watch:
                 if time.monotonic() - begun_s >= SHORTEST_S:
                     self._backoff.succeeded()
                 stop.wait(self._failed(error))
+            except Exception as error:  # noqa: BLE001 - one object must not end the watch; the list begins it again
+                self._version = ""
+                stop.wait(self._failed(ApiError(f"watch {self._path}: {type(error).__name__}: {error}")))
             else:
                 self._rest(stop, time.monotonic() - begun_s)
 
@@ -112,8 +118,10 @@ class Watch:
 
         def objects() -> Iterator[Object]:
             nonlocal version
-            for page, version in self._api.pages(self._path, **self._query):  # noqa: B007 - the last one counts
-                yield from page
+            for page, version in self._api.pages(self._path, self._page, **self._query):  # noqa: B007 - the last counts
+                page.reverse()
+                while page:  # an object that was read is dropped at once
+                    yield page.pop()
 
         self._follower.replace(objects())
         self._version = version

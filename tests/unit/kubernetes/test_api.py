@@ -48,6 +48,27 @@ def test_a_list_is_read_in_pages(tmp_path):
     assert {asked.query["fieldSelector"] for asked in server.asked} == {"spec.nodeName=n"}
 
 
+def test_a_page_too_large_is_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(api, "PAGE_BYTES", 1000)
+
+    def answers(asked):
+        at, limit = int(asked.query.get("continue", 0)), int(asked.query["limit"])
+        names = [str(number) * 400 for number in range(at, min(4, at + limit))]
+        return Reply(body=items(*names, token=str(at + limit) if at + limit < 4 else ""))
+
+    with serving(tmp_path, answers) as server:
+        pages = [page for page, _ in server.connect().pages("/api/v1/pods", 10)]
+    assert [asked.query["limit"] for asked in server.asked] == ["10", "2", "2"]
+    assert [item["metadata"]["name"][0] for page in pages for item in page] == list("0123")
+
+
+def test_an_object_too_large_is_read_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(api, "PAGE_BYTES", 1000)
+    with serving(tmp_path, lambda _: Reply(body=items("a" * 2000))) as server:
+        pages = list(server.connect().pages("/api/v1/pods", 10))
+    assert len(pages) == 1
+
+
 def test_a_watch_returns_its_changes(tmp_path):
     changes = (change("ADDED"), change("BOOKMARK", version="9"))
     with serving(tmp_path, lambda _: Reply(lines=changes)) as server:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.companion import Companion, Own
 from nri_coloc.kubernetes.figures import OBJECTS
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts
@@ -88,7 +89,7 @@ def test_the_offer_becomes_capacity_and_allocatable(found, tmp_path):
     status = found.patches[0]["status"]
     assert status["capacity"] == status["allocatable"]
     assert status["capacity"][DEFAULT.cpu] == "4000"
-    assert selectors == {"spec.nodeName=a", "metadata.name=a"}
+    assert selectors == {requests.selector("a"), "metadata.name=a"}
 
 
 def test_a_node_that_stops_to_lend_closes(found, tmp_path):
@@ -112,6 +113,13 @@ def test_a_pod_above_the_node_is_logged(found, tmp_path):
     found.pods = [pod("a", "12E")]
     with running(found, tmp_path):
         wait_until(lambda: "do not count in the report" in str(found.log.lines), SOON_S, "a remark")
+        wait_until(lambda: found.patches, SOON_S, "a report")
+    assert found.patches[0]["status"]["capacity"][DEFAULT.cpu] == "4000"
+
+
+def test_an_unreadable_amount_is_overwritten(found, tmp_path):
+    found.object = node(**{DEFAULT.cpu: "12E", DEFAULT.memory: str(8 << 30)})
+    with running(found, tmp_path):
         wait_until(lambda: found.patches, SOON_S, "a report")
     assert found.patches[0]["status"]["capacity"][DEFAULT.cpu] == "4000"
 

@@ -60,10 +60,20 @@ def test_a_node_without_status_shows_nothing():
     assert presets.shown({"metadata": {}}, KOORDINATOR) == Shown()
 
 
-@pytest.mark.parametrize("status", [[], "x", {"capacity": 3}, {"capacity": {OPEN: []}}], ids=repr)
+@pytest.mark.parametrize("status", [[], "x", {"capacity": 3}], ids=repr)
 def test_another_shape_of_node_is_refused(status):
     with pytest.raises(ValueError):
         presets.shown({"status": status}, KOORDINATOR)
+
+
+@pytest.mark.parametrize("quantity", ["12E", "x", [], None], ids=repr)
+def test_an_unreadable_amount_is_no_amount(quantity):
+    both = {BATCH_CPU: quantity, BATCH_MEMORY: "1"}
+    assert presets.shown(node(both, both), KOORDINATOR) == Shown(None, None, is_readable=False)
+
+
+def test_an_unreadable_gate_is_present():
+    assert presets.shown(node({OPEN: "12E"}, {}), KOORDINATOR) == Shown(None, 0, is_readable=False)
 
 
 def test_own_names_make_a_preset():

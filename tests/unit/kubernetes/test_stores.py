@@ -79,6 +79,12 @@ def test_a_missing_node_has_no_view():
 
 
 def test_an_unreadable_node_is_told():
-    store = this_node([node(**{DEFAULT.cpu: [1]})])
+    store = this_node([node() | {"status": [1]}])
     assert store.view is None
     assert store.problem
+
+
+def test_an_unreadable_amount_leaves_a_view():
+    shown = Shown(None, 110, is_readable=False)
+    resources = {DEFAULT.cpu: "12E", DEFAULT.memory: "64", "coloc.nri.io/open": "110"}
+    assert this_node([node(**resources)]).view == NodeView("n1", 110, shown)

@@ -1,6 +1,8 @@
 """A followed collection, through breaks of the watch and expired versions."""
 
 from threading import Event
+from types import SimpleNamespace
+from typing import Any
 
 from nri_coloc.kubernetes.watching import Backoff, Watch
 from tests.unit.kubernetes.fake_api import Reply, serving
@@ -72,6 +74,27 @@ def test_a_break_is_told_once(tmp_path):
     names, _, broken = follow(tmp_path, watches, last="c")
     assert names.lists == 1
     assert len(broken) == 1
+
+
+def test_an_unexpected_error_lists_again(tmp_path):
+    nameless = {"type": "ADDED", "object": {"metadata": {}}}
+    watches = [Reply(lines=(nameless,)), Reply(lines=(change("ADDED", "c"),))]
+    names, _, broken = follow(tmp_path, watches, last="c")
+    assert names.lists == 2
+    assert "KeyError" in broken[0]
+
+
+def test_an_object_is_dropped_once_read(tmp_path):
+    stop, left = Event(), list[int]()
+    page = list(items("a", "b")["items"])
+    pages: Any = SimpleNamespace(pages=lambda *_: iter([(page, "7")]), watch=lambda *_: iter(()))
+
+    def replace(objects):
+        left.extend(len(page) for _ in objects)
+        stop.set()
+
+    Watch(pages, "/x", SimpleNamespace(replace=replace), broken=lambda _: None).run(stop)
+    assert left == [1, 0]
 
 
 def test_a_broken_watch_has_no_beginning(tmp_path):

@@ -1,0 +1,116 @@
+"""The reaper with objects that cannot be read, and with errors that nobody expects."""
+
+from collections.abc import Iterator
+from threading import Event
+from typing import Any
+
+import pytest
+
+from nri_coloc.kubernetes.presets import DEFAULT, OPEN
+from nri_coloc.kubernetes.reaper import Reaper
+from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
+
+TOO_LARGE = "12E"
+REPORTED: dict[str, Any] = {DEFAULT.cpu: "4k", DEFAULT.memory: "64", OPEN: "110"}
+
+
+def node(name: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": name, "resourceVersion": "7", **metadata},
+        "status": {"capacity": dict(REPORTED), "allocatable": dict(REPORTED)},
+    }
+
+
+class Ran:
+    """A reaper against prepared nodes and pods; `errors` has the lines of the log."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.errors: list[str] = []
+        self.asked = api.asked
+        self.reaper = Reaper(
+            api.connect(),
+            preset=lambda: DEFAULT,
+            leads=lambda: True,
+            corrected=lambda _node, _correction: None,
+            broken=self.errors.append,
+        )
+
+    def patches(self) -> dict[str, Any]:
+        """Return the last patch of each node."""
+        return {each.path.split("/")[4]: each.body for each in self.asked if each.method == "PATCH"}
+
+
+@pytest.fixture
+def nodes() -> list[dict[str, Any]]:
+    return [node("a"), node("b")]
+
+
+@pytest.fixture
+def ran(tmp_path, nodes) -> Iterator[Ran]:
+    def answers(asked: Asked) -> Reply:
+        return Reply(body={"items": nodes if asked.path.endswith("nodes") else []})
+
+    with serving(tmp_path, answers) as api:
+        yield Ran(api)
+
+
+def unreadable(found: dict[str, Any], *names: str) -> None:
+    for each in ("capacity", "allocatable"):
+        found["status"][each] |= dict.fromkeys(names, TOO_LARGE)
+
+
+def test_an_unreadable_amount_keeps_no_node_open(ran, nodes):
+    unreadable(nodes[0], DEFAULT.cpu)
+    for now_s in (0.0, 181.0):
+        ran.reaper.turn(now_s)
+    assert [each["status"]["capacity"] for each in ran.patches().values()] == [{OPEN: None}] * 2
+
+
+def test_an_unreadable_gate_is_removed(ran, nodes):
+    unreadable(nodes[0], OPEN)
+    for now_s in (0.0, 181.0):
+        ran.reaper.turn(now_s)
+    assert ran.patches()["a"]["status"]["capacity"] == {OPEN: None}
+
+
+def test_an_unreadable_amount_is_not_lowered(ran, nodes):
+    unreadable(nodes[0], DEFAULT.memory)
+    for now_s in (0.0, 901.0):
+        ran.reaper.turn(now_s)
+    assert ran.patches()["a"]["status"]["capacity"] == {OPEN: None}
+    assert ran.patches()["b"]["status"]["capacity"][DEFAULT.cpu] == "0"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"metadata": []}, {"metadata": {"name": "a", "uid": [1]}}, {"metadata": {"name": "a"}, "status": 3}],
+)
+def test_an_object_of_another_shape_is_skipped(ran, nodes, broken):
+    nodes[0] = broken
+    for now_s in (0.0, 181.0):
+        ran.reaper.turn(now_s)
+    assert list(ran.patches()) == ["b"]
+
+
+def test_an_unexpected_error_is_logged(ran, nodes):
+    nodes[:] = [3]
+    ran.reaper.turn(0.0)
+    assert "AttributeError" in ran.errors[0]
+
+
+def test_a_turn_follows_an_unexpected_error(ran, nodes, monkeypatch):
+    kept, stop = list(nodes), Event()
+    nodes[:] = [3]
+    turns = iter([lambda: nodes.__setitem__(slice(None), kept), stop.set])
+    monkeypatch.setattr(stop, "wait", lambda _: next(turns)())
+    ran.reaper.run(stop)
+    assert len(ran.asked) == 2
+
+
+def test_only_pods_that_run_are_listed(ran, nodes):
+    nodes.pop()
+    for now_s in (0.0, 901.0):
+        ran.reaper.turn(now_s)
+    (query,) = [each.query for each in ran.asked if each.path.endswith("pods")]
+    assert query["fieldSelector"] == "spec.nodeName=a,status.phase!=Succeeded,status.phase!=Failed"
+    assert int(query["limit"]) <= 10
