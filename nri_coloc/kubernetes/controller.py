@@ -3,6 +3,7 @@
 The others watch too and change nothing, so that the next leader knows at once which nodes are silent.
 """
 
+import time
 from collections.abc import Callable
 from threading import Event, Thread
 from typing import Protocol
@@ -11,9 +12,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 
 from nri_coloc.kubernetes import executor
 from nri_coloc.kubernetes.api import Api
-from nri_coloc.kubernetes.eviction import Order, Outcome, Result, Rules
+from nri_coloc.kubernetes.eviction import EVICTED, Order, Outcome, Result, Rules
 from nri_coloc.kubernetes.executor import Executor
 from nri_coloc.kubernetes.leadership import Leadership
+from nri_coloc.kubernetes.log_limit import LogLimit
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.silence import Correction
@@ -47,6 +49,8 @@ class Controller:
     ) -> None:
         self.registry = CollectorRegistry()
         self._log = log
+        self._log_limit = LogLimit()
+        self._threads: list[Thread] = []
         self._leadership = Leadership(api, identity, self._led)
         leads = lambda: self._leadership.leads  # noqa: E731 - a property, asked again each time
         self._executor = Executor(api, rules=rules, leads=leads, carried=self._carried, broken=self._broken)
@@ -74,6 +78,9 @@ class Controller:
 
     def problem(self) -> str:
         """Return why this replica is not ready; empty if it is. A replica that waits for the Lease is ready."""
+        ended = [each.name for each in self._threads if not each.is_alive()]
+        if ended:
+            return f"the thread {ended[0]} has ended"
         return self._leadership.problem or self._watch.problem
 
     def run(self, stop: Event) -> None:
@@ -83,7 +90,9 @@ class Controller:
             ("executor", self._executor.run),
             ("reaper", self._reaper.run),
         ):
-            Thread(target=work, args=(stop,), name=name, daemon=True).start()
+            thread = Thread(target=work, args=(stop,), name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
         self._leadership.run(stop)
 
     # ---- reports of the parts ----
@@ -93,6 +102,10 @@ class Controller:
 
     def _carried(self, node: str, order: Order, result: Result) -> None:
         self._evictions.labels(str(result.outcome)).inc()
+        left_out = self._log_limit.left_out(node, time.monotonic())
+        if left_out is None and result.detail != EVICTED:  # the rate of evictions limits the lines about them
+            return
+        counted = {"left_out": left_out} if left_out else {}
         self._log.info(
             "eviction order",
             node=node,
@@ -101,6 +114,7 @@ class Controller:
             by_operator=order.by_operator,
             outcome=str(result.outcome),
             detail=result.detail,
+            **counted,
         )
 
     def _corrected(self, node: str, correction: Correction) -> None:

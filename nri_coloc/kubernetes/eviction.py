@@ -23,6 +23,10 @@ MOST_ORDERS: Final = 16
 """Open orders of one node, as in api/cluster/v1/cluster.proto."""
 
 LONGEST_DETAIL: Final = 200
+
+EVICTED: Final = "the API server accepted the eviction"
+"""The detail of an order that was carried out."""
+
 _LONGEST_ID: Final = 64
 _LONGEST_NAMESPACE: Final = 63
 _LONGEST_NAME: Final = 253
@@ -108,6 +112,11 @@ def orders(colocation_node: Mapping[str, Any]) -> list[Order]:
     return [each for each in found if each.id not in done]
 
 
+def present(colocation_node: Mapping[str, Any]) -> set[str]:
+    """Return the ids of all orders of a ColocationNode."""
+    return {objects.text(each, "id", _LONGEST_ID) for each in _entries(colocation_node)}
+
+
 def _entries(colocation_node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return objects.children(objects.child(colocation_node, "spec"), "evictions")[:MOST_ORDERS]
 
@@ -144,9 +153,9 @@ def _seconds(text: str) -> float:
 
 def status(colocation_node: Mapping[str, Any], results: list[Result]) -> list[dict[str, Any]]:
     """Return the new `status.results`: earlier results of orders that are still there, then the new ones."""
-    present = {objects.text(each, "id", _LONGEST_ID) for each in _entries(colocation_node)}
-    new = {each.id: _written(each) for each in results if each.id in present}
-    kept = [dict(each) for each in _results(colocation_node) if each.get("id") in present - new.keys()]
+    known = present(colocation_node)
+    new = {each.id: _written(each) for each in results if each.id in known}
+    kept = [dict(each) for each in _results(colocation_node) if each.get("id") in known - new.keys()]
     return kept + list(new.values())
 
 
@@ -199,7 +208,7 @@ def _problem(pending: Order, pod: Mapping[str, Any], node: str, tuning: Tuning) 
         return f"the pod is not on node {node}"
     if _MIRROR in objects.child(metadata, "annotations"):
         return "the kubelet would create this static pod again at once"
-    if any(each.get("kind") == "DaemonSet" for each in objects.children(metadata, "ownerReferences")):
+    if any(_is_daemonset(each) for each in objects.children(metadata, "ownerReferences")):
         return "its DaemonSet would create the pod on this node again at once"
     wish = annotations.resolve_pod(_pod(pod, tuning), tuning, _names(spec))
     if wish.qos is not QoSClass.RECLAIMED:
@@ -221,6 +230,12 @@ def _names(spec: Mapping[str, Any]) -> frozenset[str]:
         for kind in kinds
         for each in objects.children(spec, kind)
     )
+
+
+def _is_daemonset(owner: Mapping[str, Any]) -> bool:
+    """Return whether an owner is the DaemonSet that controls the pod. The pod's author may name any other owner."""
+    named = owner.get("apiVersion"), owner.get("kind")
+    return named == ("apps/v1", "DaemonSet") and owner.get("controller") is True
 
 
 def _pod(pod: Mapping[str, Any], tuning: Tuning) -> Pod:
@@ -282,7 +297,7 @@ def result(pending: Order, answer: Answer) -> Result | None:
     """
     told = objects.text(answer.body, "message", _LONGEST_MESSAGE)[:LONGEST_DETAIL]
     if answer.status in (200, 201):
-        return Result(pending.id, Outcome.ACCEPTED, "the API server accepted the eviction")
+        return Result(pending.id, Outcome.ACCEPTED, EVICTED)
     if answer.status == 404:
         return Result(pending.id, Outcome.GONE, "no pod has this name")
     if answer.status == 429 and (budget := _budget(answer)):

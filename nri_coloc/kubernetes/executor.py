@@ -108,6 +108,9 @@ class Executor:
         except ValueError as error:
             self._broken(f"ColocationNode {node} cannot be read: {error}")
             is_done = True
+        except Exception as error:  # noqa: BLE001 - one node's problem: the orders of other nodes must be carried out
+            self._broken(f"ColocationNode {node}: {type(error).__name__}: {error}")
+            is_done = False
         if is_done:
             self._results.pop(node, None)
             self._backoffs.pop(node, None)
@@ -117,7 +120,9 @@ class Executor:
     def _serve_object(self, node: str) -> bool:
         """Return whether all orders have a written result."""
         found = self._api.get(f"{COLLECTION}/{node}")
-        results = self._results.setdefault(node, {})
+        present = eviction.present(found)
+        results = {key: each for key, each in self._results.get(node, {}).items() if key in present}
+        self._results[node] = results
         open_orders = [each for each in eviction.orders(found) if each.id not in results]
         for order in open_orders:
             result = self._carry_out(node, order)

@@ -14,6 +14,7 @@ ORDER = Order("d-1", "jobs", "render-1", "u1", NOW + 60)
 OPERATORS = ORDER._replace(by_operator=True)
 ON = Rules(may_evict=True, tuning=Tuning())
 OFF = Rules(may_evict=False, tuning=Tuning())
+OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "controller": True}
 BUDGET: dict[str, Any] = {
     "message": "Cannot evict pod as it would violate the pod's disruption budget.",
     "details": {"causes": [{"reason": "DisruptionBudget", "message": "needs 2 healthy pods and has 2"}]},
@@ -27,6 +28,15 @@ def pod(qos: str = "BestEffort", node: str = "n1", phase: str = "Running", **met
         "spec": {"nodeName": node, "containers": [{"name": "main"}]},
         "status": {"phase": phase, "qosClass": qos},
     }
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"apiVersion": "example.com/v1"}, {"controller": False}, {"controller": None}, {"kind": "Job"}],
+    ids=str,
+)
+def test_a_false_daemonset_protects_no_pod(other):
+    assert outcome(pod(ownerReferences=[OWNER | other])) is None
 
 
 def annotated(**annotations: str) -> dict[str, Any]:
@@ -84,7 +94,7 @@ def test_an_online_container_of_any_kind_protects(kind):
         (annotated(**{"qos_class": "reclaimed", "qos_class.main": "shared"}), Outcome.REFUSED),
         (annotated(qos_class="reclaimed", avoidance="throttle"), Outcome.REFUSED),
         (pod(annotations={"kubernetes.io/config.mirror": "x"}), Outcome.REFUSED),
-        (pod(ownerReferences=[{"kind": "DaemonSet", "name": "logs"}]), Outcome.REFUSED),
+        (pod(ownerReferences=[OWNER]), Outcome.REFUSED),
     ],
     ids=[
         "no pod", "another pod", "succeeded", "failed", "deleted already", "another node", "no node", "Burstable",

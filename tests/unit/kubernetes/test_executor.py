@@ -25,7 +25,10 @@ class Server:
 
     def __init__(self, expires: str = NEVER) -> None:
         order = {"id": "o1", "namespace": "jobs", "name": "render", "uid": "u1", "expiresAt": expires}
-        node = {"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {"evictions": [order]}}
+        node: dict[str, Any] = {
+            "metadata": {"name": "a", "resourceVersion": "7"},
+            "spec": {"evictions": [order]},
+        }
         self.node = node
         self.replies: dict[str, list[Reply]] = {
             f"GET {OBJECT}": [Reply(body=node)],
@@ -63,9 +66,10 @@ class Ran:
         self._node = server.node
         self._serving = serving(folder, server)
         self._api: FakeApi = self._serving.__enter__()
-        self._executor = Executor(
+        self.may_evict: Callable[[], bool] = lambda: True
+        self.executor = Executor(
             self._api.connect(),
-            rules=lambda: Rules(may_evict=True, tuning=Tuning()),
+            rules=lambda: Rules(may_evict=self.may_evict(), tuning=Tuning()),
             leads=lambda: True,
             carried=lambda _node, _order, result: self.outcomes.append(result.outcome),
             broken=self.errors.append,
@@ -73,7 +77,7 @@ class Ran:
 
     def play(self, turns: int) -> None:
         for _ in range(turns):
-            self._executor.serve("a")
+            self.executor.serve("a")
 
     def asked(self, method: str, path: str) -> int:
         return sum((each.method, each.path) == (method, path) for each in self._api.asked)
@@ -140,3 +144,24 @@ def test_an_object_that_cannot_be_read_is_logged(run):
     server = Server()
     server.node["spec"] = {"evictions": "all"}
     assert "ColocationNode a cannot be read" in run(server).errors[0]
+
+
+def test_results_of_vanished_orders_are_dropped(run):
+    server = Server(expires=PAST)
+    server.replies[f"PATCH {OBJECT}/status"] = [Reply(409)]
+    ran = run(server)
+    for number in range(20):
+        server.node["spec"]["evictions"][0]["id"] = f"n{number}"
+        ran.play(1)
+    assert list(ran.executor._results["a"]) == ["n19"]
+
+
+def test_an_unexpected_error_is_one_nodes(run):
+    server = Server()
+    ran = run(server, turns=0)
+    ran.may_evict = lambda: bool(1 // 0)
+    ran.play(1)
+    assert "ZeroDivisionError" in ran.errors[0]
+    ran.may_evict = lambda: True
+    ran.play(1)
+    assert ran.outcomes == [Outcome.ACCEPTED]

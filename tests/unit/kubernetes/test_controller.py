@@ -1,0 +1,60 @@
+"""The controller's parts: readiness after the end of a thread, and a limited log."""
+
+from threading import Event
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.settings import Tuning
+from nri_coloc.kubernetes.controller import Controller
+from nri_coloc.kubernetes.eviction import EVICTED, Order, Outcome, Result, Rules
+from nri_coloc.kubernetes.presets import DEFAULT
+from tests.rig.waiting import wait_until
+from tests.unit.kubernetes.fake_api import Reply, serving
+from tests.unit.kubernetes.test_serving import Lines
+
+ORDER = Order("o1", "jobs", "render", "u1", 0.0)
+EXPIRED = Result("o1", Outcome.UNREACHABLE, "expired")
+ACCEPTED = Result("o1", Outcome.ACCEPTED, EVICTED)
+
+
+@pytest.fixture
+def log() -> Any:
+    return Lines()
+
+
+@pytest.fixture
+def controller(tmp_path, log):
+    with serving(tmp_path, lambda _: Reply()) as server:
+        yield Controller(
+            server.connect(),
+            identity="a",
+            rules=lambda: Rules(may_evict=True, tuning=Tuning()),
+            preset=lambda: DEFAULT,
+            log=log,
+        )
+
+
+def test_an_ended_thread_is_not_ready(controller, monkeypatch):
+    ended, stop = Event(), Event()
+    monkeypatch.setattr(controller._reaper, "run", lambda _: ended.set())
+    monkeypatch.setattr(controller._watch, "run", Event.wait)
+    monkeypatch.setattr(controller._executor, "run", Event.wait)
+    monkeypatch.setattr(controller._leadership, "run", lambda _: ended.wait(5))
+    controller.run(stop)
+    wait_until(lambda: controller.problem() == "the thread reaper has ended", 5, "a problem")
+    stop.set()
+
+
+def test_a_flood_of_orders_is_not_logged(controller, log):
+    for _ in range(200):
+        controller._carried("a", ORDER, EXPIRED)
+    assert len(log.lines) < 20
+
+
+def test_each_eviction_is_logged(controller, log):
+    for _ in range(200):
+        controller._carried("a", ORDER, EXPIRED)
+    log.lines.clear()
+    controller._carried("a", ORDER, ACCEPTED)
+    assert len(log.lines) == 1
