@@ -16,10 +16,10 @@ from nri_coloc.errors import SettingsError
 from nri_coloc.kubernetes import api
 from nri_coloc.kubernetes.controller import Controller
 from nri_coloc.kubernetes.eviction import Rules
-from nri_coloc.kubernetes.monitoring import Monitor
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.service import logs
 from nri_coloc.service.configuration import loading
+from nri_coloc.service.controller_http import Monitor
 
 LOOK_S: Final = 5.0
 """Seconds between two looks at the configuration file."""
@@ -95,7 +95,8 @@ def _monitor(http: str, controller: Controller) -> Monitor | None:
     if http == "off":
         return None
     try:
-        found = Monitor(endpoint.split(http), controller.registry, controller.problem)
+        report = logs.logger("controller").warning
+        found = Monitor(endpoint.split(http), controller.registry, controller.problem, report)
     except ValueError as error:
         raise SettingsError(f"--http: {error}; allowed: {endpoint.OR_OFF}") from error
     except OSError as error:

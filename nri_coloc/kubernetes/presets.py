@@ -123,8 +123,8 @@ def _whole(amount: int) -> str:
 def shown(node: Mapping[str, Any], preset: Preset) -> Shown:
     """Return our resources in a node object; the smaller value where capacity and allocatable differ.
 
-    Raise ValueError if the object is not a node. A quantity that cannot be read is no reason: any writer of the
-    node's status could then stop the programs that read it.
+    Raise ValueError if the object is not a node. Do not raise it for an unreadable quantity: any writer
+    of the node's status could stop the readers with one.
     """
     both = objects.child(node, "status", "capacity"), objects.child(node, "status", "allocatable")
     read = {name: [_read(each[name]) for each in both if name in each] for name in (*preset, OPEN)}

@@ -195,7 +195,9 @@ class HttpServer:
         return None
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
+    """One answer, before it is written as HTTP."""
+
     body: bytes
     content_type: str = JSON
     status: int = HTTPStatus.OK
@@ -211,7 +213,7 @@ class _Asker(NamedTuple):
 class _Service:
     """Answers cheap requests on the loop's thread, and queues the others."""
 
-    def __init__(self, view: View, report: Report, answers: "Answers[_Asker, _Answer]") -> None:
+    def __init__(self, view: View, report: Report, answers: "Answers[_Asker, Answer]") -> None:
         self._view = view
         self._report = report
         self._answers = answers
@@ -220,34 +222,34 @@ class _Service:
         with_body = request.method != "HEAD"
         if request.method not in ("GET", "HEAD"):
             refused = _error(HTTPStatus.METHOD_NOT_ALLOWED, f"this interface is read-only: {ALLOWED}")
-            return _rendered(refused, with_body=True)
+            return rendered(refused, with_body=True)
         route = _ROUTES.get(request.path)
         if route is None:
             nothing = f"no such path; known paths are {', '.join(_ROUTES)}"
-            return _rendered(_error(HTTPStatus.NOT_FOUND, nothing), with_body=with_body)
+            return rendered(_error(HTTPStatus.NOT_FOUND, nothing), with_body=with_body)
         target = Target(request.path, request.query if route.takes_query else "")
         if route.at_once:
-            return _rendered(_computed(target, self._view, self._report), with_body=with_body)
+            return rendered(_computed(target, self._view, self._report), with_body=with_body)
         if self._answers.ask(target, _Asker(connection, with_body)):
             return None
         busy = _error(HTTPStatus.SERVICE_UNAVAILABLE, "too many different requests at once; try again")
-        return _rendered(busy, with_body=with_body)
+        return rendered(busy, with_body=with_body)
 
     def refusal(self, status: HTTPStatus, sentence: str) -> bytes:
-        return _rendered(_error(status, sentence), with_body=True)
+        return rendered(_error(status, sentence), with_body=True)
 
 
-def _delivering(outbox: Outbox) -> Callable[[tuple[_Asker, ...], _Answer], None]:
-    def deliver(askers: tuple[_Asker, ...], answer: _Answer) -> None:
+def _delivering(outbox: Outbox) -> Callable[[tuple[_Asker, ...], Answer], None]:
+    def deliver(askers: tuple[_Asker, ...], answer: Answer) -> None:
         for with_body in (True, False):
             connections = tuple(each.connection for each in askers if each.with_body is with_body)
             if connections:
-                outbox.put(connections, _rendered(answer, with_body=with_body))
+                outbox.put(connections, rendered(answer, with_body=with_body))
 
     return deliver
 
 
-def _computed(target: Target, view: View, report: Report) -> _Answer:
+def _computed(target: Target, view: View, report: Report) -> Answer:
     try:
         return _ROUTES[target.path].make(view, target.query)
     except BadQuery as error:
@@ -260,7 +262,8 @@ def _computed(target: Target, view: View, report: Report) -> _Answer:
         )
 
 
-def _rendered(answer: _Answer, *, with_body: bool) -> bytes:
+def rendered(answer: Answer, *, with_body: bool) -> bytes:
+    """Return the bytes of an answer, after which the connection is closed."""
     status = HTTPStatus(answer.status)
     headers = {
         "Date": formatdate(usegmt=True),
@@ -278,21 +281,21 @@ def _rendered(answer: _Answer, *, with_body: bool) -> bytes:
     return head + answer.body if with_body else head
 
 
-def _json(body: dict[str, Any], status: int = HTTPStatus.OK) -> _Answer:
-    return _Answer(json.dumps(body).encode() + b"\n", JSON, status)
+def _json(body: dict[str, Any], status: int = HTTPStatus.OK) -> Answer:
+    return Answer(json.dumps(body).encode() + b"\n", JSON, status)
 
 
-def _error(status: int, sentence: str) -> _Answer:
+def _error(status: int, sentence: str) -> Answer:
     return _json({"error": sentence}, status)
 
 
-def _health(view: View, _query: str) -> _Answer:
+def _health(view: View, _query: str) -> Answer:
     if view.healthy():
-        return _Answer(b"ok\n", TEXT)
-    return _Answer(b"the loop does not answer\n", TEXT, HTTPStatus.SERVICE_UNAVAILABLE)
+        return Answer(b"ok\n", TEXT)
+    return Answer(b"the loop does not answer\n", TEXT, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def _readiness(view: View, _query: str) -> _Answer:
+def _readiness(view: View, _query: str) -> Answer:
     body = view.readiness()
     return _json(body, HTTPStatus.OK if body["ready"] else HTTPStatus.SERVICE_UNAVAILABLE)
 
@@ -305,20 +308,20 @@ class _Route(NamedTuple):
     takes_query: whether different queries have different answers.
     """
 
-    make: Callable[[View, str], _Answer]
+    make: Callable[[View, str], Answer]
     at_once: bool = False
     takes_query: bool = False
 
 
-def _page(view: View, _query: str) -> _Answer:
+def _page(view: View, _query: str) -> Answer:
     now = datetime.now(UTC)
     return _json(overview.as_json(view.state(), view.capacity(), view.readiness(), now))
 
 
 _ROUTES: Final[dict[str, _Route]] = {
-    "/": _Route(lambda _view, _query: _Answer(PAGE, HTML), at_once=True),
+    "/": _Route(lambda _view, _query: Answer(PAGE, HTML), at_once=True),
     "/page.json": _Route(_page),
-    "/metrics": _Route(lambda view, _query: _Answer(view.metrics(), PROMETHEUS)),
+    "/metrics": _Route(lambda view, _query: Answer(view.metrics(), PROMETHEUS)),
     "/healthz": _Route(_health, at_once=True),
     "/readyz": _Route(_readiness),
     "/v1/state": _Route(lambda view, _query: _json(view.state())),

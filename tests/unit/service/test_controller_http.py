@@ -1,12 +1,17 @@
 """Probes and metrics of the controller over HTTP."""
 
 import http.client
+import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from nri_coloc.kubernetes.monitoring import Monitor
+from nri_coloc.service import http_loop
+from nri_coloc.service.controller_http import Monitor
 
 
 @pytest.fixture
@@ -19,7 +24,7 @@ def problems() -> list[str]:
 def port(problems) -> Iterator[int]:
     registry = CollectorRegistry()
     Gauge("nri_coloc_controller_leader", "1 if this replica leads.", registry=registry).set(1)
-    monitor = Monitor(("127.0.0.1", 0), registry, lambda: "".join(problems))
+    monitor = Monitor(("127.0.0.1", 0), registry, lambda: "".join(problems), lambda _: None)
     monitor.start()
     yield monitor.port
     monitor.close()
@@ -49,6 +54,34 @@ def test_it_shows_its_metrics(port):
     assert "nri_coloc_controller_leader 1.0\n" in get(port, "/metrics")[1]
 
 
-@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/x", 404), ("POST", "/healthz", 501)])
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/x", 404), ("POST", "/healthz", 405)])
 def test_nothing_else_is_answered(port, method, path, status):
     assert get(port, path, method)[0] == status
+
+
+def test_a_dripping_request_ends(monkeypatch, port):
+    monkeypatch.setattr(http_loop, "TIMEOUT_S", 0.3)
+    with socket.create_connection(("127.0.0.1", port), timeout=0.1) as client:
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < 3:
+            with suppress(TimeoutError):
+                client.sendall(b"G")
+                if client.recv(1) == b"":
+                    break
+    assert time.monotonic() - began_s < 2
+
+
+def test_half_requests_take_no_threads(port):
+    before = threading.active_count()
+    with ExitStack() as clients:
+        for _ in range(80):
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", port)))
+            client.sendall(b"GET /")
+        assert get(port, "/healthz")[0] == 200
+        assert threading.active_count() == before
+
+
+def test_a_failing_view_is_one_answer(port, problems):
+    problems.append(None)  # the join fails
+    assert get(port, "/readyz")[0] == 500
+    assert get(port, "/healthz")[0] == 200
