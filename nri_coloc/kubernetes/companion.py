@@ -74,11 +74,17 @@ class Daemon:
             try:
                 self._follow(stop, backoff)
             except (DaemonAwayError, DaemonRefusedError, ValueError) as error:
-                self.heard = None
-                if str(error) != self._problem:
-                    self._problem = str(error)
-                    self._log.warning("the daemon cannot be reached", because=self._problem)
-                stop.wait(backoff.failed())
+                stop.wait(self._failed(str(error), backoff))
+            except Exception as error:  # noqa: BLE001 - a thread that ends would leave the node closed for good
+                stop.wait(self._failed(f"{type(error).__name__}: {error}", backoff))
+
+    def _failed(self, problem: str, backoff: Backoff) -> float:
+        """Return the seconds until the next try, after an error."""
+        self.heard = None
+        if problem != self._problem:
+            self._problem = problem
+            self._log.warning("the daemon cannot be reached", because=problem)
+        return backoff.failed()
 
     def _follow(self, stop: Event, backoff: Backoff) -> None:
         link = DaemonLink(self._path, CALL_S)

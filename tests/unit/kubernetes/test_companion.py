@@ -2,14 +2,14 @@
 
 import os
 from contextlib import contextmanager
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
 
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.kubernetes import requests
-from nri_coloc.kubernetes.companion import Companion, Own
+from nri_coloc.kubernetes.companion import Companion, Daemon, Own
 from nri_coloc.kubernetes.figures import OBJECTS
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
@@ -163,3 +163,12 @@ def test_without_a_daemon_nothing_is_reported(found, tmp_path):
         thread.join(SOON_S)
     assert found.patches == []
     assert "cluster.sock" in str(found.log.lines[0])
+
+
+def test_an_unexpected_error_keeps_following(monkeypatch):
+    stop, log = Event(), Lines()
+    daemon = Daemon("/no/socket", Own("a", "0.1.0"), log=log, changed=lambda: None)
+    tries = iter([lambda: 1 // 0, stop.set])
+    monkeypatch.setattr(daemon, "_follow", lambda *_: next(tries)())
+    daemon.run(stop)
+    assert "ZeroDivisionError" in str(log.lines)
