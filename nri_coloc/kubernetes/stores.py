@@ -26,9 +26,12 @@ class NodePods:
 
     def replace(self, found: Iterator[Object]) -> None:
         """Take all pods of the node."""
-        demands = {_uid(pod): requests.demand(pod, self._preset) for pod in found}
+        demands = dict(map(self._demand, found))  # no variable keeps a pod while the next page is read
         self._demands = {uid: demand for uid, demand in demands.items() if demand is not None}
         self._add_up()
+
+    def _demand(self, pod: Object) -> tuple[str, Demand | None]:
+        return _uid(pod), requests.demand(pod, self._preset)
 
     def take(self, kind: str, found: Object) -> None:
         """Take one change."""

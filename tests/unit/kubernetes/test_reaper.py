@@ -113,4 +113,4 @@ def test_only_pods_that_run_are_listed(ran, nodes):
         ran.reaper.turn(now_s)
     (query,) = [each.query for each in ran.asked if each.path.endswith("pods")]
     assert query["fieldSelector"] == "spec.nodeName=a,status.phase!=Succeeded,status.phase!=Failed"
-    assert int(query["limit"]) <= 10
+    assert int(query["limit"]) <= 50

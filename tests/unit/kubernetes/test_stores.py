@@ -1,5 +1,8 @@
 """The watched pods and node, reduced to the values of a report."""
 
+from typing import Any
+from weakref import ref
+
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts, Shown
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
 
@@ -88,3 +91,22 @@ def test_an_unreadable_amount_leaves_a_view():
     shown = Shown(None, 110, is_readable=False)
     resources = {DEFAULT.cpu: "12E", DEFAULT.memory: "64", "coloc.nri.io/open": "110"}
     assert this_node([node(**resources)]).view == NodeView("n1", 110, shown)
+
+
+class Counted(dict[str, Any]):
+    """A pod to which a weak reference can lead."""
+
+
+def test_no_pod_is_kept_meanwhile():
+    kept: list[Any] = []
+
+    def found():
+        for uid in ("a", "b"):
+            made = Counted(pod(uid))
+            kept.append(ref(made))
+            yield made
+            del made
+            kept[-1] = kept[-1]() is not None
+
+    NodePods(DEFAULT, lambda: None).replace(found())
+    assert kept == [False, False]
