@@ -73,9 +73,8 @@ def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memor
     that has the class now is placed like a new one. A container that has lost it returns its CPUs. Only a reclaimed
     container keeps the granted part of its loan: the lent amounts limit no online container.
     """
-    spec = replace(
-        known.container.resources, cpus=""
-    )  # a pool's CPUs, or its own of the former class: no claim
+    # the spec names a pool's CPUs or those of the former class: neither is a claim
+    spec = replace(known.container.resources, cpus="")
     entered = admission.place(state, replace(known.container, resources=spec), wish, reserved_memory)
     placed = entered.assignment
     plain = replace(
