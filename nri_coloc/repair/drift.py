@@ -30,7 +30,7 @@ FORMER_KEPT: Final = 4
 """Earlier targets of a cgroup that are remembered: as many as can change during one slow update of the runtime."""
 
 RUNTIME_LATE_S: Final = 10.0
-"""How long after a push the runtime may still write a value that has changed since: its update was on its way."""
+"""Seconds after an answer or a push in which the runtime may still write a value of it that has changed since."""
 
 CPUS: Final = "cpuset.cpus"
 
@@ -105,8 +105,9 @@ class Drifts:
         self._pushed: dict[str, float] = {}
 
     def expect(self, id_: str, path: str, cpus: int) -> None:
-        """Note the CPUs that the runtime was sent for a cgroup; its other values are unknown."""
+        """Note the CPUs that the runtime was sent for a cgroup, and writes soon; its other values are unknown."""
         self._known[id_] = Target(path, cpus)
+        self.pushed(id_)
 
     def pushed(self, id_: str) -> None:
         """Note that the runtime is about to write values of a cgroup, perhaps later than the next change of them."""

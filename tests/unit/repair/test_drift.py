@@ -122,6 +122,16 @@ def test_late_write_of_the_runtime_is_no_drift(seconds: float, *, is_drift: bool
     assert bool(drifts.judge("pod", target(ALL, LIGHT), found(LOW))) is is_drift
 
 
+@pytest.mark.parametrize(("seconds", "is_drift"), [(0, False), (RUNTIME_LATE_S, True)])
+def test_late_write_at_a_start_is_no_drift(seconds: float, *, is_drift: bool):
+    clock = Clock()
+    drifts = Drifts(clock)
+    drifts.expect("pod", "pod", LOW)
+    drifts.judge("pod", target(ALL), found(LOW))
+    clock.now += seconds
+    assert bool(drifts.judge("pod", target(ALL), found(LOW))) is is_drift
+
+
 def test_former_value_without_a_push_is_a_drift():
     drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT), seconds=0, is_pushed=False)
     assert drifts.judge("pod", target(ALL, LIGHT), found(LOW))

@@ -107,6 +107,12 @@ def test_a_spec_that_differs_is_pushed_and_then_known(rig):
     assert rig.runtime.pushed == [("app", ALL)]
 
 
+def test_answered_values_may_be_written_late(rig):
+    rig.pusher.answered("app", ALL)
+    assert rig.announced == ["app"]
+    assert rig.pusher._push("app") == 0, "the spec has these values already"
+
+
 def test_what_a_push_changes_is_remembered_before_it_is_changed(rig):
     rig.pusher._push("app")
     assert rig.remembered == [("app", ALL, 0)]
