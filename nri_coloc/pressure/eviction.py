@@ -1,0 +1,111 @@
+"""Decide from all shortages of one turn which pods to evict, at which pace, and how long the gate then stays closed.
+
+    shortage ──▶ less what leaves already ──▶ victims, within the pace ──▶ orders
+                                                                             │
+    open ◀── 300 s without a shortage and without a leaving pod ◀── cooling ◀┘
+
+A pod that was chosen for one shortage counts for every other one. The pace is not above the controller's for one node,
+so that no order is given only to be refused. Pure: the caller gives time, shortages and the pods that leave already.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from nri_coloc.core.reasons import Reason
+from nri_coloc.pressure.verdict import Resource
+from nri_coloc.pressure.victims import Candidate, choose
+
+MOST: Final = 4
+"""Evictions at once, and within `PACE_S`."""
+
+PACE_S: Final = 60.0
+
+COOL_S: Final = 300.0
+"""Seconds from the end of a shortage, or from the last eviction, until new reclaimed pods may come. A pod that was
+evicted is created again within seconds, and would come straight back."""
+
+
+class Demand(NamedTuple):
+    """One shortage of this turn, and the pods that can end it.
+
+    scope: "node", "kubepods", "numa N", or the name of the online pod that is hurt.
+    amount: what is missing, in the unit of the pods' use; more than 0.
+    pods: by id; also pods that leave already.
+    most: pods that may be evicted for it in one turn.
+    because: the cause, with its figures, for the record.
+    """
+
+    resource: Resource
+    reason: Reason
+    scope: str
+    amount: float
+    pods: Mapping[str, Candidate]
+    most: int
+    because: str
+
+
+class Victim(NamedTuple):
+    """A pod to evict.
+
+    missing: what was missing when it was chosen, without the part that other pods free.
+    """
+
+    pod_id: str
+    demand: Demand
+    missing: float
+
+
+class Pace(NamedTuple):
+    """The course of evictions; times in seconds of one clock.
+
+    ordered_s: times of the last orders, the oldest first.
+    cools_until_s: end of the cool-down; 0 for none.
+    """
+
+    ordered_s: tuple[float, ...] = ()
+    cools_until_s: float = 0.0
+
+    def is_cooling(self, now_s: float) -> bool:
+        """Return whether no new reclaimed pod may come."""
+        return now_s < self.cools_until_s
+
+
+NO_PACE: Final = Pace()
+
+
+def victims(
+    demands: Iterable[Demand],
+    *,
+    leaving: Collection[str],
+    spared: Collection[str],
+    pace: Pace,
+    now_s: float,
+) -> tuple[Victim, ...]:
+    """Return the pods to evict now.
+
+    leaving: pods that leave already; their use counts as freed.
+    spared: pods that cannot be evicted now, such as pods that a PodDisruptionBudget protects.
+    """
+    left = MOST - len(_recent(pace, now_s))
+    found: dict[str, Victim] = {}
+    for demand in demands:
+        goes = {*leaving, *found}
+        rest = demand.amount - sum(one.use for pod_id, one in demand.pods.items() if pod_id in goes)
+        may = {k: one for k, one in demand.pods.items() if k not in goes and k not in spared}
+        for pod_id in choose(rest, may, min(demand.most, left - len(found))):
+            found[pod_id] = Victim(pod_id, demand, rest)
+    return tuple(found.values())
+
+
+def paced(pace: Pace, orders: int, *, is_pressing: bool, now_s: float) -> Pace:
+    """Return the pace after a turn in which so many orders were given.
+
+    is_pressing: whether there is a shortage, or an evicted pod leaves.
+    """
+    ordered = (*_recent(pace, now_s), *(now_s for _ in range(orders)))
+    lasts = orders > 0 or (is_pressing and pace.is_cooling(now_s))
+    return Pace(ordered, now_s + COOL_S if lasts else pace.cools_until_s)
+
+
+def _recent(pace: Pace, now_s: float) -> tuple[float, ...]:
+    return tuple(at_s for at_s in pace.ordered_s if now_s - at_s < PACE_S)

@@ -1,0 +1,173 @@
+"""pressure.eviction, shortage and starvation: when reclaimed pods go, how many, and when the gate opens again."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from nri_coloc.core.readings import StallReading
+from nri_coloc.core.reasons import Reason
+from nri_coloc.pressure import shortage, starvation
+from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, PACE_S, Demand, Pace, Victim, paced, victims
+from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course, Left
+from nri_coloc.pressure.starvation import NO_HUNGER, STARVED_S, Hunger
+from nri_coloc.pressure.verdict import Resource
+from nri_coloc.pressure.victims import Candidate
+
+GIB, MIB = 1 << 30, 1 << 20
+MACHINE = shortage.bounds(32 * GIB, 0.95)
+
+
+def course(available: Sequence[float], up: int = 2) -> Course:
+    found = NO_COURSE
+    for each in available:
+        found = shortage.followed(found, Left(32 * GIB, int(each * GIB)), MACHINE, up)
+    return found
+
+
+# ---- memory ----
+
+
+@pytest.mark.parametrize(
+    ("total", "watermark", "known"),
+    [
+        (32 * GIB, 0.95, Bounds(858993460, 1717986920)),
+        (4 * GIB, 0.95, Bounds(200 * MIB, 400 * MIB)),
+        (32 * GIB, 1.0, Bounds(200 * MIB, 400 * MIB)),
+        (0, 0.95, Bounds(200 * MIB, 400 * MIB)),
+    ],
+    ids=["a part of a large node", "no less than 200 MiB", "no margin", "an unknown size"],
+)
+def test_bounds_of_memory(total: int, watermark: float, known: Bounds):
+    found = shortage.bounds(total, watermark)
+    assert (found.least, found.enough) == pytest.approx(known, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("available", "missing"),
+    [
+        ([3.0, 2.0, 1.0], 0.0),
+        ([3.0, 0.7], 0.0),
+        ([3.0, 0.7, 0.7], 0.9),
+        ([0.7, 0.7, 1.0, 1.0], 0.6),
+        ([0.7, 0.7, 1.7], 0.0),
+        ([0.7, 0.7, 1.7, 1.0, 1.0], 0.0),
+        ([0.3, 0.5, 0.7], 0.0),
+        ([0.7, 0.7, -0.1], 1.7),
+    ],
+    ids=[
+        "above the lower bound",
+        "one reading",
+        "two readings",
+        "until the upper bound",
+        "the upper bound ends it",
+        "between the bounds it does not begin again",
+        "memory that comes back",
+        "below the kernel's watermarks",
+    ],
+)
+def test_missing_memory(available: list[float], missing: float):
+    assert shortage.missing(course(available), MACHINE) / GIB == pytest.approx(missing, abs=0.001)
+
+
+def test_an_unknown_reading_begins_no_shortage():
+    found = course([0.7])
+    found = shortage.followed(found, None, MACHINE, 2)
+    found = shortage.followed(found, Left(32 * GIB, GIB // 2), MACHINE, 2)
+    assert not found.is_short
+
+
+# ---- starvation ----
+
+
+def starved_for(seconds: int, milli: float, wait: float, held: float = 0.0, lent: float = 500.0) -> Hunger:
+    found = NO_HUNGER
+    for at in range(0, seconds + 1, 10):
+        reading = StallReading(
+            7, float(at), int(at * milli * 1000), int(at * wait * 1e6), int(at * held * 1e6)
+        )
+        found = starvation.followed(found, reading, lent)
+    return found
+
+
+STARVED = {
+    "three minutes": starved_for(int(STARVED_S), milli=20, wait=1.0),
+    "nothing lent": starved_for(300, milli=5, wait=1.0, lent=0.0),
+}
+FED = {
+    "less than three minutes": starved_for(int(STARVED_S) - 10, milli=20, wait=1.0),
+    "an eighth of its CPU": starved_for(300, milli=60, wait=1.0),
+    "waits half of the time": starved_for(300, milli=20, wait=0.5),
+    "its own quota": starved_for(300, milli=20, wait=1.0, held=0.9),
+    "idle": starved_for(300, milli=0, wait=0.0),
+}
+
+
+@pytest.mark.parametrize("hunger", STARVED.values(), ids=STARVED.keys())
+def test_a_starved_pod(hunger: Hunger):
+    assert starvation.is_starved(hunger)
+
+
+@pytest.mark.parametrize("hunger", FED.values(), ids=FED.keys())
+def test_a_pod_that_does_not_starve(hunger: Hunger):
+    assert not starvation.is_starved(hunger)
+
+
+def test_a_gap_begins_anew():
+    hunger = starved_for(170, milli=20, wait=1.0)
+    late = StallReading(7, 400.0, 0, 10**9, 0)
+    assert starvation.followed(hunger, late, 500.0).since_s is None
+    other = StallReading(8, 180.0, 10**9, 10**9, 0)
+    assert starvation.followed(hunger, other, 500.0).since_s is None
+    assert starvation.followed(hunger, None, 500.0) == NO_HUNGER
+
+
+# ---- victims of a turn ----
+
+
+def demand(amount: float, pods: dict[str, float], resource: Resource = Resource.MEMORY) -> Demand:
+    found = {name: Candidate(use) for name, use in pods.items()}
+    return Demand(resource, Reason.MEMORY_STALL, "node", amount, found, MOST, "because")
+
+
+def ids(found: Sequence[Victim]) -> list[str]:
+    return [one.pod_id for one in found]
+
+
+def test_leaving_pods_count():
+    needs = [demand(5, {"a": 3, "b": 3, "c": 3})]
+    assert ids(victims(needs, leaving={"a"}, spared=(), pace=NO_PACE, now_s=0)) == ["b"]
+    assert ids(victims(needs, leaving={"a", "b"}, spared=(), pace=NO_PACE, now_s=0)) == []
+
+
+def test_the_next_pod_goes_for_a_spared_one():
+    needs = [demand(3, {"a": 3, "b": 3})]
+    assert ids(victims(needs, leaving=(), spared={"a"}, pace=NO_PACE, now_s=0)) == ["b"]
+
+
+def test_a_victim_counts_for_two_resources():
+    memory, cpu = demand(3, {"a": 3, "b": 3}), demand(1, {"a": 1, "b": 1}, Resource.CPU)
+    found = victims([memory, cpu], leaving=(), spared=(), pace=NO_PACE, now_s=0)
+    assert ids(found) == ["a"]
+
+
+def test_four_go_in_a_minute():
+    needs = [demand(9, {str(n): 1 for n in range(9)})]
+    first = victims(needs, leaving=(), spared=(), pace=NO_PACE, now_s=0)
+    assert len(first) == MOST
+    pace = paced(NO_PACE, len(first), is_pressing=True, now_s=0)
+    assert victims(needs, leaving=(), spared=(), pace=pace, now_s=PACE_S - 1) == ()
+    assert len(victims(needs, leaving=(), spared=(), pace=pace, now_s=PACE_S)) == MOST
+
+
+def test_the_gate_opens_after_the_cool_down():
+    pace = paced(NO_PACE, 1, is_pressing=True, now_s=1000)
+    pace = paced(pace, 0, is_pressing=True, now_s=1100)
+    pace = paced(pace, 0, is_pressing=False, now_s=1200)
+    assert pace.is_cooling(1100 + COOL_S - 1)
+    assert not pace.is_cooling(1100 + COOL_S)
+
+
+def test_a_shortage_without_eviction_closes_no_gate():
+    assert not paced(NO_PACE, 0, is_pressing=True, now_s=1000).is_cooling(1000)
+    ended = Pace((), 900.0)
+    assert not paced(ended, 0, is_pressing=True, now_s=1000).is_cooling(1000)
