@@ -17,9 +17,9 @@ from nri_coloc.kubernetes import api
 from nri_coloc.kubernetes.controller import Controller
 from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.presets import Preset
-from nri_coloc.service import logs
+from nri_coloc.service import controller_http, logs
 from nri_coloc.service.configuration import loading
-from nri_coloc.service.controller_http import Monitor
+from nri_coloc.service.http_loop import Server
 
 LOOK_S: Final = 5.0
 """Seconds between two looks at the configuration file."""
@@ -81,22 +81,22 @@ def run(config: str, kubeconfig: str, http: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         # on a thread: the main thread may hold the lock of the event that it waits for
         signal.signal(number, lambda *_: Thread(target=stop.set).start())
-    monitor = _monitor(http, controller)
+    server = _server(http, controller)
     try:
         controller.run(stop)
     finally:
-        if monitor is not None:
-            monitor.close()
+        if server is not None:
+            server.close()
     return DONE
 
 
-def _monitor(http: str, controller: Controller) -> Monitor | None:
+def _server(http: str, controller: Controller) -> Server | None:
     """Return the running HTTP server; None for "off"."""
     if http == "off":
         return None
     try:
         report = logs.logger("controller").warning
-        found = Monitor(endpoint.split(http), controller.registry, controller.problem, report)
+        found = controller_http.server(endpoint.split(http), controller.registry, controller.problem, report)
     except ValueError as error:
         raise SettingsError(f"--http: {error}; allowed: {endpoint.OR_OFF}") from error
     except OSError as error:

@@ -4,52 +4,26 @@
 limit for a whole request.
 """
 
-import socket
 from collections.abc import Callable
 from http import HTTPStatus
-from threading import Thread
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from nri_coloc.service.http import ALLOWED, BACKLOG, CLOSE_S, PROMETHEUS, TEXT, Answer, Report, rendered
-from nri_coloc.service.http_loop import Connection, Loop, Outbox, Request
+from nri_coloc.service.http import ALLOWED, PROMETHEUS, TEXT, Answer, Report, rendered
+from nri_coloc.service.http_loop import Connection, Outbox, Request, Server, listen
 
 PATHS: Final = ("/healthz", "/readyz", "/metrics")
 
 
-class Monitor:
-    """An HTTP server with three paths. Raise OSError if the address cannot be bound.
+def server(
+    address: tuple[str, int], registry: CollectorRegistry, problem: Callable[[], str], report: Report
+) -> Server:
+    """Return a server of three paths; raise OSError if the address cannot be bound.
 
     problem: return why the program is not ready; empty if it is.
     """
-
-    def __init__(
-        self,
-        address: tuple[str, int],
-        registry: CollectorRegistry,
-        problem: Callable[[], str],
-        report: Report,
-    ) -> None:
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        listener = socket.create_server(address, family=family, backlog=BACKLOG)
-        self._port = int(listener.getsockname()[1])
-        self._loop = Loop(listener, _Service(registry, problem, report), Outbox(), report)
-        self._thread = Thread(target=self._loop.run, name="http", daemon=True)
-
-    @property
-    def port(self) -> int:
-        """Return the port."""
-        return self._port
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop to answer, and free the port."""
-        self._loop.close()
-        self._thread.join(CLOSE_S)
+    return Server(listen(address), _Service(registry, problem, report), Outbox(), report)
 
 
 class _Service:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from nri_coloc.core import endpoint
 from nri_coloc.service import overview
 from nri_coloc.service.http_answers import Answers, Target
-from nri_coloc.service.http_loop import Connection, Loop, Outbox, Request
+from nri_coloc.service.http_loop import CLOSE_S, Connection, Outbox, Request, Server, listen
 from nri_coloc.service.page import PAGE
 
 _MAX_DIGITS: Final = 18
@@ -73,12 +73,6 @@ def _pod(text: str) -> str:
     return text
 
 
-BACKLOG: Final = 128
-"""With a short backlog, clients of a burst wait a second for their second SYN."""
-
-CLOSE_S: Final = 1.0
-"""Seconds that a shutdown waits for the thread."""
-
 RETRY_S: Final = 1.0
 """Seconds between two attempts to bind the port."""
 
@@ -126,7 +120,7 @@ class View(Protocol):
 
 
 class HttpServer:
-    """Serves `view` from its own threads. If the port is in use, it tries again forever."""
+    """Serves `view` from its own threads. While the port is in use, a thread tries again to bind it."""
 
     def __init__(self, view: View, report: Report, retry_s: float = RETRY_S) -> None:
         self._view = view
@@ -135,19 +129,18 @@ class HttpServer:
         self._closing = Event()
         self._bound = Event()
         self._address = ("", 0)
-        self._port = 0
-        self._loop: Loop | None = None
-        self._thread = Thread(target=self._run, name="http", daemon=True)
+        self._serving: _Serving | None = None
+        self._binding = Thread(target=self._run, name="http bind", daemon=True)
 
     @property
     def port(self) -> int:
         """Return the bound port, 0 while there is none."""
-        return self._port
+        return self._serving.server.port if self._serving else 0
 
     def start(self, address: str) -> None:
         """Start serving at "ADDRESS:PORT" and return at once; raise ValueError for another text."""
         self._address = endpoint.split(address)
-        self._thread.start()
+        self._binding.start()
 
     def wait_bound(self, timeout_s: float) -> bool:
         """Wait until the port is bound and return whether it is; for tests."""
@@ -156,10 +149,11 @@ class HttpServer:
     def close(self) -> None:
         """Stop serving and free the port; unfinished answers are cut off."""
         self._closing.set()
-        if self._loop:
-            self._loop.close()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_S)
+        if self._binding.is_alive():
+            self._binding.join(CLOSE_S)
+        if self._serving:
+            self._serving.server.close()
+            self._serving.answers.close()
 
     def _run(self) -> None:
         listener = self._bind()
@@ -167,25 +161,19 @@ class HttpServer:
             return
         outbox = Outbox()
         answers = Answers(lambda target: _computed(target, self._view, self._report), _delivering(outbox))
-        self._loop = Loop(listener, _Service(self._view, self._report, answers), outbox, self._report)
-        self._port = listener.getsockname()[1]
-        if self._closing.is_set():  # `close` may have been called before the loop existed
-            self._loop.close()
-        self._bound.set()
+        server = Server(listener, _Service(self._view, self._report, answers), outbox, self._report)
         answers.start()
-        try:
-            self._loop.run()
-        finally:
-            answers.close()
+        server.start()
+        self._serving = _Serving(server, answers)
+        self._bound.set()
 
     def _bind(self) -> socket.socket | None:
         """Return the bound socket, after any number of attempts; None after `close`. A new error is reported once."""
         reported = ""
         host, port = self._address
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         while not self._closing.is_set():
             try:
-                return socket.create_server((host, port), family=family, backlog=BACKLOG)
+                return listen(self._address)
             except OSError as error:
                 problem = f"cannot serve HTTP at {host}:{port}: {error.strerror or error}; trying again"
             if problem != reported:
@@ -208,6 +196,13 @@ class _Asker(NamedTuple):
 
     connection: Connection
     with_body: bool
+
+
+class _Serving(NamedTuple):
+    """The threads of a bound port."""
+
+    server: Server
+    answers: Answers[_Asker, Answer]
 
 
 class _Service:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from enum import IntEnum
 from http import HTTPStatus
-from threading import Event
+from threading import Event, Thread
 from typing import Final, NamedTuple, Protocol
 
 
@@ -121,6 +121,13 @@ ACCEPT_PAUSE_S: Final = 0.05
 
 ACCEPTED_AT_ONCE: Final = 16
 PIECE: Final = 16 * 1024
+
+
+BACKLOG: Final = 128
+"""With a short backlog, clients of a burst wait a second for their second SYN."""
+
+CLOSE_S: Final = 1.0
+"""Seconds that `Server.close` waits for the thread."""
 
 
 class Service(Protocol):
@@ -359,6 +366,35 @@ class Loop:
         if connection.socket.fileno() in self._selector.get_map():
             self._selector.unregister(connection.socket)
         connection.socket.close()
+
+
+def listen(address: tuple[str, int]) -> socket.socket:
+    """Return a socket that listens at "address, port"; raise OSError if it cannot be bound."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    return socket.create_server(address, family=family, backlog=BACKLOG)
+
+
+class Server:
+    """A loop on a thread of its own.
+
+    port: the port of the listener.
+    """
+
+    def __init__(
+        self, listener: socket.socket, service: Service, outbox: Outbox, report: Callable[[str], None]
+    ) -> None:
+        self.port = int(listener.getsockname()[1])
+        self._loop = Loop(listener, service, outbox, report)
+        self._thread = Thread(target=self._loop.run, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering, cut off unfinished answers and free the port."""
+        self._loop.close()
+        self._thread.join(CLOSE_S)
 
 
 def _held(connections: tuple[Connection, ...]) -> int:

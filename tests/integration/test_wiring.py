@@ -23,7 +23,7 @@ LENDING = "reclaim: {enabled: true}\n"
 OF_SHORTER_LIFE = {
     "Connection._session",  # ends with its connection (nri-protocol §3)
     "FastSampler._round",  # ends when another set of cgroups is read
-    "HttpServer._loop",  # begins when the port is free
+    "HttpServer._serving",  # begins when the port is free
     "Journal._contents",  # the values that the file holds
     "Watchdog._ticket",  # the hook that is being handled, if there is one
 }

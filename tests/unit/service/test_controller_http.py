@@ -10,8 +10,7 @@ from contextlib import ExitStack, suppress
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from nri_coloc.service import http_loop
-from nri_coloc.service.controller_http import Monitor
+from nri_coloc.service import controller_http, http_loop
 
 
 @pytest.fixture
@@ -24,10 +23,10 @@ def problems() -> list[str]:
 def port(problems) -> Iterator[int]:
     registry = CollectorRegistry()
     Gauge("nri_coloc_controller_leader", "1 if this replica leads.", registry=registry).set(1)
-    monitor = Monitor(("127.0.0.1", 0), registry, lambda: "".join(problems), lambda _: None)
-    monitor.start()
-    yield monitor.port
-    monitor.close()
+    server = controller_http.server(("127.0.0.1", 0), registry, lambda: "".join(problems), lambda _: None)
+    server.start()
+    yield server.port
+    server.close()
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:

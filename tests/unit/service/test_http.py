@@ -222,7 +222,7 @@ class TestBadManners:
                 question = b"GET /v1/audit?since=%d HTTP/1.0\r\n\r\n" % since
                 (client,) = stack.enter_context(held(server, 1, question))
                 assert client.recv(1) == b"H"
-            assert len(server._loop._connections) <= 2
+            assert len(loop_of(server)._connections) <= 2
 
     def test_a_client_that_ends_its_side_is_answered(self, server):
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
@@ -246,7 +246,7 @@ class TestBadManners:
             raise LookupError("a mistake")
 
         with monkeypatch.context() as patched:
-            patched.setattr(server._loop, "_read", fail)
+            patched.setattr(loop_of(server), "_read", fail)
             assert raw(server, b"GET / HTTP/1.0\r\n\r\n") == b""
         assert reports == ["an HTTP connection failed and was closed: LookupError: a mistake"]
         assert ask(server, "/healthz")[0] == 200
@@ -263,9 +263,14 @@ class TestBadManners:
                     raise refusals.pop()
                 return self._accept()
 
-        monkeypatch.setattr(server._loop, "_listener", Listener(server._loop._listener))
+        monkeypatch.setattr(loop_of(server), "_listener", Listener(loop_of(server)._listener))
         assert ask(server, "/healthz")[0] == 200
         assert refusals == []
+
+
+def loop_of(server: HttpServer) -> http_loop.Loop:
+    assert server._serving is not None
+    return server._serving.server._loop
 
 
 @contextmanager
@@ -307,7 +312,7 @@ class TestPort:
         server.start(f"{NOBODYS}:0")
         server.close()
         assert server.port == 0
-        assert not server._thread.is_alive()
+        assert not server._binding.is_alive()
 
     def test_closing_frees_the_port(self, view, reports):
         server = HttpServer(view, reports.append)
