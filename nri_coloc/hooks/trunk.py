@@ -12,6 +12,7 @@ from threading import Event, Lock
 from typing import Final
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.errors import ProtocolError, TransportLost
@@ -22,7 +23,6 @@ from nri_coloc.nri.session import Session
 from nri_coloc.runtime.connection import RETRY_CAP_S, Connection
 from nri_coloc.runtime.listing import Listing
 
-FIRST_RETRY_S: Final = 0.5
 READ_SIZE: Final = 1 << 15
 """Bytes. One read holds a usual request whole; the runtime's socket buffer is about this large."""
 
@@ -64,7 +64,7 @@ class Trunk:
         once: the socket cannot be opened again, so only one connection is served.
         """
         self._watchdog.start()
-        delay = FIRST_RETRY_S
+        backoff = Backoff(random.random, most_s=RETRY_CAP_S)
         attempts = 0
         found_before = True
         while not self._stopping.is_set():
@@ -76,16 +76,15 @@ class Trunk:
                 lost = error
             # a long wait for a missing runtime is not the runtime's fault: only its own faults count
             if (found and not found_before) or time.monotonic() - began > RETRY_CAP_S:
-                delay = FIRST_RETRY_S
+                backoff.succeeded()
             found_before = found
-            pause_s = delay * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+            pause_s = backoff.failed()
             if lost is not None:
                 self._lost(lost, attempts, "" if once else f"; reconnecting in {pause_s:.1f} s")
             attempts += 1
             if once:
                 return
             self._stopping.wait(pause_s)
-            delay = min(delay * 2, RETRY_CAP_S)
 
     def stop(self) -> None:
         """End the loop and the connection."""

@@ -5,6 +5,7 @@ sooner after a change, whether the report must change (`reporting`), and sends t
 node's machine: without the companion, placement and lending go on as before.
 """
 
+import random
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from threading import Event, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes import messages, reporting, requests
 from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
@@ -21,7 +23,7 @@ from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Report, Reporting, Wanted
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
-from nri_coloc.kubernetes.watching import Backoff, Watch
+from nri_coloc.kubernetes.watching import Watch
 
 TURN_S: Final = 1.0
 CALL_S: Final = 5.0
@@ -69,7 +71,7 @@ class Daemon:
 
     def run(self, stop: Event) -> None:
         """Follow the daemon until `stop` is set."""
-        backoff = Backoff(most_s=RECONNECT_S)
+        backoff = Backoff(random.random, most_s=RECONNECT_S)
         while not stop.is_set():
             try:
                 self._follow(stop, backoff)
@@ -189,7 +191,7 @@ class Reporter:
         self._node = node
         self._state = Reporting()
         self._uid = ""
-        self._backoff = Backoff()
+        self._backoff = Backoff(random.random)
         self._retry_s = 0.0
         self._problem = ""
         self._left_out = 0

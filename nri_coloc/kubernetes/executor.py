@@ -5,15 +5,17 @@ that was accepted and whose result could not be written yet is kept, and only it
 the pod itself answers: it is being deleted, or gone.
 """
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from threading import Event, Lock
 from typing import Final
 
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes import eviction, rate
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, ApiUnreachable, Object
 from nri_coloc.kubernetes.eviction import Answer, Order, Result, Rules
-from nri_coloc.kubernetes.watching import Backoff, version_of
+from nri_coloc.kubernetes.watching import version_of
 
 COLLECTION: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
 
@@ -115,7 +117,7 @@ class Executor:
             self._results.pop(node, None)
             self._backoffs.pop(node, None)
         else:
-            self._note(node, self._backoffs.setdefault(node, Backoff(SPACING_S)).failed())
+            self._note(node, self._backoffs.setdefault(node, Backoff(random.random, SPACING_S)).failed())
 
     def _serve_object(self, node: str) -> bool:
         """Return whether all orders have a written result."""

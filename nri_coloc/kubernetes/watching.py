@@ -9,37 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from threading import Event
 from typing import Final, Protocol
 
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes.api import BOOKMARK, GONE, OPENED, PAGE, Api, ApiError, ApiRefused, Object
-
-FIRST_RETRY_S: Final = 0.5
-LAST_RETRY_S: Final = 30.0
 
 SHORTEST_S: Final = 5.0
 """A watch that ends sooner is a failed one."""
-
-
-class Backoff:
-    """Waiting times of retries: doubled up to a limit, each drawn between a half and the whole."""
-
-    def __init__(
-        self,
-        first_s: float = FIRST_RETRY_S,
-        most_s: float = LAST_RETRY_S,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
-        self._first_s = first_s
-        self._most_s = most_s
-        self._draw = draw
-        self._next_s = first_s
-
-    def failed(self, at_least_s: float = 0.0) -> float:
-        """Return the seconds until the next try. `at_least_s`: wish of the API server (Retry-After)."""
-        whole_s, self._next_s = self._next_s, min(self._most_s, 2 * self._next_s)
-        return max(at_least_s, whole_s * (1 + self._draw()) / 2)
-
-    def succeeded(self) -> None:
-        """Begin with the shortest waiting time again."""
-        self._next_s = self._first_s
 
 
 class Follower(Protocol):
@@ -82,7 +56,7 @@ class Watch:
         self._follower = follower
         self._broken = broken
         self._version = ""
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or Backoff(random.random)
 
     def run(self, stop: Event) -> None:
         """Follow until `stop` is set; a watch that waits for a change ends with the process."""

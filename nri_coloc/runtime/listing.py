@@ -9,11 +9,13 @@ runtime notices at its next event and goes on without it. Only hooks that may be
 comes before the end is answered by the end of the connection, "no change".
 """
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.workload import Container, Pod
 from nri_coloc.errors import ColocError, RemoteProtocolError, TransportLost
 from nri_coloc.nri import codec, events
@@ -99,14 +101,13 @@ def take_in_time(
     wait: called with the reason why the list cannot be had yet, and with "" once it was read.
     is_ending: returns whether the daemon ends.
     """
-    pause = PAUSE_S
+    backoff = Backoff(random.random, PAUSE_S, RETRY_CAP_S)
     while not is_ending():
         try:
             listed = take(*at, listing())
         except (OSError, ColocError) as error:
             wait(f"the runtime's list cannot be read: {error}")
-            time.sleep(pause)
-            pause = min(pause * 1.5, RETRY_CAP_S)
+            time.sleep(backoff.failed())
             continue
         wait("")
         return listed

@@ -1,10 +1,12 @@
 """A followed collection, through breaks of the watch and expired versions."""
 
+import random
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
-from nri_coloc.kubernetes.watching import Backoff, Watch
+from nri_coloc.core.backoff import Backoff
+from nri_coloc.kubernetes.watching import Watch
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_api import change, items
 
@@ -39,7 +41,13 @@ def follow(tmp_path, watches, *, last):
 
     names = Names(stop, last=last)
     with serving(tmp_path, answers) as server:
-        watch = Watch(server.connect(), "/api/v1/pods", names, broken=broken.append, backoff=Backoff(0.01))
+        watch = Watch(
+            server.connect(),
+            "/api/v1/pods",
+            names,
+            broken=broken.append,
+            backoff=Backoff(random.random, 0.01),
+        )
         watch.run(stop)
     return names, server, broken
 
@@ -105,24 +113,8 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
             "/x",
             Names(stop, last=""),
             broken=lambda _: stop.set(),
-            backoff=Backoff(0.01),
+            backoff=Backoff(random.random, 0.01),
         )
         found.run(stop)
     assert found.since_s is None
     assert "500" in found.problem
-
-
-def test_retries_back_off_with_jitter():
-    backoff = Backoff(1, 3, draw=lambda: 0.0)
-    assert [backoff.failed() for _ in range(4)] == [0.5, 1, 1.5, 1.5]
-
-
-def test_the_servers_wish_outlasts_a_retry():
-    assert Backoff(1, 3).failed(at_least_s=20) == 20
-
-
-def test_a_success_ends_the_backoff():
-    backoff = Backoff(1, 30, draw=lambda: 1.0)
-    backoff.failed()
-    backoff.succeeded()
-    assert backoff.failed() == 1
