@@ -15,7 +15,7 @@ from nri_coloc.kubernetes.api import Api
 from nri_coloc.kubernetes.eviction import EVICTED, Order, Outcome, Result, Rules
 from nri_coloc.kubernetes.executor import Executor
 from nri_coloc.kubernetes.leadership import Leadership
-from nri_coloc.kubernetes.log_limit import LogLimit
+from nri_coloc.kubernetes.log_limit import ORDERS, LogLimit
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.silence import Correction
@@ -49,7 +49,7 @@ class Controller:
     ) -> None:
         self.registry = CollectorRegistry()
         self._log = log
-        self._log_limit = LogLimit()
+        self._log_limit = LogLimit(ORDERS)
         self._threads: list[Thread] = []
         self._leadership = Leadership(api, identity, self._led)
         leads = lambda: self._leadership.leads  # noqa: E731 - a property, asked again each time

@@ -1,48 +1,49 @@
-"""Limit the log lines about one node, so that a stolen companion cannot fill the controller's log."""
+"""Limit log lines that another program causes, so that it cannot fill the log. The time is an argument."""
 
 from typing import Final, NamedTuple
 
-BURST: Final = 16
-"""Lines at once: one for each open order of a node (`eviction.MOST_ORDERS`)."""
+from nri_coloc.core.token_bucket import Bucket, Rate, take
 
-EVERY_S: Final = 1.0
-"""Seconds after which one more line is logged."""
+ORDERS: Final = Rate(burst=16, every_s=1.0)
+"""Lines about the orders of one node: at once one for each open order (`eviction.MOST_ORDERS`)."""
 
 
-class _Bucket(NamedTuple):
-    """The state of one node.
+class _Lines(NamedTuple):
+    """The lines about one subject.
 
-    used: lines that count at `at_s`, 0 to the burst.
+    logged: lines that were logged.
     left_out: lines left out since the last one that was logged.
     """
 
-    used: float = 0.0
-    at_s: float = 0.0
+    logged: Bucket = Bucket()
     left_out: int = 0
 
 
 class LogLimit:
-    """A token bucket for each node. One thread calls it."""
+    """A rate of log lines for each subject, such as a node. One thread calls it."""
 
-    def __init__(self) -> None:
-        self._buckets: dict[str, _Bucket] = {}
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._lines: dict[str, _Lines] = {}
 
     @property
-    def nodes(self) -> int:
-        """Return the number of nodes that are remembered."""
-        return len(self._buckets)
+    def subjects(self) -> int:
+        """Return the number of subjects that are remembered."""
+        return len(self._lines)
 
-    def left_out(self, node: str, now_s: float) -> int | None:
+    def left_out(self, subject: str, now_s: float) -> int | None:
         """Return the lines left out since the last one; None if the new line must be left out too."""
-        aged = {name: _at(each, now_s) for name, each in self._buckets.items()}
-        self._buckets = {name: each for name, each in aged.items() if each.used or each.left_out}
-        own = self._buckets.get(node, _Bucket(at_s=now_s))
-        if own.used + 1 > BURST:
-            self._buckets[node] = own._replace(left_out=own.left_out + 1)
+        self._forget(now_s)
+        lines = self._lines.get(subject, _Lines())
+        logged = take(lines.logged, self._rate, now_s)
+        if logged is None:
+            self._lines[subject] = lines._replace(left_out=lines.left_out + 1)
             return None
-        self._buckets[node] = _Bucket(own.used + 1, now_s)
-        return own.left_out
+        self._lines[subject] = _Lines(logged)
+        return lines.left_out
 
-
-def _at(bucket: _Bucket, now_s: float) -> _Bucket:
-    return bucket._replace(used=max(0.0, bucket.used - (now_s - bucket.at_s) / EVERY_S), at_s=now_s)
+    def _forget(self, now_s: float) -> None:
+        """Forget subjects whose lines no longer count."""
+        for subject, lines in tuple(self._lines.items()):
+            if not (lines.left_out or lines.logged.at(now_s, self._rate).used):
+                del self._lines[subject]

@@ -19,7 +19,9 @@ from threading import Event, Thread
 from typing import Any, Final, Protocol
 
 from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.core.token_bucket import Rate
 from nri_coloc.errors import ColocError
+from nri_coloc.kubernetes.log_limit import LogLimit
 from nri_coloc.kubernetes.publication import Published, State, publish
 from nri_coloc.kubernetes.session import Session
 
@@ -36,12 +38,11 @@ PACE_S: Final = 0.01
 PAUSE_S: Final = 1.0
 """Pause after each connection, however it ended."""
 
-MOST_LINES: Final = 10
-LINES_S: Final = 60.0
-"""Log lines about connections, at most, within so many seconds. A companion that restarts writes two."""
+LINES: Final = Rate(burst=10, every_s=6.0)
+"""Log lines about connections. A companion that restarts causes two."""
 
-UNHEARD_S: Final = 60.0
-"""Seconds between two log lines about refused peers."""
+REFUSAL_LINES: Final = Rate(burst=1, every_s=60.0)
+"""Log lines about refused peers."""
 
 _CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
@@ -55,13 +56,11 @@ class Log(Protocol):
 
 
 class BoundedLog:
-    """The log of connections: `MOST_LINES` within `LINES_S`. The next line says how many were omitted."""
+    """A log with a rate. Each line says how many were omitted before it."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, rate: Rate) -> None:
         self._log = log
-        self._since_s = -LINES_S
-        self._written = 0
-        self._omitted = 0
+        self._limit = LogLimit(rate)
 
     def info(self, event: str, **fields: Any) -> None:
         """Log a line if the bound allows it."""
@@ -72,16 +71,9 @@ class BoundedLog:
         self._write(self._log.warning, event, fields)
 
     def _write(self, write: Callable[..., Any], event: str, fields: dict[str, Any]) -> None:
-        now_s = time.monotonic()
-        if now_s - self._since_s >= LINES_S:
-            self._since_s, self._written = now_s, 0
-        if self._written >= MOST_LINES:
-            self._omitted += 1
-            return
-        if self._omitted:
-            fields = {**fields, "omittedLines": self._omitted}
-        self._written, self._omitted = self._written + 1, 0
-        write(event, **fields)
+        omitted = self._limit.left_out("", time.monotonic())
+        if omitted is not None:
+            write(event, **fields, **({"omittedLines": omitted} if omitted else {}))
 
 
 class NoSocketError(ColocError):
@@ -101,7 +93,8 @@ class CompanionServer:
         self._state = state
         self._version = version
         self._log = log
-        self._connections = BoundedLog(log)
+        self._connections = BoundedLog(log, LINES)
+        self._refusals = BoundedLog(log, REFUSAL_LINES)
         self._listening: _Listening | None = None
 
     def look(self, settings: KubernetesSettings) -> None:
@@ -137,7 +130,6 @@ class CompanionServer:
     def serve(self, listening: "_Listening") -> None:
         """Accept and serve one connection after the other, until the socket is closed."""
         publisher = _Publisher(self._state)
-        refused_s = -UNHEARD_S
         while not listening.closing.is_set():
             peer = listening.accept()
             if peer is None:
@@ -147,10 +139,9 @@ class CompanionServer:
                 is_companion = uid == listening.settings.companion_uid
                 if is_companion:
                     self._carry(peer, listening, publisher)
-            if not is_companion and time.monotonic() - refused_s >= UNHEARD_S:
-                refused_s = time.monotonic()
+            if not is_companion:
                 wanted = listening.settings.companion_uid
-                self._log.warning("not the companion: connection refused", uid=uid, companionUid=wanted)
+                self._refusals.warning("not the companion: connection refused", uid=uid, companionUid=wanted)
             listening.closing.wait(PAUSE_S)
 
     def _carry(self, peer: socket.socket, listening: "_Listening", publisher: "_Publisher") -> None:

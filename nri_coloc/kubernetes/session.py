@@ -14,14 +14,16 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.core.token_bucket import Bucket, Rate, take
 from nri_coloc.kubernetes import messages
 from nri_coloc.kubernetes.publication import Published
 from nri_coloc.ttrpc.connection import Connection, Request, Role
 from nri_coloc.ttrpc.errors import TtrpcError
 from nri_coloc.ttrpc.status import Code
 
-CALLS_A_SECOND: Final = 2.0
-CALLS_AHEAD: Final = 20
+CALLS: Final = Rate(burst=20, every_s=0.5)
+"""Calls of one method."""
+
 MOST_BREACHES: Final = 3
 BREACHES_S: Final = 60.0
 IDLE_S: Final = 30.0
@@ -71,7 +73,7 @@ class Session:
         self._wire = Connection(
             Role.SERVER, receive_limit=messages.MESSAGE_LIMIT, send_limit=messages.MESSAGE_LIMIT
         )
-        self._rates: dict[str, _Rate] = {}
+        self._calls: dict[str, Bucket] = {}
         self._breaches: deque[float] = deque()
         self._called_s = now_s
         self._waiting: Waiting | None = None
@@ -132,8 +134,10 @@ class Session:
         self._called_s = now_s
         if request.service != messages.SERVICE or request.method not in self._methods:
             raise Refusal(Code.UNIMPLEMENTED, f"{request.service[:80]}/{request.method[:80]} is not served")
-        if not self._rates.setdefault(request.method, _Rate(now_s)).take(now_s):
+        calls = take(self._calls.get(request.method, Bucket()), CALLS, now_s)
+        if calls is None:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"{request.method}: more than two calls a second")
+        self._calls[request.method] = calls
         if not self.companion and request.method != "Hello":
             raise Refusal(Code.FAILED_PRECONDITION, "Hello comes first")
 
@@ -168,23 +172,6 @@ class Session:
             self._breaches.popleft()
         if len(self._breaches) >= MOST_BREACHES:
             self.ended = f"{MOST_BREACHES} calls beyond a bound within {BREACHES_S:g} s"
-
-
-class _Rate:
-    """Calls of one method that are still allowed."""
-
-    def __init__(self, now_s: float) -> None:
-        self._left = float(CALLS_AHEAD)
-        self._at_s = now_s
-
-    def take(self, now_s: float) -> bool:
-        """Count a call; return whether it is within the rate."""
-        self._left = min(float(CALLS_AHEAD), self._left + (now_s - self._at_s) * CALLS_A_SECOND)
-        self._at_s = now_s
-        if self._left < 1.0:
-            return False
-        self._left -= 1.0
-        return True
 
 
 def _read(request: Request, kind: type[_Wanted], check: Callable[[_Wanted], _Wanted]) -> _Wanted:

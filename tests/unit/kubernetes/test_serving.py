@@ -134,16 +134,16 @@ def test_lines_about_connections_are_bounded(served, monkeypatch):
     monkeypatch.setattr(serving, "PAUSE_S", 0.0)
     served.server.look(SETTINGS)
     come_and_go(served.path, 0.5)
-    assert len(served.log.lines) <= 1 + serving.MOST_LINES
+    assert len(served.log.lines) <= 1 + serving.LINES.burst
 
 
 def test_the_next_line_counts_omitted_ones(monkeypatch):
     log, now_s = Lines(), 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    bounded = serving.BoundedLog(log)
-    for _ in range(serving.MOST_LINES + 5):
+    bounded = serving.BoundedLog(log, serving.LINES)
+    for _ in range(serving.LINES.burst + 5):
         bounded.info("the companion is connected")
-    now_s = serving.LINES_S
+    now_s = serving.LINES.every_s
     bounded.info("the companion is connected")
     assert log.lines[-1] == ("the companion is connected", {"omittedLines": 5})
 

@@ -134,8 +134,8 @@ def test_one_call_of_a_method_is_open(greeted):
 
 def test_a_flood_of_calls_ends_the_connection():
     companion = Companion()
-    codes = [companion.call("Hello", HELLO)[0] for _ in range(session.CALLS_AHEAD + 2)]
-    assert codes == [Code.OK] * session.CALLS_AHEAD + [Code.RESOURCE_EXHAUSTED] * 2
+    codes = [companion.call("Hello", HELLO)[0] for _ in range(session.CALLS.burst + 2)]
+    assert codes == [Code.OK] * session.CALLS.burst + [Code.RESOURCE_EXHAUSTED] * 2
     companion.call("Hello", HELLO)
     assert companion.session.ended
 
