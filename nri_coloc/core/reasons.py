@@ -24,6 +24,7 @@ class AuditEvent(StrEnum):
     PRESSURE_VERDICT = "pressure.verdict"
     PRESSURE_THROTTLE = "pressure.throttle"
     PRESSURE_RECOVER = "pressure.recover"
+    POD_EVICT = "pod.evict"
     POD_LIMIT = "pod.limit"
     PATH_LIMIT = "path.limit"
     ANNOTATION_INVALID = "annotation.invalid"
@@ -130,6 +131,11 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     DECLINED = "declined"
     STRANGER = "stranger"
+    # results of eviction orders
+    ACCEPTED = "accepted"
+    BUDGET = "budget"
+    GONE = "gone"
+    UNREACHABLE = "unreachable"
 
 
 _LENDING_EVENTS: Final = frozenset(

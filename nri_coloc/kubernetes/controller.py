@@ -10,9 +10,10 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes import executor
 from nri_coloc.kubernetes.api import Api
-from nri_coloc.kubernetes.eviction import EVICTED, Order, Outcome, Result, Rules
+from nri_coloc.kubernetes.eviction import EVICTED, Order, Rules
 from nri_coloc.kubernetes.executor import Executor
 from nri_coloc.kubernetes.leadership import Leadership
 from nri_coloc.kubernetes.log_limit import ORDERS, LogLimit

@@ -9,9 +9,9 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.metadata import MAX_BYTES, PREFIX
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Pod, QoSClass
@@ -41,16 +41,6 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a static pod's object. The kubelet creates such a pod again at once."""
 
 
-class Outcome(StrEnum):
-    """The outcome of an order, as in api/cluster/v1/cluster.proto."""
-
-    ACCEPTED = "accepted"
-    BUDGET = "budget"
-    GONE = "gone"
-    REFUSED = "refused"
-    UNREACHABLE = "unreachable"
-
-
 class Order(NamedTuple):
     """One entry of `spec.evictions` of a ColocationNode.
 
@@ -64,19 +54,6 @@ class Order(NamedTuple):
     uid: str
     expires_at: float
     by_operator: bool = False
-
-
-class Result(NamedTuple):
-    """One entry of `status.results` of a ColocationNode.
-
-    detail: a sentence of at most 200 characters.
-    retry_after_s: seconds after which a new order makes sense; 0 for unknown, 3,600 at most.
-    """
-
-    id: str
-    outcome: Outcome
-    detail: str
-    retry_after_s: int = 0
 
 
 class Answer(NamedTuple):

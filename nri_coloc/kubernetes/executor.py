@@ -12,9 +12,10 @@ from threading import Event, Lock
 from typing import Final
 
 from nri_coloc.core.backoff import Backoff
+from nri_coloc.core.evictions import Result
 from nri_coloc.kubernetes import eviction, rate
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, ApiUnreachable, Object
-from nri_coloc.kubernetes.eviction import Answer, Order, Result, Rules
+from nri_coloc.kubernetes.eviction import Answer, Order, Rules
 from nri_coloc.kubernetes.watching import version_of
 
 COLLECTION: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"

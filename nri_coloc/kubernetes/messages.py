@@ -4,9 +4,12 @@ The other side is not trusted: a text that is too long or has control characters
 ValueError with the field's name.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.evictions import LONGEST_S, LONGEST_TEXT, Outcome, Result
+from nri_coloc.kubernetes.orders import MOST_OPEN, Open
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import Published, State, Summary
 from nri_coloc.kubernetes.reporting import Lending
@@ -14,8 +17,6 @@ from nri_coloc.kubernetes.reporting import Lending
 SERVICE: Final = "coloc.cluster.v1.Cluster"
 PROTOCOL: Final = 1
 MESSAGE_LIMIT: Final = 256 * 1024
-MOST_ORDERS: Final = 16
-
 _LONGEST_BECAUSE: Final = 160
 _LONGEST_REASON: Final = 63
 _OLDEST_MS: Final = 2**32 - 1
@@ -27,6 +28,16 @@ _LENDING: Final = {
     Lending.COOLING: pb.LENDING_COOLING,
 }
 _LENDING_OF: Final = {number: lending for lending, number in _LENDING.items()}
+_LONGEST_ID: Final = 64
+_LONGEST_RETRY_S: Final = 3600
+_OUTCOMES: Final = {
+    Outcome.ACCEPTED: pb.OUTCOME_ACCEPTED,
+    Outcome.BUDGET: pb.OUTCOME_BUDGET,
+    Outcome.GONE: pb.OUTCOME_GONE,
+    Outcome.REFUSED: pb.OUTCOME_REFUSED,
+    Outcome.UNREACHABLE: pb.OUTCOME_UNREACHABLE,
+}
+_OUTCOME_OF: Final = {number: outcome for outcome, number in _OUTCOMES.items()}
 
 
 def text(value: str, field: str, longest: int) -> str:
@@ -48,20 +59,33 @@ def checked_hello(message: pb.HelloRequest) -> pb.HelloRequest:
 
 def checked_next(message: pb.NextRequest) -> pb.NextRequest:
     """Return a call for the newest state."""
-    if len(message.order_ids) > MOST_ORDERS:
-        raise ValueError(f"order_ids has {len(message.order_ids)} entries, more than {MOST_ORDERS}")
+    if len(message.order_ids) > MOST_OPEN:
+        raise ValueError(f"order_ids has {len(message.order_ids)} entries, more than {MOST_OPEN}")
     for order_id in message.order_ids:
-        text(order_id, "order_ids", 64)
+        text(order_id, "order_ids", _LONGEST_ID)
+    return message
+
+
+def checked_results(message: pb.ReportResultsRequest) -> pb.ReportResultsRequest:
+    """Return a report of results."""
+    if len(message.results) > MOST_OPEN:
+        raise ValueError(f"results has {len(message.results)} entries, more than {MOST_OPEN}")
+    for result in message.results:
+        text(result.order_id, "order_id", _LONGEST_ID)
+        text(result.detail, "detail", LONGEST_TEXT)
+        if result.retry_after_s > _LONGEST_RETRY_S:
+            raise ValueError(f"retry_after_s is {result.retry_after_s}, more than {_LONGEST_RETRY_S}")
     return message
 
 
 # --- state ----------------------------------------------------------------------------------------------
 
 
-def next_response(published: Published) -> pb.NextResponse:
+def next_response(published: Published, orders: Iterable[Open], now_s: float) -> pb.NextResponse:
     """Return the answer to a call for the newest state."""
     state = published.state
     return pb.NextResponse(
+        orders=[_order(each, now_s) for each in orders],
         state=pb.State(
             generation=published.generation,
             age_ms=min(_OLDEST_MS, int(min(state.age_s, _OLDEST_MS) * 1000)),
@@ -71,7 +95,7 @@ def next_response(published: Published) -> pb.NextResponse:
             reason=state.reason[:_LONGEST_REASON],
             because=state.because[:_LONGEST_BECAUSE],
             summary=_summary(state.summary),
-        )
+        ),
     )
 
 
@@ -111,4 +135,32 @@ def _summary(summary: Summary) -> pb.Summary:
 def _summary_of(message: pb.Summary) -> Summary:
     return Summary(
         _amounts_of(message.headroom), message.dedicated, message.shared, message.reclaimed, message.system
+    )
+
+
+# --- orders ---------------------------------------------------------------------------------------------
+
+
+def _order(order: Open, now_s: float) -> pb.Order:
+    wish = order.wish
+    return pb.Order(
+        id=order.id,
+        expires_s=int(min(LONGEST_S, max(0.0, order.until_s - now_s))),
+        eviction=pb.Eviction(
+            namespace=wish.namespace,
+            pod=wish.name,
+            uid=wish.pod_uid,
+            reason=wish.reason.value,
+            text=wish.text,
+            by_operator=wish.by_operator,
+        ),
+    )
+
+
+def results_of(message: pb.ReportResultsRequest) -> tuple[Result, ...]:
+    """Return the results of a report; an unknown outcome leaves its order open."""
+    return tuple(
+        Result(each.order_id, _OUTCOME_OF[each.outcome], each.detail, each.retry_after_s)
+        for each in message.results
+        if each.outcome in _OUTCOME_OF
     )

@@ -23,7 +23,7 @@ from nri_coloc.core.token_bucket import Rate
 from nri_coloc.errors import ColocError
 from nri_coloc.kubernetes.log_limit import LogLimit
 from nri_coloc.kubernetes.publication import Published, State, publish
-from nri_coloc.kubernetes.session import Session
+from nri_coloc.kubernetes.session import Orders, Session
 
 FOLDER_MODE: Final = 0o750
 SOCKET_MODE: Final = 0o660
@@ -76,6 +76,16 @@ class BoundedLog:
             write(event, **fields, **({"omittedLines": omitted} if omitted else {}))
 
 
+class Ordering(Orders, Protocol):
+    """The eviction orders of the daemon, which are possible while a companion is connected."""
+
+    def greeted(self) -> None:
+        """Note that a companion is connected."""
+
+    def left(self) -> None:
+        """Note that no companion is connected."""
+
+
 class NoSocketError(ColocError):
     """The socket cannot be created; the text has the reason and the remedy."""
 
@@ -83,14 +93,17 @@ class NoSocketError(ColocError):
 class CompanionServer:
     """The second socket. `look` and `close` belong to one thread; the connection has another.
 
-    state: returns the node's state now; called on the thread of the connection.
+    state: returns the node's state now; called on the thread of the connection, as `orders`.
     problem: the reason why there is no socket although there should be one, "" otherwise.
     """
 
-    def __init__(self, path: str, state: Callable[[], State], *, version: str, log: Log) -> None:
+    def __init__(
+        self, path: str, state: Callable[[], State], *, orders: Ordering, version: str, log: Log
+    ) -> None:
         self.problem = ""
         self._path = path
         self._state = state
+        self._orders = orders
         self._version = version
         self._log = log
         self._connections = BoundedLog(log, LINES)
@@ -146,7 +159,15 @@ class CompanionServer:
 
     def _carry(self, peer: socket.socket, listening: "_Listening", publisher: "_Publisher") -> None:
         """Serve one connection to its end."""
-        session = Session(listening.settings, self._version, time.monotonic())
+        session = Session(listening.settings, self._version, time.monotonic(), orders=self._orders)
+        try:
+            self._exchange(session, peer, listening, publisher)
+        finally:
+            self._orders.left()
+
+    def _exchange(
+        self, session: Session, peer: socket.socket, listening: "_Listening", publisher: "_Publisher"
+    ) -> None:
         link = _Link(peer, listening.waker)
         is_greeted = False
         while not (session.ended or link.is_over or listening.closing.is_set()):
@@ -157,6 +178,7 @@ class CompanionServer:
             listening.turn_away()
             if session.companion and not is_greeted:
                 is_greeted = True
+                self._orders.greeted()
                 self._connections.info("the companion is connected", companion=session.companion)
             if data:
                 listening.closing.wait(PACE_S)

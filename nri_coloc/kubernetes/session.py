@@ -8,14 +8,16 @@ do 30 s without a call. A frame of a type that ttrpc reserves counts as such a c
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.evictions import Result
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.token_bucket import Bucket, Rate, take
 from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes.orders import Open
 from nri_coloc.kubernetes.publication import Published
 from nri_coloc.ttrpc.connection import Connection, Request, Role
 from nri_coloc.ttrpc.errors import TtrpcError
@@ -45,15 +47,27 @@ class Refusal(Exception):
         self.is_breach = is_breach
 
 
+class Orders(Protocol):
+    """The eviction orders of the daemon; `now_s` is monotonic seconds."""
+
+    def pending(self, now_s: float) -> tuple[Open, ...]:
+        """Return the open orders, 16 at most."""
+
+    def take_results(self, results: tuple[Result, ...], now_s: float) -> None:
+        """Close orders. The results come from the companion: each may be false, late or of an unknown order."""
+
+
 class Waiting(NamedTuple):
     """An open call for the newest state.
 
     generation: the state that the companion has.
+    order_ids: the orders that it has.
     since_s: time of the call.
     """
 
     stream: int
     generation: int
+    order_ids: frozenset[str]
     since_s: float
 
 
@@ -65,11 +79,12 @@ class Session:
     companion: version and node of the companion, for the log; "" before its Hello.
     """
 
-    def __init__(self, settings: KubernetesSettings, version: str, now_s: float) -> None:
+    def __init__(self, settings: KubernetesSettings, version: str, now_s: float, *, orders: Orders) -> None:
         self.ended = ""
         self.companion = ""
         self._settings = settings
         self._version = version
+        self._orders = orders
         self._wire = Connection(
             Role.SERVER, receive_limit=messages.MESSAGE_LIMIT, send_limit=messages.MESSAGE_LIMIT
         )
@@ -81,6 +96,7 @@ class Session:
         self._methods: dict[str, Callable[[Request, float], bytes | None]] = {
             "Hello": self._hello,
             "Next": self._next,
+            "ReportResults": self._report_results,
         }
 
     def receive(self, data: bytes, now_s: float) -> list[bytes]:
@@ -107,10 +123,15 @@ class Session:
         waiting = self._waiting
         if waiting is None or self.ended or now_s - self._stated_s < SPACING_S:
             return []
-        if waiting.generation == published.generation and now_s - waiting.since_s < WAIT_S:
+        orders = self._orders.pending(now_s)
+        is_known = (waiting.generation, waiting.order_ids) == (
+            published.generation,
+            frozenset(each.id for each in orders),
+        )
+        if is_known and now_s - waiting.since_s < WAIT_S:
             return []
         self._waiting, self._stated_s = None, now_s
-        body = messages.next_response(published).SerializeToString()
+        body = messages.next_response(published, orders, now_s).SerializeToString()
         return [self._wire.send_response(waiting.stream, body)]
 
     @property
@@ -156,6 +177,7 @@ class Session:
             cpu_resource=self._settings.cpu_resource,
             memory_resource=self._settings.memory_resource,
             report_status=self._settings.report,
+            evict=self._settings.evict,
         )
         return self._wire.send_response(request.stream, body.SerializeToString())
 
@@ -163,7 +185,12 @@ class Session:
         asked = _read(request, pb.NextRequest, messages.checked_next)
         if self._waiting is not None:
             raise Refusal(Code.RESOURCE_EXHAUSTED, "Next: another call is open")
-        self._waiting = Waiting(request.stream, asked.generation, now_s)
+        self._waiting = Waiting(request.stream, asked.generation, frozenset(asked.order_ids), now_s)
+
+    def _report_results(self, request: Request, now_s: float) -> bytes:
+        reported = _read(request, pb.ReportResultsRequest, messages.checked_results)
+        self._orders.take_results(messages.results_of(reported), now_s)
+        return self._wire.send_response(request.stream, pb.ReportResultsResponse().SerializeToString())
 
     def _breach(self, now_s: float) -> None:
         """Count a call beyond a bound; the third within a minute ends the connection."""

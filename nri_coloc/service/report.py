@@ -91,9 +91,14 @@ class Report:
         self.metrics.without_file(values)
         self.unwritten.absent(values)
 
-    def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
-        """Record an event that is not a decision of the policy."""
-        decision_id = f"d{next(self._numbers)}"
+    def said(
+        self, event: AuditEvent, reason: Reason, because: str, *, decision_id: str = "", **fields: Any
+    ) -> None:
+        """Record an event that is not a decision of the policy.
+
+        decision_id: of the cause, if an earlier record has the same cause.
+        """
+        decision_id = decision_id or f"d{next(self._numbers)}"
         self.audit.submit(Record(event, reason, because, decision_id=decision_id, **fields))
         self.metrics.decision(event, reason)
 

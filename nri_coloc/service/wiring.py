@@ -71,6 +71,7 @@ from nri_coloc.service.admin_orders import AdminOrders, AdminSide
 from nri_coloc.service.audit import AuditLog
 from nri_coloc.service.companion_state import ClusterSide
 from nri_coloc.service.daemon_view import DaemonView
+from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.http import HttpServer
 from nri_coloc.service.instance_lock import InstanceLock
 from nri_coloc.service.kubelet_watch import KubeletWatch
@@ -127,6 +128,7 @@ class Parts:
     after: After
     admin: AdminSide
     companion: CompanionServer
+    evictions: EvictionOrders
     view: DaemonView
     http: HttpServer
 
@@ -149,6 +151,11 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     metrics = Metrics(version(), lambda: node.state, keys.base_of)
     audit = AuditLog(1, settings.audit_ring, metrics.audit_lost)
     report = Report(audit, metrics, node.lacking)
+    evictions = EvictionOrders(
+        report,
+        may_evict=lambda: in_force.settings.kubernetes.evict,
+        observes=lambda: node.tuning.observe,
+    )
 
     # the state folder and its files
     lock = InstanceLock(options.state_dir)
@@ -261,13 +268,6 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         is_there=writer.is_there,
     )
     claim = RuntimeClaim()
-    served = Trunk(
-        connection,
-        _connector(options, in_force, claim),
-        (settings.plugin_name, settings.plugin_index),
-        hooks,
-        report,
-    )
     comparison = Comparison(node, connection, report, listing=cri, after=after)
 
     # the companion's side
@@ -275,6 +275,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     companion = CompanionServer(
         options.cluster_socket,
         ClusterSide(node, offer, clock=clock, survey=survey).state,
+        orders=evictions,
         version=version(),
         log=report.log,
     )
@@ -349,7 +350,13 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         steering=steered,
         switch=switch,
         hooks=hooks,
-        trunk=served,
+        trunk=Trunk(
+            connection,
+            _connector(options, in_force, claim),
+            (settings.plugin_name, settings.plugin_index),
+            hooks,
+            report,
+        ),
         comparison=comparison,
         second_chances=SecondChances(
             node, actuator, report, after=after, knows_all=lambda: comparison.complete
@@ -357,6 +364,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         after=after,
         admin=admin,
         companion=companion,
+        evictions=evictions,
         view=view,
         http=HttpServer(view, report.log.warning),
     )

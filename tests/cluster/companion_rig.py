@@ -15,6 +15,7 @@ from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
 from tests.cluster.namespace import ends
+from tests.rig.eviction_orders import FewOrders
 from tests.rig.waiting import wait_until
 
 PROJECT: Final = Path(__file__).parents[2]
@@ -44,7 +45,10 @@ class CompanionRig:
         self._folder = folder
         self._spawn = spawn
         self._socket = folder / "daemon" / "cluster.sock"
-        self._server = CompanionServer(str(self._socket), lambda: self.state, version="0.1.0", log=Quiet())
+        self.orders = FewOrders()
+        self._server = CompanionServer(
+            str(self._socket), lambda: self.state, orders=self.orders, version="0.1.0", log=Quiet()
+        )
         names = {"--node": node, "--kubeconfig": kubeconfig, "--socket": self._socket}
         flags = [str(part) for pair in names.items() for part in pair]
         self._command = [sys.executable, "-m", "tests.rig.hasty_companion", *flags]

@@ -15,6 +15,7 @@ from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
+from tests.rig.eviction_orders import FewOrders
 from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_serving import Lines
@@ -30,6 +31,7 @@ class Node:
 
     def __init__(self, folder):
         self.state = STATE
+        self.orders = FewOrders()
         self.refused = Reply()
         self.pods = [pod("a")]
         self.path = folder / "d" / "cluster.sock"
@@ -63,7 +65,9 @@ class Node:
 
 @contextmanager
 def running(found, folder):
-    server = CompanionServer(str(found.path), lambda: found.state, version="0.1.0", log=Lines())
+    server = CompanionServer(
+        str(found.path), lambda: found.state, orders=found.orders, version="0.1.0", log=Lines()
+    )
     server.look(SETTINGS)
     with serving(folder, found.answers) as api:
         companion = Companion(api.connect(), str(found.path), Own("a", "0.1.0"), log=found.log)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes.controller import Controller
-from nri_coloc.kubernetes.eviction import EVICTED, Order, Outcome, Result, Rules
+from nri_coloc.kubernetes.eviction import EVICTED, Order, Rules
 from nri_coloc.kubernetes.presets import DEFAULT
 from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Reply, serving

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import ClassRule, Tuning
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.kubernetes import eviction
-from nri_coloc.kubernetes.eviction import Answer, Order, Outcome, Result, Rules
+from nri_coloc.kubernetes.eviction import Answer, Order, Rules
 
 NOW = 1_000_000.0
 ORDER = Order("d-1", "jobs", "render-1", "u1", NOW + 60)

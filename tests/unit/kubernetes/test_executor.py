@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.evictions import Outcome
 from nri_coloc.core.settings import Tuning
-from nri_coloc.kubernetes.eviction import Outcome, Rules
+from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.executor import Executor
 from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
 

@@ -17,6 +17,7 @@ from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
+from tests.rig.eviction_orders import FewOrders
 from tests.rig.waiting import wait_until
 
 SETTINGS = KubernetesSettings(report=True, companion_uid=os.geteuid(), companion_gid=os.getegid())
@@ -40,8 +41,9 @@ class Lines:
 def served(tmp_path):
     log = Lines()
     path = tmp_path / "folder" / "cluster.sock"
-    server = CompanionServer(str(path), lambda: STATE, version="0.1.0", log=log)
-    yield SimpleNamespace(server=server, path=path, log=log)
+    orders = FewOrders()
+    server = CompanionServer(str(path), lambda: STATE, orders=orders, version="0.1.0", log=log)
+    yield SimpleNamespace(server=server, path=path, log=log, orders=orders)
     server.close()
 
 
@@ -58,6 +60,14 @@ def test_the_companion_gets_the_state(served):
     answer = link.call("Next", pb.NextRequest(), pb.NextResponse, 5)
     link.close()
     assert messages.state_of(answer.state).offer == Amounts(4000, 8 << 30)
+
+
+def test_orders_know_whether_a_companion_is_there(served):
+    served.server.look(SETTINGS)
+    link = greeted(served.path)
+    wait_until(lambda: served.orders.is_connected, 5, "a connected companion")
+    link.close()
+    wait_until(lambda: not served.orders.is_connected, 5, "its end")
 
 
 def test_folder_and_socket_are_closed_to_others(served):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.kubernetes import messages, session
 from nri_coloc.kubernetes.presets import Amounts
@@ -13,6 +14,7 @@ from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.session import Session
 from nri_coloc.ttrpc.connection import Connection, Role
 from nri_coloc.ttrpc.status import Code
+from tests.rig.eviction_orders import FewOrders, an_order
 
 NOW = 1000.0
 STATE = State(1.0, Lending.ON, Amounts(4000, 8 << 30), Amounts(8000, 32 << 30), "forecast", "because")
@@ -24,7 +26,9 @@ class Companion:
     """The other end: `call` returns the status code and the payload of the answer, None while there is none."""
 
     def __init__(self, settings=None):
-        self.session = Session(settings or KubernetesSettings(report=True), "0.1.0", NOW)
+        self.orders = FewOrders()
+        settings = settings or KubernetesSettings(report=True)
+        self.session = Session(settings, "0.1.0", NOW, orders=self.orders)
         self.wire = Connection(Role.CLIENT)
 
     def call(self, method, message, *, at=NOW, service=messages.SERVICE):
@@ -52,6 +56,13 @@ def state(answer):
     code, payload = answer
     assert code == Code.OK
     return pb.NextResponse.FromString(payload).state
+
+
+def orders(answer):
+    """Return the orders of an answer."""
+    code, payload = answer
+    assert code == Code.OK
+    return list(pb.NextResponse.FromString(payload).orders)
 
 
 def test_hello_names_the_reported_resources():
@@ -174,3 +185,63 @@ def test_ignored_frames_end_the_connection(greeted):
 def test_a_silent_companion_is_disconnected(greeted):
     greeted.turn(NOW + session.IDLE_S + 1)
     assert "no call" in greeted.session.ended
+
+
+# ---- eviction orders ----
+
+
+def test_a_new_order_is_answered_at_once(greeted):
+    greeted.call("Next", pb.NextRequest(generation=7))
+    greeted.orders.orders = (an_order(until_s=NOW + 90),)
+    (order,) = orders(greeted.turn(NOW + 1))
+    assert (order.id, order.expires_s) == ("e1", 89)
+    assert (order.eviction.namespace, order.eviction.pod, order.eviction.uid) == ("shop", "batch", "uid-1")
+    assert (order.eviction.reason, order.eviction.text) == ("operator", "the disk is full")
+    assert order.eviction.by_operator
+
+
+def test_a_known_order_is_repeated(greeted):
+    greeted.orders.orders = (an_order(),)
+    greeted.call("Next", pb.NextRequest(generation=7, order_ids=["e1"]))
+    assert greeted.turn(NOW + 9) is None
+    assert [each.id for each in orders(greeted.turn(NOW + 10))] == ["e1"]
+
+
+def test_a_dropped_order_is_answered_at_once(greeted):
+    greeted.call("Next", pb.NextRequest(generation=7, order_ids=["e1"]))
+    assert orders(greeted.turn(NOW + 1)) == []
+
+
+def test_a_result_reaches_the_daemon(greeted):
+    result = pb.Result(order_id="e1", outcome=pb.OUTCOME_BUDGET, detail="not now", retry_after_s=10)
+    code, _ = greeted.call("ReportResults", pb.ReportResultsRequest(results=[result]))
+    assert code == Code.OK
+    assert greeted.orders.results == [Result("e1", Outcome.BUDGET, "not now", 10)]
+
+
+def test_an_unknown_outcome_leaves_the_order_open(greeted):
+    results = [pb.Result(order_id="e1"), pb.Result.FromString(b"\x0a\x02e2\x10\x63")]
+    assert greeted.call("ReportResults", pb.ReportResultsRequest(results=results))[0] == Code.OK
+    assert greeted.orders.results == []
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [pb.Result(order_id="x", outcome=pb.OUTCOME_GONE)] * 17,
+        [pb.Result(order_id="x" * 65, outcome=pb.OUTCOME_GONE)],
+        [pb.Result(order_id="x", outcome=pb.OUTCOME_GONE, detail="x" * 201)],
+        [pb.Result(order_id="x", outcome=pb.OUTCOME_GONE, detail="a\x1b[2J")],
+        [pb.Result(order_id="x", outcome=pb.OUTCOME_BUDGET, retry_after_s=3601)],
+    ],
+    ids=["too many", "long id", "long detail", "control character", "retry in a day"],
+)
+def test_a_result_beyond_its_bounds_fails(greeted, results):
+    answer = greeted.call("ReportResults", pb.ReportResultsRequest(results=results))
+    assert answer[0] == Code.INVALID_ARGUMENT
+    assert greeted.orders.results == []
+
+
+def test_results_have_a_rate(greeted):
+    codes = [greeted.call("ReportResults", pb.ReportResultsRequest())[0] for _ in range(21)]
+    assert codes == [Code.OK] * 20 + [Code.RESOURCE_EXHAUSTED]

@@ -1,0 +1,111 @@
+"""The open eviction orders of this node, and the last results. Pure: a book in, a book out; the time is an argument.
+
+An order is open until its result comes or its time is over. Results come from the companion, which is not trusted: the
+result of an unknown or closed order is ignored, so a false result closes one open order and does nothing else.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from nri_coloc.core.evictions import LONGEST_S, LONGEST_TEXT, Closed, EvictionWish, Outcome, Result
+
+MOST_OPEN: Final = 16
+MOST_CLOSED: Final = 64
+LEAVING_S: Final = 600.0
+"""Seconds for which an accepted eviction counts. A pod with a longer grace period may be ordered again: the controller
+then answers that it is being deleted already."""
+
+PAUSE_S: Final = 30.0
+"""Seconds without a new order for a pod after a result without eviction. A result may ask for more."""
+
+
+class Open(NamedTuple):
+    """An order without a result. `until_s`: monotonic seconds of its end."""
+
+    id: str
+    wish: EvictionWish
+    until_s: float
+
+
+class Book(NamedTuple):
+    """Orders of one daemon.
+
+    open: oldest first.
+    closed: the ends of the last orders by UID of the pod, oldest first.
+    """
+
+    open: tuple[Open, ...] = ()
+    closed: Mapping[str, Closed] = MappingProxyType({})
+
+
+class Turn(NamedTuple):
+    """A new book, and the orders that it closed."""
+
+    book: Book
+    closed: tuple[Closed, ...] = ()
+
+
+def problem(book: Book, wish: EvictionWish, now_s: float) -> str:
+    """Return why a wish becomes no order, "" if it may become one."""
+    if any(each.wish.pod_uid == wish.pod_uid for each in book.open):
+        return "an eviction order for the pod is open already"
+    if len(book.open) >= MOST_OPEN:
+        return f"{MOST_OPEN} eviction orders are open already"
+    if not wish.text.isprintable() or len(wish.text) > LONGEST_TEXT:
+        return f"the text has more than {LONGEST_TEXT} characters, or one that cannot be printed"
+    last = book.closed.get(wish.pod_uid)
+    if last is None:
+        return ""
+    if _leaves(last, now_s):
+        return "the pod's eviction was accepted; its grace period runs"
+    wait_s = 0.0 if wish.by_operator else _pause_s(last.result) - (now_s - last.at_s)
+    return f"{last.result.detail}; the next order follows in {wait_s:.0f} s" if wait_s > 0.0 else ""
+
+
+def ordered(book: Book, order_id: str, wish: EvictionWish, now_s: float) -> Book:
+    """Return the book with one more order, for a wish without a problem."""
+    until_s = now_s + min(wish.expires_s, LONGEST_S)
+    return book._replace(open=(*book.open, Open(order_id, wish, until_s)))
+
+
+def with_results(book: Book, results: Iterable[Result], now_s: float) -> Turn:
+    """Close the orders that have a result. Results of other orders are ignored."""
+    return _close(book, {each.id: each for each in results}, now_s)
+
+
+def without_expired(book: Book, now_s: float) -> Turn:
+    """Close the orders whose time is over."""
+    return _close(book, {each.id: _expired(each) for each in book.open if now_s >= each.until_s}, now_s)
+
+
+def leaving(book: Book, now_s: float) -> frozenset[str]:
+    """Return the UIDs of pods with an open order or an accepted eviction."""
+    accepted = (uid for uid, each in book.closed.items() if _leaves(each, now_s))
+    return frozenset((*(each.wish.pod_uid for each in book.open), *accepted))
+
+
+def _close(book: Book, results: Mapping[str, Result], now_s: float) -> Turn:
+    ended = tuple(Closed(each.wish, results[each.id], now_s) for each in book.open if each.id in results)
+    if not ended:
+        return Turn(book)
+    uids = {each.wish.pod_uid for each in ended}
+    kept = {uid: each for uid, each in book.closed.items() if uid not in uids}
+    newest = [*kept.items(), *((each.wish.pod_uid, each) for each in ended)][-MOST_CLOSED:]
+    still_open = tuple(each for each in book.open if each.id not in results)
+    return Turn(Book(still_open, MappingProxyType(dict(newest))), ended)
+
+
+def _expired(order: Open) -> Result:
+    words = f"no result came within {min(order.wish.expires_s, LONGEST_S):.0f} s"
+    return Result(
+        order.id, Outcome.UNREACHABLE, f"{words}: companion, API server or controller cannot be reached"
+    )
+
+
+def _leaves(closed: Closed, now_s: float) -> bool:
+    return closed.result.outcome is Outcome.ACCEPTED and now_s - closed.at_s < LEAVING_S
+
+
+def _pause_s(result: Result) -> float:
+    return 0.0 if result.outcome is Outcome.ACCEPTED else max(PAUSE_S, float(result.retry_after_s))
