@@ -419,6 +419,7 @@ class KubernetesSettings:
     companion_gid: the group that can open the socket.
     evict: whether the controller evicts pods that a node's daemon chose. An operator's own order needs no switch.
         Off by default, because an operator should choose that pods are evicted.
+    events: whether the companion writes Kubernetes Events on pods and on the node.
     """
 
     report: bool = False
@@ -427,6 +428,7 @@ class KubernetesSettings:
     companion_uid: int = 65532
     companion_gid: int = 65532
     evict: bool = False
+    events: bool = True
 
 
 @dataclass(frozen=True, slots=True)

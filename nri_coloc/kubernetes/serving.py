@@ -23,7 +23,7 @@ from nri_coloc.core.token_bucket import Rate
 from nri_coloc.errors import ColocError
 from nri_coloc.kubernetes.log_limit import LogLimit
 from nri_coloc.kubernetes.publication import Published, State, publish
-from nri_coloc.kubernetes.session import Orders, Session
+from nri_coloc.kubernetes.session import Events, Orders, Session
 
 FOLDER_MODE: Final = 0o750
 SOCKET_MODE: Final = 0o660
@@ -93,17 +93,25 @@ class NoSocketError(ColocError):
 class CompanionServer:
     """The second socket. `look` and `close` belong to one thread; the connection has another.
 
-    state: returns the node's state now; called on the thread of the connection, as `orders`.
+    state: returns the node's state now; called on the thread of the connection, as `orders` and `events`.
     problem: the reason why there is no socket although there should be one, "" otherwise.
     """
 
     def __init__(
-        self, path: str, state: Callable[[], State], *, orders: Ordering, version: str, log: Log
+        self,
+        path: str,
+        state: Callable[[], State],
+        *,
+        orders: Ordering,
+        events: Events,
+        version: str,
+        log: Log,
     ) -> None:
         self.problem = ""
         self._path = path
         self._state = state
         self._orders = orders
+        self._events = events
         self._version = version
         self._log = log
         self._connections = BoundedLog(log, LINES)
@@ -159,7 +167,9 @@ class CompanionServer:
 
     def _carry(self, peer: socket.socket, listening: "_Listening", publisher: "_Publisher") -> None:
         """Serve one connection to its end."""
-        session = Session(listening.settings, self._version, time.monotonic(), orders=self._orders)
+        session = Session(
+            listening.settings, self._version, time.monotonic(), orders=self._orders, events=self._events
+        )
         try:
             self._exchange(session, peer, listening, publisher)
         finally:

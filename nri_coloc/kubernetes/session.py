@@ -16,7 +16,8 @@ from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.evictions import Result
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.token_bucket import Bucket, Rate, take
-from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes import event_messages, messages
+from nri_coloc.kubernetes.node_events import Batch
 from nri_coloc.kubernetes.orders import Open
 from nri_coloc.kubernetes.publication import Published
 from nri_coloc.ttrpc.connection import Connection, Request, Role
@@ -57,6 +58,16 @@ class Orders(Protocol):
         """Close orders. The results come from the companion: each may be false, late or of an unknown order."""
 
 
+class Events(Protocol):
+    """The Kubernetes Events of the node; `now_s` is monotonic seconds."""
+
+    def publish(self, now_s: float) -> Batch:
+        """Return the Events that the companion has to record."""
+
+    def recorded(self, sequence: int) -> None:
+        """Note that all Events up to a sequence number were recorded. A false number loses Events, and nothing else."""
+
+
 class Waiting(NamedTuple):
     """An open call for the newest state.
 
@@ -79,12 +90,16 @@ class Session:
     companion: version and node of the companion, for the log; "" before its Hello.
     """
 
-    def __init__(self, settings: KubernetesSettings, version: str, now_s: float, *, orders: Orders) -> None:
+    def __init__(
+        self, settings: KubernetesSettings, version: str, now_s: float, *, orders: Orders, events: Events
+    ) -> None:
         self.ended = ""
         self.companion = ""
         self._settings = settings
         self._version = version
         self._orders = orders
+        self._events = events
+        self._told_sequence = 0
         self._wire = Connection(
             Role.SERVER, receive_limit=messages.MESSAGE_LIMIT, send_limit=messages.MESSAGE_LIMIT
         )
@@ -128,11 +143,15 @@ class Session:
             published.generation,
             frozenset(each.id for each in orders),
         )
-        if is_known and now_s - waiting.since_s < WAIT_S:
+        events = self._events.publish(now_s) if self._settings.events else Batch()
+        has_new = events.newest > self._told_sequence
+        if is_known and not has_new and now_s - waiting.since_s < WAIT_S:
             return []
         self._waiting, self._stated_s = None, now_s
-        body = messages.next_response(published, orders, now_s).SerializeToString()
-        return [self._wire.send_response(waiting.stream, body)]
+        self._told_sequence = max(self._told_sequence, events.newest)
+        answer = messages.next_response(published, orders, now_s)
+        event_messages.add(answer, events, now_s)
+        return [self._wire.send_response(waiting.stream, answer.SerializeToString())]
 
     @property
     def is_waiting(self) -> bool:
@@ -177,6 +196,7 @@ class Session:
             cpu_resource=self._settings.cpu_resource,
             memory_resource=self._settings.memory_resource,
             report_status=self._settings.report,
+            report_events=self._settings.events,
             evict=self._settings.evict,
         )
         return self._wire.send_response(request.stream, body.SerializeToString())
@@ -185,6 +205,7 @@ class Session:
         asked = _read(request, pb.NextRequest, messages.checked_next)
         if self._waiting is not None:
             raise Refusal(Code.RESOURCE_EXHAUSTED, "Next: another call is open")
+        self._events.recorded(asked.event_sequence)
         self._waiting = Waiting(request.stream, asked.generation, frozenset(asked.order_ids), now_s)
 
     def _report_results(self, request: Request, now_s: float) -> bytes:

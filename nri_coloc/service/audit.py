@@ -139,10 +139,15 @@ def _named(knobs: Knobs) -> dict[str, KnobValue]:
     return {} if knobs is NO_KNOBS else knobs.named()
 
 
+Follower = Callable[[Mapping[str, Any]], None]
+"""Takes the fields of a record after it was written, on the audit's thread."""
+
+
 class AuditLog:
     """Takes records from any thread and writes them on its own thread. It never raises or blocks a submitter.
 
     kept: the records that explain the present values, of any age.
+    followers: get each record after it was written.
     """
 
     def __init__(
@@ -152,6 +157,8 @@ class AuditLog:
         lost: Lost,
         clock: Callable[[], int] = time.time_ns,
         queue_bound: int = QUEUE_BOUND,
+        *,
+        followers: tuple[Follower, ...] = (),
     ) -> None:
         self._queue: deque[tuple[int, int, Record | Callable[[], Record]]] = deque(maxlen=queue_bound)
         self._submitters = Lock()
@@ -159,6 +166,7 @@ class AuditLog:
         self._written = 0
         self._clock = clock
         self._lost = lost
+        self._followers = followers
         self._lines = LineWriter(fd, lost)
         self._rings = Rings(ring_size)
         self.kept = KeptRecords()
@@ -243,6 +251,15 @@ class AuditLog:
         ring: RingName = "lending" if is_of_lending(record.event, record.reason) else "placement"
         self._rings.append(ring, seq, line)
         self._lines.write(line + b"\n")
+        for follower in self._followers:
+            self._inform(follower, fields)
+
+    def _inform(self, follower: Follower, fields: dict[str, Any]) -> None:
+        """Pass a record on; a follower's error loses this record for it only."""
+        try:
+            follower(fields)
+        except Exception:  # noqa: BLE001 - its author's mistake may not end the audit
+            self._lost("unfollowed", 1)
 
     def _made(self, make: Callable[[], Record]) -> Record | None:
         """Return a record made on this thread; None if its function fails, which loses this record only."""

@@ -247,7 +247,15 @@ _CAUSES: Final = {
     errno.EAGAIN: "blocked",
 }
 
-LOST_CAUSES: Final = ("blocked", "broken_pipe", "io_error", "no_space", "overflow", "unrenderable")
+LOST_CAUSES: Final = (
+    "blocked",
+    "broken_pipe",
+    "io_error",
+    "no_space",
+    "overflow",
+    "unfollowed",
+    "unrenderable",
+)
 """Every value of the label `why` of `nri_coloc_audit_lost_total`."""
 
 Lost = Callable[[str, int], None]

@@ -29,7 +29,6 @@ from nri_coloc.forecast.forecast_file import ForecastFile
 from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.forecast.snapshot import PictureTaker
 from nri_coloc.hooks.before_answer import CgroupSteps
-from nri_coloc.hooks.common_steps import Steps
 from nri_coloc.hooks.dispatch import Hooks
 from nri_coloc.hooks.pod_requests import PodRequests
 from nri_coloc.hooks.second_chances import SecondChances
@@ -44,6 +43,7 @@ from nri_coloc.host.marks import Marks
 from nri_coloc.host.readings import CgroupReader
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.host.sysfs import memory_total
+from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.serving import CompanionServer
 from nri_coloc.lending.delayed_tasks import Waiting
 from nri_coloc.lending.file_watch import Sentry
@@ -149,7 +149,8 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     tuning = clock.over(kubelet.over(settings.tuning))
     node = Node(pools.initial(topology, tuning), tuning, memory_total(root))
     metrics = Metrics(version(), lambda: node.state, keys.base_of)
-    audit = AuditLog(1, settings.audit_ring, metrics.audit_lost)
+    events = EventBox()
+    audit = AuditLog(1, settings.audit_ring, metrics.audit_lost, followers=(events.record,))
     report = Report(audit, metrics, node.lacking)
     evictions = EvictionOrders(
         report,
@@ -248,13 +249,6 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
 
     # hooks, with the steps that each kind takes before its answer
     steps = CgroupSteps(node, actuator, report)
-    before_answer: Steps = {
-        HookKind.RUN_POD_SANDBOX: (steps.place_pod,),
-        HookKind.CREATE_CONTAINER: (steps.widen_pod,),
-        HookKind.POST_CREATE_CONTAINER: (steps.place_moved_pod,),
-        HookKind.START_CONTAINER: (steps.move_others, steps.place_start, steps.wait_for_own_cpus),
-        HookKind.UPDATE_CONTAINER: (steps.leave_own, steps.move_others, steps.wait_for_own_cpus),
-    }
     hooks = Hooks(
         node,
         actuator,
@@ -263,7 +257,13 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         report,
         kubelet=steered,
         prepare=(lending.prepare,),
-        before_answer=before_answer,
+        before_answer={
+            HookKind.RUN_POD_SANDBOX: (steps.place_pod,),
+            HookKind.CREATE_CONTAINER: (steps.widen_pod,),
+            HookKind.POST_CREATE_CONTAINER: (steps.place_moved_pod,),
+            HookKind.START_CONTAINER: (steps.move_others, steps.place_start, steps.wait_for_own_cpus),
+            HookKind.UPDATE_CONTAINER: (steps.leave_own, steps.move_others, steps.wait_for_own_cpus),
+        },
         after=after,
         is_there=writer.is_there,
     )
@@ -276,6 +276,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         options.cluster_socket,
         ClusterSide(node, offer, clock=clock, survey=survey).state,
         orders=evictions,
+        events=events,
         version=version(),
         log=report.log,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
@@ -42,12 +43,18 @@ class CompanionRig:
 
     def __init__(self, node: str, kubeconfig: Path, folder: Path, spawn: Spawn) -> None:
         self.state = OFFER
+        self.events = EventBox()
         self._folder = folder
         self._spawn = spawn
         self._socket = folder / "daemon" / "cluster.sock"
         self.orders = FewOrders()
         self._server = CompanionServer(
-            str(self._socket), lambda: self.state, orders=self.orders, version="0.1.0", log=Quiet()
+            str(self._socket),
+            lambda: self.state,
+            orders=self.orders,
+            events=self.events,
+            version="0.1.0",
+            log=Quiet(),
         )
         names = {"--node": node, "--kubeconfig": kubeconfig, "--socket": self._socket}
         flags = [str(part) for pair in names.items() for part in pair]

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from nri_coloc._pb import cluster_pb2 as pb
-from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes import event_messages, messages
 from nri_coloc.kubernetes.client import DaemonLink
+from nri_coloc.kubernetes.event_messages import Told
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
+from tests.integration import harness
 from tests.integration.harness import daemon_of, reload, served
 from tests.rig.waiting import wait_until
 
@@ -81,3 +83,24 @@ def test_the_end_of_the_daemon_removes_the_socket(node_v2, path):
         state(path)
         assert running.terminate() == 0
     assert not path.exists()
+
+
+def events(link: DaemonLink, seen: int = 0) -> tuple[Told, ...]:
+    """Return the Events that the daemon sends; `seen`: number of the last one that was recorded."""
+    asked = pb.NextRequest(event_sequence=seen)
+    return event_messages.events_of(link.call("Next", asked, pb.NextResponse, 15), 0.0)
+
+
+def test_an_invalid_annotation_becomes_one_event(node_v2, path):
+    with daemon(node_v2, path) as running:
+        served(running)
+        harness.shared(node_v2, "web", qos="dedicatd\x1b[2J")
+        wait_until(path.exists, SOON_S, "the socket")
+        link = DaemonLink(str(path), 5)
+        link.call("Hello", HELLO, pb.HelloResponse, 5)
+        wait_until(lambda: events(link), SOON_S, "an Event")
+        [found] = events(link)
+        assert (found.reason, found.subject.pod, found.times) == ("AnnotationInvalid", "web", 1)
+        assert "dedicatd\\u001b" in found.message
+        assert events(link, found.sequence) == ()
+        link.close()

@@ -66,6 +66,10 @@ class Kubernetes(Section):
         bool, Field(description="true or false (the controller refuses evictions that no operator ordered)")
     ] = _DEFAULTS.evict
 
+    events: Annotated[
+        bool, Field(description="true or false (the companion writes no Events on pods and the node)")
+    ] = _DEFAULTS.events
+
     def settings(self) -> KubernetesSettings:
         return KubernetesSettings(
             report=self.report == "status",
@@ -74,4 +78,5 @@ class Kubernetes(Section):
             companion_uid=self.companion_uid,
             companion_gid=self.companion_gid,
             evict=self.evict,
+            events=self.events,
         )

@@ -10,6 +10,7 @@ import pytest
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.companion import Companion, Daemon, Own
+from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.figures import OBJECTS
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
@@ -31,6 +32,7 @@ class Node:
 
     def __init__(self, folder):
         self.state = STATE
+        self.events = EventBox()
         self.orders = FewOrders()
         self.refused = Reply()
         self.pods = [pod("a")]
@@ -66,7 +68,12 @@ class Node:
 @contextmanager
 def running(found, folder):
     server = CompanionServer(
-        str(found.path), lambda: found.state, orders=found.orders, version="0.1.0", log=Lines()
+        str(found.path),
+        lambda: found.state,
+        orders=found.orders,
+        events=found.events,
+        version="0.1.0",
+        log=Lines(),
     )
     server.look(SETTINGS)
     with serving(folder, found.answers) as api:

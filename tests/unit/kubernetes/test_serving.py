@@ -13,6 +13,7 @@ from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.kubernetes import messages, serving
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink
+from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
@@ -42,7 +43,9 @@ def served(tmp_path):
     log = Lines()
     path = tmp_path / "folder" / "cluster.sock"
     orders = FewOrders()
-    server = CompanionServer(str(path), lambda: STATE, orders=orders, version="0.1.0", log=log)
+    server = CompanionServer(
+        str(path), lambda: STATE, orders=orders, events=EventBox(), version="0.1.0", log=log
+    )
     yield SimpleNamespace(server=server, path=path, log=log, orders=orders)
     server.close()
 

@@ -7,7 +7,9 @@ import pytest
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import KubernetesSettings
-from nri_coloc.kubernetes import messages, session
+from nri_coloc.kubernetes import event_messages, messages, session
+from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
+from nri_coloc.kubernetes.node_events import NodeEvents
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import Published, State
 from nri_coloc.kubernetes.reporting import Lending
@@ -25,10 +27,11 @@ HELLO = pb.HelloRequest(protocol=1, version="0.1.0", node_name="node-a")
 class Companion:
     """The other end: `call` returns the status code and the payload of the answer, None while there is none."""
 
-    def __init__(self, settings=None):
+    def __init__(self, settings=None, events=None):
+        self.events = events or NodeEvents()
         self.orders = FewOrders()
         settings = settings or KubernetesSettings(report=True)
-        self.session = Session(settings, "0.1.0", NOW, orders=self.orders)
+        self.session = Session(settings, "0.1.0", NOW, orders=self.orders, events=self.events)
         self.wire = Connection(Role.CLIENT)
 
     def call(self, method, message, *, at=NOW, service=messages.SERVICE):
@@ -63,6 +66,13 @@ def orders(answer):
     code, payload = answer
     assert code == Code.OK
     return list(pb.NextResponse.FromString(payload).orders)
+
+
+def events(answer):
+    """Return the Events of an answer."""
+    code, payload = answer
+    assert code == Code.OK
+    return event_messages.events_of(pb.NextResponse.FromString(payload), NOW)
 
 
 def test_hello_names_the_reported_resources():
@@ -245,3 +255,53 @@ def test_a_result_beyond_its_bounds_fails(greeted, results):
 def test_results_have_a_rate(greeted):
     codes = [greeted.call("ReportResults", pb.ReportResultsRequest())[0] for _ in range(21)]
     assert codes == [Code.OK] * 20 + [Code.RESOURCE_EXHAUSTED]
+
+
+# ---- Events ----
+
+INVALID = Occurrence(Subject("shop", "web", "u1"), EventReason.ANNOTATION_INVALID, "no class")
+
+
+def test_an_event_ends_the_wait(greeted):
+    greeted.call("Next", pb.NextRequest(generation=7))
+    assert greeted.turn() is None
+    greeted.events.occurred(INVALID, NOW - 5)
+    [found] = events(greeted.turn())
+    assert (found.reason, found.subject, found.times) == ("AnnotationInvalid", INVALID.subject, 1)
+    assert found.first_s == NOW - 5
+
+
+def test_a_sent_event_is_waited_for_no_more(greeted):
+    greeted.events.occurred(INVALID, NOW)
+    greeted.call("Next", pb.NextRequest(generation=7))
+    greeted.turn()
+    greeted.call("Next", pb.NextRequest(generation=7), at=NOW + 1)
+    assert greeted.turn(NOW + 2) is None
+    assert len(events(greeted.turn(NOW + 1 + session.WAIT_S))) == 1
+
+
+def test_a_recorded_event_is_not_repeated(greeted):
+    greeted.events.occurred(INVALID, NOW)
+    greeted.call("Next", pb.NextRequest(generation=7))
+    [found] = events(greeted.turn())
+    greeted.call("Next", pb.NextRequest(event_sequence=found.sequence), at=NOW + 1)
+    assert events(greeted.turn(NOW + 1)) == ()
+
+
+def test_a_new_connection_repeats_open_events(greeted):
+    greeted.events.occurred(INVALID, NOW)
+    greeted.call("Next", pb.NextRequest())
+    greeted.turn()
+    again = Companion(events=greeted.events)
+    again.call("Hello", HELLO)
+    again.call("Next", pb.NextRequest())
+    assert len(events(again.turn())) == 1
+
+
+def test_without_the_switch_no_event_is_sent():
+    companion = Companion(KubernetesSettings(report=True, events=False))
+    _, payload = companion.call("Hello", HELLO)
+    companion.events.occurred(INVALID, NOW)
+    companion.call("Next", pb.NextRequest())
+    assert not pb.HelloResponse.FromString(payload).report_events
+    assert events(companion.turn()) == ()

@@ -52,6 +52,27 @@ def pipe():
     os.close(writer)
 
 
+def test_followers_get_each_record(pipe, losses):
+    heard: list[Any] = []
+    log = AuditLog(pipe[1], ring_size=10, lost=losses, followers=(heard.append,))
+    log.submit(STARTED)
+    log.drain()
+    assert [fields["event"] for fields in heard] == ["daemon.start"]
+
+
+def failing(_: object) -> None:
+    raise KeyError("a mistake")
+
+
+def test_a_follower_that_fails_ends_nothing(pipe, losses):
+    log = AuditLog(pipe[1], ring_size=10, lost=losses, followers=(failing,))
+    log.submit(STARTED)
+    log.submit(STARTED)
+    log.drain()
+    assert losses.counted == {"unfollowed": 2}
+    assert pipe[0]().count("daemon.start") == 2
+
+
 @pytest.fixture
 def log(pipe, losses) -> AuditLog:
     """Return an audit log without a running thread: the test drains it."""

@@ -1,0 +1,133 @@
+"""Choose the Kubernetes Event of an audit record: its reason, from a closed list, and its message. Pure.
+
+Texts of a pod, such as annotations, are hostile input. They are quoted as JSON in ASCII, so that they can neither end
+their quotes nor control a terminal, and cut.
+"""
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from nri_coloc.core.reasons import AuditEvent, Reason
+
+LONGEST_MESSAGE: Final = 512
+"""Characters; the API server allows 1,024."""
+
+LONGEST_QUOTED: Final = 64
+"""Characters of a text of a pod, before it is escaped."""
+
+LONGEST_LIST: Final = 120
+"""Characters of the allowed values."""
+
+
+class EventReason(StrEnum):
+    """The reason of an Event; docs/kubernetes.md has the next step for each."""
+
+    ANNOTATION_INVALID = "AnnotationInvalid"
+    ANNOTATION_DENIED = "AnnotationDenied"
+    NO_FREE_CPUS = "NoFreeCPUs"
+    CPUS_ASSIGNED = "CPUsAssigned"
+    PLACED_LATE = "PlacedLate"
+    SUPPRESSED = "SuppressedForLong"
+    STARVED = "Starved"
+    LENDING_ON = "LendingOn"
+    LENDING_OFF = "LendingOff"
+    LENDING_DRAINING = "LendingDraining"
+    LENDING_ENDING = "LendingEnding"
+    MISCONFIGURED = "Misconfigured"
+    CHECK_FAILED = "CheckFailed"
+
+
+NORMAL: Final = frozenset(
+    {
+        EventReason.CPUS_ASSIGNED,
+        EventReason.LENDING_ON,
+        EventReason.LENDING_OFF,
+        EventReason.LENDING_DRAINING,
+        EventReason.LENDING_ENDING,
+    }
+)
+"""Reasons of type Normal; all others are warnings."""
+
+
+class Subject(NamedTuple):
+    """The pod of an Event; empty texts for the node."""
+
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""
+
+
+NODE: Final = Subject()
+
+
+class Occurrence(NamedTuple):
+    """One occurrence of an Event.
+
+    topic: the part that the text is about, such as an annotation. The message has the newest text of each topic.
+    """
+
+    subject: Subject
+    reason: EventReason
+    text: str
+    topic: str = ""
+
+
+def of_record(record: Mapping[str, Any]) -> Occurrence | None:
+    """Return the occurrence that an audit record shows; None for most records."""
+    reason = _OF_EVENT.get(record["event"]) or _OF_REASON.get(record["reason"])
+    if reason is None:
+        return None
+    subject = Subject(record["namespace"], record["pod"], record["pod_uid"])
+    if reason is EventReason.MISCONFIGURED:
+        return _of_node(record) if record["reason"] == Reason.INVALID else None
+    if not all(subject):
+        return _of_node(record) if "key" in record else None
+    if "key" in record:
+        return Occurrence(subject, reason, _of_annotation(record), str(record["key"]))
+    container = record["container"]
+    where = f"container {printable(container)}: " if container else ""
+    return Occurrence(subject, reason, where + printable(record["because"]), container)
+
+
+def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
+    """Return a text of a pod in quotes, as ASCII without control characters."""
+    return json.dumps(text if len(text) <= most else f"{text[: most - 1]}…")
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with a replacement for each character that controls a terminal."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def cut(text: str, most: int) -> str:
+    """Return the beginning of a text, with a mark where it was cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+_OF_EVENT: Final[Mapping[str, EventReason]] = {
+    AuditEvent.ANNOTATION_INVALID: EventReason.ANNOTATION_INVALID,
+    AuditEvent.ANNOTATION_DENIED: EventReason.ANNOTATION_DENIED,
+    AuditEvent.LATE: EventReason.PLACED_LATE,
+    AuditEvent.CONFIG_RELOAD: EventReason.MISCONFIGURED,
+}
+_OF_REASON: Final[Mapping[str, EventReason]] = {
+    Reason.NO_FREE_CPUS: EventReason.NO_FREE_CPUS,
+    Reason.RESIZE_UNMET: EventReason.NO_FREE_CPUS,
+    Reason.CPUS_FREED: EventReason.CPUS_ASSIGNED,
+}
+
+
+def _of_node(record: Mapping[str, Any]) -> Occurrence:
+    """Return the occurrence of a setting that is invalid or without effect on this node."""
+    return Occurrence(NODE, EventReason.MISCONFIGURED, printable(record["because"]), record.get("key", ""))
+
+
+def _of_annotation(record: Mapping[str, Any]) -> str:
+    """Return the sentence on one annotation: its key and value, the allowed values and the one that holds."""
+    allowed = cut(printable(record["allowed"]), LONGEST_LIST)
+    used = cut(printable(record["used"]), LONGEST_QUOTED)
+    holds = f"; {used} holds instead" if used else ""
+    written = f"{quoted(record['key'], LONGEST_LIST)}: {quoted(record['value'])}"
+    return f"{written} does not count{holds} (allowed: {allowed})"
