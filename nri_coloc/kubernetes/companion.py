@@ -7,16 +7,18 @@ node's machine: without the companion, placement and lending go on as before.
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from threading import Event, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.backoff import Backoff
-from nri_coloc.kubernetes import messages, reporting, requests
+from nri_coloc.core.evictions import Result
+from nri_coloc.kubernetes import courier, messages, reporting, requests
 from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
+from nri_coloc.kubernetes.courier import Courier, Entry
 from nri_coloc.kubernetes.figures import Figures
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.publication import State
@@ -55,12 +57,14 @@ class Daemon:
     """The daemon's newest state, followed on a thread.
 
     heard: the state and the monotonic time of its arrival; None while the daemon is away.
+    orders: its open eviction orders, of the same answer.
     preset: the names of the resources; None before the first answer.
     is_changed: the daemon reports other resources than at first.
     """
 
     def __init__(self, path: str, own: Own, *, log: Log, changed: Callable[[], None]) -> None:
         self.heard: tuple[State, float] | None = None
+        self.orders: tuple[Entry, ...] = ()
         self.preset: Preset | None = None
         self.is_changed = False
         self._path = path
@@ -68,6 +72,11 @@ class Daemon:
         self._log = log
         self._changed = changed
         self._problem = ""
+        self._results: Mapping[str, Result] = {}
+
+    def take_results(self, results: Mapping[str, Result]) -> None:
+        """Take the results of orders; they are reported after the daemon's next answer."""
+        self._results = results
 
     def run(self, stop: Event) -> None:
         """Follow the daemon until `stop` is set."""
@@ -96,11 +105,23 @@ class Daemon:
             while not stop.is_set():
                 answer = link.call("Next", pb.NextRequest(generation=generation), pb.NextResponse, NEXT_S)
                 generation = answer.state.generation
+                self.orders = courier.entries(answer.orders, time.time())
                 self.heard = messages.state_of(answer.state), time.monotonic()
                 backoff.succeeded()
                 self._changed()
+                self._report_results(link)
         finally:
             link.close()
+
+    def _report_results(self, link: DaemonLink) -> None:
+        """Report the results of the orders that the daemon has open.
+
+        `Next` names no order ids, so the daemon answers each second while an order is open.
+        """
+        known = self._results
+        found = [known[each.id] for each in self.orders if each.id in known]
+        if found:
+            link.call("ReportResults", messages.results_request(found), pb.ReportResultsResponse, CALL_S)
 
     def _greet(self, link: DaemonLink) -> None:
         hello = pb.HelloRequest(
@@ -154,11 +175,13 @@ class Companion:
             self._start(path.rpartition("/")[2], watch.run)
         reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
         figures = Figures(self._api, self._own.node)
+        carrier = Courier(self._api, self._own.node)
         while not (self.stopping or self._daemon.is_changed):
             heard, now_s = self._daemon.heard, time.monotonic()
             reporter.turn(pods, heard, now_s)
             if heard is not None and node.view is not None:
                 self._write_figures(figures, heard[0], now_s)
+                self._carry_orders(carrier, now_s)
             self._wait()
         if self._daemon.is_changed:
             self._log.warning("the daemon reports other resources now; the companion ends to start again")
@@ -168,6 +191,12 @@ class Companion:
         figures.turn(state, now_s)
         if figures.problem and figures.problem != before:
             self._log.warning("figures for people were not written", because=figures.problem)
+
+    def _carry_orders(self, carrier: Courier, now_s: float) -> None:
+        before = carrier.problem
+        self._daemon.take_results(carrier.turn(self._daemon.orders, now_s, time.time()))
+        if carrier.problem and carrier.problem != before:
+            self._log.warning("eviction orders were not written; trying again", because=carrier.problem)
 
     def _wait(self) -> None:
         self._changed.wait(TURN_S)

@@ -6,7 +6,6 @@ overrides the switch `kubernetes.evict` and the annotation `avoidance`, but not 
 """
 
 import math
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -36,7 +35,6 @@ _LONGEST_RETRY_S: Final = 3600
 _LONGEST_MESSAGE: Final = 1 << 20
 _NO_REASON: Final = "a PodDisruptionBudget allows no eviction now"
 
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a static pod's object. The kubelet creates such a pod again at once."""
 
@@ -114,9 +112,8 @@ def _order(entry: Mapping[str, Any]) -> Order:
 
 
 def _name(entry: Mapping[str, Any], key: str, longest: int) -> str:
-    """Return a name that can be a part of a path of the API: without it, "../x" would name another object."""
     found = objects.text(entry, key, longest)
-    if not _NAME.fullmatch(found):
+    if not objects.is_name(found):
         raise ValueError(f"{key}: {found!r} is not a name")
     return found
 

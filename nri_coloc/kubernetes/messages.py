@@ -164,3 +164,18 @@ def results_of(message: pb.ReportResultsRequest) -> tuple[Result, ...]:
         for each in message.results
         if each.outcome in _OUTCOME_OF
     )
+
+
+def results_request(results: Iterable[Result]) -> pb.ReportResultsRequest:
+    """Return a report of results."""
+    return pb.ReportResultsRequest(
+        results=[
+            pb.Result(
+                order_id=each.id,
+                outcome=_OUTCOMES[each.outcome],
+                detail=each.detail,
+                retry_after_s=each.retry_after_s,
+            )
+            for each in results
+        ]
+    )

@@ -4,11 +4,13 @@ The API server checks types, so that a wrong shape means another server, a proxy
 missing key are the same, as in Go.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from nri_coloc.pods import quantity
 
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _LONGEST_SHOWN: Final = 40
 """Characters of a wrong value in an error."""
 
@@ -47,6 +49,11 @@ def text(parent: Mapping[str, Any], key: str, longest: int) -> str:
     if not isinstance(found, str) or len(found) > longest:
         raise UnreadableError(f"{key}: {_shown(found)} is not a text of up to {longest} characters")
     return found
+
+
+def is_name(found: str) -> bool:
+    """Return whether a text can be a part of a path of the API. "../x" would name another object."""
+    return bool(_NAME.fullmatch(found))
 
 
 def integer(parent: Mapping[str, Any], key: str, low: int, high: int) -> int:

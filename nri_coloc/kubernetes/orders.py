@@ -9,9 +9,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nri_coloc.core.evictions import LONGEST_S, LONGEST_TEXT, Closed, EvictionWish, Outcome, Result
+from nri_coloc.kubernetes import objects
 
 MOST_OPEN: Final = 16
 MOST_CLOSED: Final = 64
+_LONGEST_UID: Final = 64
 LEAVING_S: Final = 600.0
 """Seconds for which an accepted eviction counts. A pod with a longer grace period may be ordered again: the controller
 then answers that it is being deleted already."""
@@ -54,13 +56,22 @@ def problem(book: Book, wish: EvictionWish, now_s: float) -> str:
         return f"{MOST_OPEN} eviction orders are open already"
     if not wish.text.isprintable() or len(wish.text) > LONGEST_TEXT:
         return f"the text has more than {LONGEST_TEXT} characters, or one that cannot be printed"
+    if not _is_known_to_kubernetes(wish):
+        return "the runtime has a namespace, name or UID for the pod that Kubernetes never gives"
     last = book.closed.get(wish.pod_uid)
-    if last is None:
+    if last is None or wish.by_operator:
         return ""
     if _leaves(last, now_s):
         return "the pod's eviction was accepted; its grace period runs"
-    wait_s = 0.0 if wish.by_operator else _pause_s(last.result) - (now_s - last.at_s)
+    wait_s = _pause_s(last.result) - (now_s - last.at_s)
     return f"{last.result.detail}; the next order follows in {wait_s:.0f} s" if wait_s > 0.0 else ""
+
+
+def _is_known_to_kubernetes(wish: EvictionWish) -> bool:
+    """Return whether the API server would accept the order. A refusal would hold back all orders of the node."""
+    bounded = ((wish.namespace, 63), (wish.name, 253))
+    are_names = all(len(found) <= longest and objects.is_name(found) for found, longest in bounded)
+    return are_names and 0 < len(wish.pod_uid) <= _LONGEST_UID and wish.pod_uid.isprintable()
 
 
 def ordered(book: Book, order_id: str, wish: EvictionWish, now_s: float) -> Book:

@@ -1,12 +1,14 @@
 """The companion between a daemon's socket and an API server, both on real sockets."""
 
 import os
+import time
 from contextlib import contextmanager
 from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
 
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.companion import Companion, Daemon, Own
@@ -16,7 +18,7 @@ from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
-from tests.rig.eviction_orders import FewOrders
+from tests.rig.eviction_orders import FewOrders, an_order
 from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_serving import Lines
@@ -40,6 +42,7 @@ class Node:
         self.log = Lines()
         self.patches = []
         self.objects = []
+        self.result = {}
         self.object = node()
 
     def answers(self, asked):
@@ -51,7 +54,7 @@ class Node:
             if self.refused.status != 200:
                 return self.refused
             if asked.path.startswith(OBJECTS):
-                return Reply(status=404, body={"message": "not found"})
+                return self.lent(asked.body["spec"])
             self.patches.append(asked.body)
             return Reply(body=self.object)
         if "watch" in asked.query:
@@ -59,6 +62,13 @@ class Node:
             return Reply(lines=(bookmark,), holds=True)
         items = [self.object] if asked.path.endswith("nodes") else self.pods
         return Reply(body={"metadata": {"resourceVersion": "7"}, "items": items})
+
+    def lent(self, spec):
+        """Answer as an API server with a controller, whose result of each order is `result`."""
+        if not spec.get("evictions") or not self.result:
+            return Reply(status=404, body={"message": "not found"})
+        results = [{"id": each["id"], **self.result} for each in spec["evictions"]]
+        return Reply(body={"spec": spec, "status": {"results": results}})
 
     def gates(self):
         """Return the gate resource of each report."""
@@ -183,3 +193,11 @@ def test_an_unexpected_error_keeps_following(monkeypatch):
     monkeypatch.setattr(daemon, "_follow", lambda *_: next(tries)())
     daemon.run(stop)
     assert "ZeroDivisionError" in str(log.lines)
+
+
+def test_an_order_comes_back_with_its_result(found, tmp_path):
+    found.result = {"outcome": "budget", "detail": "not now", "retryAfterSeconds": 10}
+    found.orders.orders = (an_order(until_s=time.monotonic() + 60),)
+    with running(found, tmp_path):
+        wait_until(lambda: found.orders.results, SOON_S, "a result")
+    assert found.orders.results == [Result("e1", Outcome.BUDGET, "not now", 10)]

@@ -81,8 +81,9 @@ def test_a_refused_pod_has_a_pause(retry_after_s, pause_s):
     assert orders.problem(book, WISH, NOW + pause_s) == ""
 
 
-def test_an_operator_need_not_wait():
-    assert orders.problem(after(Outcome.BUDGET), BATCH, NOW + 1) == ""
+@pytest.mark.parametrize("outcome", [Outcome.BUDGET, Outcome.ACCEPTED])
+def test_an_operator_need_not_wait(outcome):
+    assert orders.problem(after(outcome), BATCH, NOW + 1) == ""
 
 
 def test_the_book_does_not_grow():
@@ -96,3 +97,18 @@ def test_the_book_does_not_grow():
 @pytest.mark.parametrize("text", ["x" * 201, "one\nline"])
 def test_a_text_that_breaks_the_contract_is_refused(text):
     assert "text" in orders.problem(Book(), replace(WISH, text=text), NOW)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"namespace": ""},
+        {"namespace": "../kube-system"},
+        {"name": "x" * 254},
+        {"name": "Big"},
+        {"pod_uid": ""},
+        {"pod_uid": "a\nb"},
+    ],
+)
+def test_a_sandbox_beside_kubernetes_is_not_ordered(field):
+    assert "never gives" in orders.problem(Book(), replace(WISH, **field), NOW)

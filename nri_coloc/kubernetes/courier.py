@@ -1,0 +1,160 @@
+"""Carry the daemon's eviction orders into the node's ColocationNode, and the controller's results back.
+
+The object is the only memory. Each write replaces the whole list `spec.evictions` by the orders that the daemon has now
+and returns the object with its results, so a restart of companion or daemon loses nothing and leaves no former order.
+The companion has no right to read ColocationNodes, because that right could not be limited to its own node.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from random import random
+from typing import Any, Final, NamedTuple
+
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.backoff import Backoff
+from nri_coloc.core.evictions import LONGEST_TEXT, Outcome, Result
+from nri_coloc.kubernetes import objects
+from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, Object
+from nri_coloc.kubernetes.figures import MISSING, OBJECTS
+from nri_coloc.kubernetes.orders import MOST_OPEN
+
+POLL_S: Final = 1.0
+"""Seconds between two reads of the results, in the first `QUICK_S` after the orders changed."""
+
+SLOW_POLL_S: Final = 5.0
+QUICK_S: Final = 10.0
+MARGIN_S: Final = 5.0
+"""Seconds by which an order ends earlier for the controller than for the daemon, so that its last result arrives."""
+
+GIVE_UP_S: Final = 3.0
+"""Seconds after an order's end in which its result may still come."""
+
+_LONGEST_ID: Final = 64
+_LONGEST_RETRY_S: Final = 3600
+
+
+class Entry(NamedTuple):
+    """An order as an entry of `spec.evictions`. `ends_at`: seconds since 1970, for the controller."""
+
+    id: str
+    body: Mapping[str, Any]
+    ends_at: float
+
+
+def entries(told: Iterable[pb.Order], now: float) -> tuple[Entry, ...]:
+    """Return the orders of an answer of the daemon. An order of an unknown kind is left out, and expires."""
+    found = [each for each in told if each.HasField("eviction")][:MOST_OPEN]
+    return tuple(Entry(each.id, _body(each), now + each.expires_s - MARGIN_S) for each in found)
+
+
+def _body(order: pb.Order) -> dict[str, Any]:
+    eviction = order.eviction
+    return {
+        "id": order.id,
+        "namespace": eviction.namespace,
+        "name": eviction.pod,
+        "uid": eviction.uid,
+        "reason": eviction.reason,
+        "text": eviction.text,
+        "byOperator": eviction.by_operator,
+    }
+
+
+def results(found: Object, ids: Iterable[str]) -> dict[str, Result]:
+    """Return the readable results of some orders in a ColocationNode."""
+    listed = objects.children(objects.child(found, "status"), "results")
+    read = [result for each in listed if (result := _result(each)) is not None]
+    return {each.id: each for each in read if each.id in set(ids)}
+
+
+def _result(entry: Mapping[str, Any]) -> Result | None:
+    try:
+        return Result(
+            objects.text(entry, "id", _LONGEST_ID),
+            Outcome(objects.text(entry, "outcome", _LONGEST_ID)),
+            printable(objects.text(entry, "detail", LONGEST_TEXT)),
+            objects.integer(entry, "retryAfterSeconds", 0, _LONGEST_RETRY_S),
+        )
+    except ValueError:
+        return None
+
+
+def printable(text: str) -> str:
+    """Return a text as the daemon accepts it: one line of 200 characters at most."""
+    return "".join(each if each.isprintable() else " " for each in text[:LONGEST_TEXT])
+
+
+class Courier:
+    """The orders of one node. `turn` belongs to one thread, and may wait for the API server.
+
+    problem: why the last write failed, "" if it succeeded.
+    """
+
+    def __init__(self, api: Api, node: str) -> None:
+        self.problem = ""
+        self._api = api
+        self._node = node
+        self._ends: dict[str, float] = {}
+        self._results: dict[str, Result] = {}
+        self._written: frozenset[str] | None = None
+        self._wanted: frozenset[str] = frozenset()
+        self._changed_s = 0.0
+        self._next_s = 0.0
+        self._retry_s = 0.0
+        self._backoff = Backoff(random)
+
+    def turn(self, orders: tuple[Entry, ...], now_s: float, now: float) -> dict[str, Result]:
+        """Write the orders if they changed, read results if some are missing; return the results of these orders.
+
+        now_s: monotonic seconds. now: seconds since 1970.
+        """
+        ids = frozenset(each.id for each in orders)
+        self._ends = {each.id: self._ends.get(each.id, each.ends_at) for each in orders}
+        self._results = {key: each for key, each in self._results.items() if key in ids}
+        if ids != self._wanted:
+            self._wanted, self._changed_s, self._next_s = ids, now_s, now_s
+        if self._is_due(now_s):
+            self._exchange(orders, now_s)
+        self._give_up(now)
+        return dict(self._results)
+
+    def _is_due(self, now_s: float) -> bool:
+        is_written = self._written == self._wanted
+        has_results = self._wanted <= self._results.keys()
+        return not (is_written and has_results) and now_s >= max(self._next_s, self._retry_s)
+
+    def _exchange(self, orders: tuple[Entry, ...], now_s: float) -> None:
+        try:
+            found = self._write([self._entry(each) for each in orders])
+            self._results |= results(found, self._wanted)
+        except (ApiError, ValueError) as error:
+            self.problem = str(error)
+            at_least_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
+            self._retry_s = now_s + self._backoff.failed(at_least_s)
+            return
+        self._written, self.problem = self._wanted, ""
+        self._backoff.succeeded()
+        self._next_s = now_s + (POLL_S if now_s - self._changed_s < QUICK_S else SLOW_POLL_S)
+
+    def _entry(self, order: Entry) -> dict[str, Any]:
+        ends_at = datetime.fromtimestamp(self._ends[order.id], UTC).isoformat(timespec="seconds")
+        return {**order.body, "expiresAt": ends_at}
+
+    def _write(self, evictions: list[dict[str, Any]]) -> Object:
+        body = {"spec": {"evictions": evictions}}
+        try:
+            return self._api.merge(f"{OBJECTS}/{self._node}", body)
+        except ApiRefused as error:
+            if error.status != MISSING:
+                raise
+        if not evictions:
+            return {}
+        named = {"apiVersion": "coloc.nri.io/v1alpha1", "kind": "ColocationNode"}
+        return self._api.create(OBJECTS, {**named, "metadata": {"name": self._node}, **body})
+
+    def _give_up(self, now: float) -> None:
+        """Give the result `unreachable` to orders whose time is over."""
+        why = self.problem or "the controller gave no result; does it run, and lead?"
+        for key, ends_at in self._ends.items():
+            if key not in self._results and now >= ends_at + GIVE_UP_S:
+                self._results[key] = Result(key, Outcome.UNREACHABLE, printable(f"the order expired: {why}"))

@@ -1,0 +1,210 @@
+"""kubernetes/courier.py: eviction orders into the ColocationNode of the node, and their results back."""
+
+from datetime import datetime
+
+import pytest
+
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.evictions import Outcome, Result
+from nri_coloc.kubernetes import courier, eviction
+from nri_coloc.kubernetes.api import ApiRefused, ApiUnreachable
+from nri_coloc.kubernetes.courier import Courier
+from nri_coloc.kubernetes.figures import OBJECTS
+
+NOW = 1_800_000_000.0
+EVICTION = pb.Eviction(
+    namespace="shop", pod="batch", uid="uid-1", reason="operator", text="why", by_operator=True
+)
+
+
+def told(*ids, expires_s=60):
+    """Return entries of the orders of a daemon."""
+    return courier.entries((pb.Order(id=each, expires_s=expires_s, eviction=EVICTION) for each in ids), NOW)
+
+
+class Server:
+    """An API server with one ColocationNode, None while there is none; `error` is raised by each call."""
+
+    def __init__(self, found=None):
+        self.object = {"metadata": {"name": "a"}} if found is None else found
+        self.error = None
+        self.calls = 0
+
+    def merge(self, path, body):
+        self.called(path, f"{OBJECTS}/a")
+        if self.object is None:
+            raise ApiRefused("no such object", 404)
+        self.object["spec"] = {**self.object.get("spec", {}), **body["spec"]}
+        return self.object
+
+    def create(self, path, body):
+        self.called(path, OBJECTS)
+        self.object = body
+        return body
+
+    def called(self, path, expected):
+        assert path == expected
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+
+    def decide(self, outcome="accepted", **more):
+        """Write a result of each order, as the controller does."""
+        listed = [
+            {"id": each["id"], "outcome": outcome, "detail": "words", **more} for each in self.evictions
+        ]
+        self.object["status"] = {"results": listed}
+
+    @property
+    def evictions(self):
+        return self.object["spec"]["evictions"]
+
+
+@pytest.fixture
+def server():
+    return Server()
+
+
+@pytest.fixture
+def carrier(server):
+    return Courier(server, "a")
+
+
+def test_the_controller_can_read_an_order(server, carrier):
+    carrier.turn(told("e1"), 0, NOW)
+    (order,) = eviction.orders(server.object)
+    assert order == eviction.Order(
+        "e1", "shop", "batch", "uid-1", NOW + 60 - courier.MARGIN_S, by_operator=True
+    )
+
+
+def test_a_result_is_returned(server, carrier):
+    carrier.turn(told("e1"), 0, NOW)
+    server.decide("budget", retryAfterSeconds=10)
+    assert carrier.turn(told("e1"), 1, NOW) == {"e1": Result("e1", Outcome.BUDGET, "words", 10)}
+
+
+def test_a_closed_order_is_removed(server, carrier):
+    carrier.turn(told("e1"), 0, NOW)
+    server.decide()
+    carrier.turn(told("e1"), 1, NOW)
+    assert carrier.turn((), 2, NOW) == {}
+    assert server.evictions == []
+
+
+def test_an_order_with_a_result_costs_nothing(server, carrier):
+    carrier.turn(told("e1"), 0, NOW)
+    server.decide()
+    for second in range(1, 100):
+        carrier.turn(told("e1"), second, NOW)
+    assert server.calls == 2
+
+
+def test_without_orders_there_is_one_call(server, carrier):
+    for second in range(100):
+        carrier.turn((), second, NOW)
+    assert server.calls == 1
+
+
+def test_the_end_of_an_order_stays(server, carrier):
+    carrier.turn(told("e1", expires_s=60), 0, NOW)
+    first = server.evictions
+    carrier.turn(told("e1", expires_s=40), 1, NOW)
+    assert server.evictions == first
+
+
+def test_results_are_asked_for_ever_more_seldom(server, carrier):
+    for second in range(60):
+        carrier.turn(told("e1"), second, NOW)
+    assert 18 <= server.calls <= 22
+
+
+def test_a_restarted_companion_gets_the_result(server, carrier):
+    carrier.turn(told("e1"), 0, NOW)
+    server.decide()
+    again = Courier(server, "a")
+    assert again.turn(told("e1"), 0, NOW)["e1"].outcome is Outcome.ACCEPTED
+
+
+def test_a_restarted_companion_removes_former_orders(server, carrier):
+    carrier.turn(told("e1"), 0, NOW)
+    Courier(server, "a").turn((), 0, NOW)
+    assert server.evictions == []
+
+
+def test_a_missing_object_is_created(carrier, server):
+    server.object = None
+    carrier.turn(told("e1"), 0, NOW)
+    assert server.object["metadata"] == {"name": "a"}
+    assert [each["id"] for each in server.evictions] == ["e1"]
+
+
+def test_a_missing_object_without_orders_stays_missing(carrier, server):
+    server.object = None
+    carrier.turn((), 0, NOW)
+    assert (server.object, carrier.problem) == (None, "")
+
+
+def test_an_absent_api_makes_an_order_unreachable(carrier, server):
+    server.error = ApiUnreachable("PATCH: connection refused")
+    assert carrier.turn(told("e1", expires_s=60), 0, NOW) == {}
+    ended = carrier.turn(told("e1", expires_s=2), 58, NOW + 58)["e1"]
+    assert (ended.outcome, ended.detail) == (
+        Outcome.UNREACHABLE,
+        "the order expired: PATCH: connection refused",
+    )
+
+
+def test_an_absent_controller_makes_an_order_unreachable(carrier):
+    carrier.turn(told("e1", expires_s=60), 0, NOW)
+    assert "the controller gave no result" in carrier.turn(told("e1"), 58, NOW + 58)["e1"].detail
+
+
+def test_failed_calls_are_backed_off(carrier, server):
+    server.error = ApiRefused("too many", 429, retry_after_s=20)
+    for second in range(60):
+        carrier.turn(told("e1", f"e{second}"), second, NOW)
+    assert server.calls <= 3
+
+
+def test_a_conflict_is_tried_again(carrier, server):
+    server.error = ApiRefused("conflict", 409)
+    carrier.turn(told("e1"), 0, NOW)
+    server.error = None
+    carrier.turn(told("e1"), 1, NOW)
+    assert len(server.evictions) == 1
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"id": "e1", "outcome": "deleted"},
+        {"id": "e1", "outcome": "gone", "detail": "x" * 201},
+        {"id": "e1", "outcome": "gone", "retryAfterSeconds": 3601},
+        {"id": "e1", "outcome": ["gone"]},
+        {"id": "other", "outcome": "gone"},
+    ],
+)
+def test_a_hostile_result_is_ignored(result):
+    assert courier.results({"status": {"results": [result]}}, ["e1"]) == {}
+
+
+@pytest.mark.parametrize("status", [[], {"results": "x"}, {"results": ["x"]}])
+def test_a_hostile_object_is_reported(carrier, server, status):
+    server.object["status"] = status
+    assert carrier.turn(told("e1"), 0, NOW) == {}
+    assert carrier.problem
+
+
+def test_a_detail_with_control_characters_is_cleaned():
+    found = {"status": {"results": [{"id": "e1", "outcome": "refused", "detail": "a\nb\x1b[2J"}]}}
+    assert courier.results(found, ["e1"])["e1"].detail == "a b [2J"
+
+
+def test_an_order_of_an_unknown_kind_is_left_out():
+    assert courier.entries([pb.Order(id="e1", expires_s=9)], NOW) == ()
+
+
+def test_the_end_has_a_time_zone(server, carrier):
+    carrier.turn(told("e1"), 0, NOW)
+    assert datetime.fromisoformat(server.evictions[0]["expiresAt"]).tzinfo is not None
