@@ -12,30 +12,10 @@ from nri_coloc.lending.bands import Allocatable, Memory, Tier
 from nri_coloc.lending.headroom import extra_core, headroom_milli, unused_milli, use_leaving
 from nri_coloc.lending.pool_size import Lent, Scene, Verdict, decide
 from nri_coloc.lending.sentence import Grounds, because, inputs
-from nri_coloc.lending.stall import Stall
+from tests.unit.lending.scene import CALM, FULL
 
 ALL = ReclaimTuning(watermark=1.0)
 HALF, NONE = replace(ALL, lend=0.5), replace(ALL, lend=0.0)
-
-CALM = Scene(
-    now=100.0,
-    lendable=8,
-    threads=1,
-    measured=True,
-    online=2_000,
-    system=500,
-    peak=3_000,
-    dwell_s=1.0,
-    known_since=0.0,
-    age_s=0.0,
-    late_s=0.0,
-    period_s=0.02,
-    stall=Stall(),
-)
-"""8 CPUs: 5500m are free now, 5000m were at all times."""
-
-FULL = Lent(milli=5_000, cpus=5, cut_at=0.0, grown_at=0.0, hold_s=1.0)
-"""All of it is lent."""
 
 
 @pytest.mark.parametrize(("tuning", "milli"), [(ALL, 5_500), (HALF, 2_750), (NONE, 0)])

@@ -8,31 +8,12 @@ import pytest
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.headroom import Yielded
-from nri_coloc.lending.pool_size import Lent, Scene, Verdict, decide
+from nri_coloc.lending.pool_size import Lent, Verdict, decide
 from nri_coloc.lending.stall import Stall
+from tests.unit.lending.scene import CALM, FULL, NOW
 
 TUNING = ReclaimTuning(watermark=1.0)
-NOW = 100.0
-
-CALM = Scene(
-    now=NOW,
-    lendable=8,
-    threads=1,
-    measured=True,
-    online=2_000,
-    system=500,
-    peak=3_000,
-    dwell_s=1.0,
-    known_since=0.0,
-    age_s=0.0,
-    late_s=0.0,
-    period_s=0.02,
-    stall=Stall(),
-)
-"""8 CPUs: 5500m are free now, 5000m were at all times."""
-
 THREE = Lent(milli=3_000, cpus=3, cut_at=0.0, grown_at=0.0, hold_s=1.0)
-FULL = Lent(milli=5_000, cpus=5, cut_at=0.0, grown_at=0.0, hold_s=1.0)
 
 
 def verdict(lent: Lent, **scene: Any) -> Verdict:
