@@ -20,6 +20,7 @@ from benchmarks import (
     sampling,
     side_by_side,
     synchronize,
+    turns,
 )
 from benchmarks.colocation import command
 from tests.rig import RigError
@@ -34,6 +35,7 @@ ALL = {
     "real": real.run,
     "sampling": sampling.run,
     "sync": synchronize.run,
+    "turns": turns.run,
 }
 NEEDS_ROOT = ("burst", "pushes", "real")
 NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {**ALL, "side-by-side": side_by_side.run}

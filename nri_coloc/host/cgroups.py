@@ -316,10 +316,14 @@ class CgroupWriter:
             io_limits.holds(name, current, device, limit, former.get(device, "")) for device in devices
         ):
             self._journal.note(file, current)
-            if not io_limits.write(file, devices, limit, former):
-                writes.absent.append(name)
-                return
-            writes.corrected.append(Correction(name, current, files.read(file) or ""))
+            try:
+                if not io_limits.write(file, devices, limit, former):
+                    writes.absent.append(name)
+            finally:
+                # a device may be limited before the next one is refused
+                now = files.read(file)
+                if now is not None and now != current:
+                    writes.corrected.append(Correction(name, current, now))
 
     def _note_score(self, path: str, shown: str, kubelets: int | None) -> None:
         folder = (

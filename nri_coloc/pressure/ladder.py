@@ -173,10 +173,19 @@ def climb(before: Ladder, turn: Turn, floors: Mapping[Resource, Floor]) -> tuple
     return Ladder(throttled, freed), tuple(steps)
 
 
-def refused(ladder: Ladder, key: Key, now: float) -> Ladder:
-    """Return the ladder after the kernel refused a pod's first limit; it is tried again after the hold."""
+def refused(ladder: Ladder, step: Step, now: float) -> Ladder:
+    """Return the ladder after the kernel refused a step: the pod still has the limit of before the step.
+
+    A first limit is tried again after the hold, every other step in the next turn that calls for it.
+    """
+    key = step.pod_id, step.resource
     throttled = {k: one for k, one in ladder.throttled.items() if k != key}
-    return Ladder(throttled, {**ladder.freed, key: Freed(now, ladder.throttled[key].hold, in_vain=True)})
+    freed = {k: one for k, one in ladder.freed.items() if k != key}
+    if step.before is None:
+        freed[key] = Freed(now, step.throttle.hold, in_vain=True)
+    else:
+        throttled[key] = step.throttle._replace(limit=step.before)
+    return Ladder(throttled, freed)
 
 
 def _begun(
@@ -200,7 +209,7 @@ def _begun(
         victims = frozenset(one.victim for one in charges)
         hold = _hold(freed.get(key), floor.rung)
         throttle = Throttle(limit, use, victims, turn.at, hold)
-        yield Step(Move.THROTTLE, Cause.HURT, pod_id, resource, None, limit, throttle)
+        yield _step(Move.THROTTLE, Cause.HURT, key, throttle, before=None, limit=limit)
 
 
 def _rests(freed: Freed | None, now: float) -> bool:
@@ -216,7 +225,7 @@ def _stepped(key: Key, one: Throttle, turn: Turn, floor: Floor | None) -> tuple[
     """Return the step of a throttled pod, None to hold, and its state, None if it was set free."""
     pod_id, resource = key
     if floor is None or pod_id not in turn.may:
-        return Step(Move.FREE, Cause.NOT_ALLOWED, pod_id, resource, one.limit, None, one), None
+        return _free(Cause.NOT_ALLOWED, key, one), None
     new = frozenset(each.victim for each in turn.accused.get(resource, ()) if each.pod_id == pod_id)
     one = one._replace(victims=one.victims | new)
     if not one.victims.isdisjoint(turn.hurt.get(resource, ())):
@@ -228,18 +237,38 @@ def _down(key: Key, one: Throttle, now: float, floor: Floor) -> tuple[Step | Non
     if one.limit <= floor.least:
         if one.hurt < IN_VAIN or now - one.since < one.hold:
             return None, one
-        return Step(Move.FREE, Cause.NO_RELIEF, *key, one.limit, None, one), None
+        return _free(Cause.NO_RELIEF, key, one), None
     if one.hurt < floor.rung.up:
         return None, one
     limit = max(floor.least, one.limit * FURTHER)
     after = one._replace(limit=limit, since=now, hurt=0)
-    return Step(Move.THROTTLE, Cause.HURT, *key, one.limit, limit, one), after
+    return _step(Move.THROTTLE, Cause.HURT, key, one, before=one.limit, limit=limit), after
 
 
 def _up(key: Key, one: Throttle, now: float, floor: Floor) -> tuple[Step | None, Throttle | None]:
     if one.calm < floor.rung.down or now - one.since < one.hold:
         return None, one
     if one.limit >= one.use:
-        return Step(Move.FREE, Cause.CALM, *key, one.limit, None, one), None
+        return _free(Cause.CALM, key, one), None
     limit = one.limit * EASED
-    return Step(Move.EASE, Cause.CALM, *key, one.limit, limit, one), one._replace(limit=limit, calm=0)
+    step = _step(Move.EASE, Cause.CALM, key, one, before=one.limit, limit=limit)
+    return step, one._replace(limit=limit, calm=0)
+
+
+def _free(cause: Cause, key: Key, one: Throttle) -> Step:
+    return _step(Move.FREE, cause, key, one, before=one.limit, limit=None)
+
+
+def _step(
+    move: Move, cause: Cause, key: Key, throttle: Throttle, *, before: float | None, limit: float | None
+) -> Step:
+    pod_id, resource = key
+    return Step(
+        move=move,
+        cause=cause,
+        pod_id=pod_id,
+        resource=resource,
+        before=before,
+        limit=limit,
+        throttle=throttle,
+    )

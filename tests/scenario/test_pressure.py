@@ -5,6 +5,7 @@ reads are bounded by the limit in its cgroup's own files.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -376,3 +377,60 @@ def test_a_refused_limit_is_not_shown(make: Callable[..., Bed]):
     bed.seconds(5, day(bed, BUSY_READER))
     assert bed.loop.throttled == {}
     assert not bed.told.events(AuditEvent.PRESSURE_THROTTLE)
+
+
+@contextmanager
+def refused(bed: Bed, name: str) -> Iterator[None]:
+    """Let the files of a pod's limit refuse reads and writes: a folder stands in their place."""
+    version = bed.node.tree.version
+    path = bed.paths[name][version == 1]
+    files = [bed.node.tree.folder(each, path) / each for each in io_limits.NAMES[version]]
+    texts = [file.read_text() for file in files]
+    for file in files:
+        file.unlink()
+        file.mkdir()
+    yield
+    for file, text in zip(files, texts, strict=True):
+        file.rmdir()
+        file.write_text(text)
+
+
+HURT = {"web": Doing(io_stall=0.95, operations=100), "hog": Doing(read=200.0 * MIB, operations=3200)}
+CALM = {"web": Doing(io_stall=0.5, operations=2500)}
+
+
+def test_a_refused_step_keeps_the_limit(make: Callable[..., Bed]):
+    bed = hurt(make())
+    with refused(bed, "hog"):
+        bed.seconds(6, lambda: HURT)
+        assert bed.told.refusals
+        assert bed.loop.throttled == {"hog": {"io.max": "200.0 MiB/s"}}
+    bed.second(HURT)
+    assert bed.limit("hog") == 100 * MIB
+    assert bed.loop.throttled == {"hog": {"io.max": "100.0 MiB/s"}}
+
+
+def test_a_refused_removal_is_shown_and_tried_again(make: Callable[..., Bed]):
+    bed = hurt(make())
+    bed.known.tuning = Tuning()
+    with refused(bed, "hog"):
+        bed.seconds(2, lambda: CALM)
+        assert bed.loop.throttled == {"hog": {"io.max": "200.0 MiB/s"}}
+        assert not bed.told.events(AuditEvent.PRESSURE_RECOVER)
+    bed.second(CALM)
+    assert bed.limit("hog") is None
+    assert bed.loop.throttled == {}
+
+
+def test_a_pod_that_is_pinned_later_is_set_free(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("late", QoSClass.RECLAIMED, MIXED)
+    hurt_by(bed, "late")
+    assert bed.limit("late") is not None
+    pinned = [
+        replace(one, wish=replace(MIXED, kept=0b11)) if one.container.pod_id == "late" else one
+        for one in bed.known.state.containers.values()
+    ]
+    bed.known.state = replace(bed.known.state, containers=Crowd.of(pinned))
+    bed.second(CALM)
+    assert bed.limit("late") is None

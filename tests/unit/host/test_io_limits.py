@@ -94,6 +94,13 @@ def test_a_lower_former_limit_stays(tmp_path: Path, version: int, texts: dict[st
     assert io_limits.shown(text(tmp_path, name))["8:0"] == low
 
 
+def test_devices_before_a_refused_device_are_told(tmp_path: Path):
+    files = writer(tmp_path, 2, {"io.max": ""})
+    applied = files.limit_io(POD, ["8:0", "no device"], 4096)
+    assert applied.failures
+    assert [one.name for one in applied.corrected] == ["io.max"]
+
+
 def test_an_unknown_original_is_no_limit():
     assert former.unknown("/pod1/io.max", "8:0 rbps=5 wbps=5") == Former("", is_known=False)
 

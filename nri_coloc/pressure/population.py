@@ -1,0 +1,117 @@
+"""Tell the pods of a node apart: online pods that are judged, and reclaimed pods that may be suspected; pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
+from nri_coloc.core.workload import QoSClass, Tolerance
+from nri_coloc.pressure.action import Place
+from nri_coloc.repair import targets
+
+_ONLINE: Final = (QoSClass.DEDICATED, QoSClass.SHARED)
+_LEAST_FIRST: Final = (Tolerance.LOW, Tolerance.NORMAL, Tolerance.HIGH)
+
+
+class Online(NamedTuple):
+    """An online pod.
+
+    path: its own cgroup.
+    held_back: the cgroups whose quotas may hold it back.
+    tolerance: the least of its containers.
+    qos: the class of its first online container.
+    """
+
+    path: str
+    held_back: tuple[str, ...]
+    tolerance: Tolerance
+    qos: QoSClass
+
+
+class Reclaimed(NamedTuple):
+    """A reclaimed pod.
+
+    path: its own cgroup.
+    avoidance: the actions that its annotations allow; None is the default of its class.
+    """
+
+    path: str
+    avoidance: frozenset[str] | None
+
+    def allows(self, action: str) -> bool:
+        """Return whether the pod may be acted on in this way."""
+        return self.avoidance is None or action in self.avoidance
+
+
+class Population(NamedTuple):
+    """The pods that have a cgroup of their own, by id.
+
+    pods, containers: the parts of the state that this was made of.
+    """
+
+    pods: Mapping[str, PodPlace]
+    containers: Crowd
+    online: Mapping[str, Online]
+    reclaimed: Mapping[str, Reclaimed]
+
+    def is_of(self, state: NodeState) -> bool:
+        """Return whether no pod and no container has changed since."""
+        return self.pods is state.pods and self.containers is state.containers
+
+    def owner(self, path: str) -> str:
+        """Return the id of the pod that a cgroup belongs to, "" if there is none."""
+        for pod_id, place in self.pods.items():
+            own = targets.pod_path(place.pod)
+            if own and (path == own or path.startswith(f"{own}/")):
+                return pod_id
+        return ""
+
+
+def place(state: NodeState, pod_id: str, devices: tuple[str, ...] = ()) -> Place:
+    """Return the cgroups of a pod, also of one that is not reclaimed any more: its limit must be removed."""
+    found = state.pods.get(pod_id)
+    path = "" if found is None else targets.pod_path(found.pod)
+    return Place(path, tuple(_paths(state.of_pod(pod_id))), devices)
+
+
+def of(state: NodeState) -> Population:
+    """Return the population of a state."""
+    online: dict[str, Online] = {}
+    reclaimed: dict[str, Reclaimed] = {}
+    for pod_id, place in state.pods.items():
+        path, members = targets.pod_path(place.pod), state.of_pod(pod_id)
+        if not path:
+            continue
+        if _is_reclaimed(place, members):
+            reclaimed[pod_id] = Reclaimed(path, _avoidance(place, members))
+        classes = [one.qos for one in members if one.qos in _ONLINE]
+        if classes and not place.boxed:
+            limited = (one for one in members if (one.container.resources.quota or 0) > 0)
+            online[pod_id] = Online(path, (path, *_paths(limited)), _tolerance(members), classes[0])
+    return Population(state.pods, state.containers, online, reclaimed)
+
+
+def _is_reclaimed(place: PodPlace, members: tuple[Assignment, ...]) -> bool:
+    """Return whether a pod counts as reclaimed: it is in the reclaim cgroups, or all its containers are reclaimed.
+
+    An annotation may give a class to a container that does not exist: that keeps a pod out of the reclaim cgroups, but
+    it spares no pod. A container that the kubelet has pinned to CPUs spares its pod, as the limit would reach it.
+    """
+    if place.boxed:
+        return True
+    return bool(members) and all(one.qos is QoSClass.RECLAIMED and not one.wish.kept for one in members)
+
+
+def _avoidance(place: PodPlace, members: Iterable[Assignment]) -> frozenset[str] | None:
+    """Return the actions that the pod and all its containers allow."""
+    wished = [place.wish.avoidance, *(one.wish.avoidance for one in members)]
+    named = [avoidance for avoidance in wished if avoidance is not None]
+    return frozenset.intersection(*named) if named else None
+
+
+def _paths(members: Iterable[Assignment]) -> Iterable[str]:
+    return filter(None, (targets.container_path(one) for one in members))
+
+
+def _tolerance(members: Iterable[Assignment]) -> Tolerance:
+    wished = {one.wish.tolerance for one in members}
+    return next((one for one in _LEAST_FIRST if one in wished), Tolerance.NORMAL)
