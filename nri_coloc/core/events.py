@@ -11,6 +11,7 @@ from dataclasses import field
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Inputs
 from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.pod_facts import PodFacts
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import value
@@ -146,6 +147,13 @@ class AmountsGranted:
 
 
 @value
+class FactsReported:
+    """The companion reported facts about pods; they replace all facts before."""
+
+    facts: PodFacts
+
+
+@value
 class CPUsFreed:
     """CPUs may be free: the policy places the oldest pod again that waits for CPUs and can have them now."""
 
@@ -163,5 +171,6 @@ Event = (
     | Reconfigured
     | PoolsSized
     | AmountsGranted
+    | FactsReported
     | CPUsFreed
 )

@@ -58,3 +58,30 @@ def certain_of_pod(pod: Pod, containers: Iterable[Container], node_bytes: int) -
     of_pod = (pod.resources.memory_limit or 0) if pod.resources is not None else 0
     total = sum(by_name.values())
     return max(largest, min(total, of_pod)) if of_pod > 0 else total
+
+
+def bound_of_pod(pod: Pod, containers: Iterable[Container], node_bytes: int, told: int | None) -> int:
+    """Return the most bytes that the pod's memory protections may have together.
+
+    told: the pod's memory request by the companion; None if it reported none. It lowers the bound to any amount, and
+        raises it up to the amount that the kubelet's values prove.
+    """
+    known = list(containers)
+    certain_bytes = certain_of_pod(pod, known, node_bytes)
+    if told is None:
+        return certain_bytes
+    return min(told, max(certain_bytes, _proven(pod, known, node_bytes)))
+
+
+def _proven(pod: Pod, containers: Iterable[Container], node_bytes: int) -> int:
+    """Return the sum of the requests that different OOM scores of a Burstable pod prove; 0 for another pod.
+
+    The score of a sidecar is at most the lowest score of the main containers. So of the containers with one score, at
+    least one requests the amount that the score tells; the others may be sidecars that inherited it.
+    """
+    if pod.kube_qos is not KubeQoS.BURSTABLE:
+        return 0
+    by_name: dict[str, int] = {}
+    for each in containers:
+        by_name[each.name] = max(by_name.get(each.name, 0), certain(pod, each, node_bytes))
+    return sum(set(by_name.values()))

@@ -72,6 +72,7 @@ class Reason(StrEnum):
     NO_CPUSET = "no_cpuset"
     HANDS_OFF = "hands_off"
     PROTECTED = "protected"
+    POD_FACTS = "pod_facts"
     # changes that others cause
     CPUS_TAKEN = "cpus_taken"
     CPUS_RETURNED = "cpus_returned"

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.pod_facts import NO_FACTS, PodFacts
 from nri_coloc.core.settings import PoolTuning
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import value
@@ -326,6 +327,7 @@ class NodeState:
     box: ids of the pods whose cgroups are reclaim cgroups. It repeats the pods, so that no query for them reads all
         pods.
     ended: ids of ended containers, latest last, at most `ENDED`.
+    facts: facts of the companion about pods, also about pods that have not started yet.
     """
 
     topology: Topology
@@ -336,6 +338,7 @@ class NodeState:
     generation: int = 0
     box: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
+    facts: PodFacts = NO_FACTS
 
     def of_pod(self, pod_id: str) -> tuple[Assignment, ...]:
         return self.containers.of_pod(pod_id)

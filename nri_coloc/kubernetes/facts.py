@@ -9,9 +9,9 @@ bounds them, and they cannot change after creation.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from nri_coloc.core.pod_facts import ContainerFacts, Kind, Lent, Owner
 from nri_coloc.kubernetes import objects, requests
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.requests import CPU, MEMORY
@@ -28,50 +28,8 @@ _PRIORITY: Final = 2**31 - 1
 _GRACE_S: Final = 2**31 - 1
 
 
-class Kind(StrEnum):
-    """The kind of a container."""
-
-    MAIN = "main"
-    SIDECAR = "sidecar"
-    INIT = "init"
-
-
-class Lent(NamedTuple):
-    """Lent amounts of one container, as its spec has them. 0: none.
-
-    cpu_milli, memory_bytes: requests.
-    cpu_limit_milli, memory_limit_bytes: limits.
-    """
-
-    cpu_milli: int = 0
-    memory_bytes: int = 0
-    cpu_limit_milli: int = 0
-    memory_limit_bytes: int = 0
-
-
-class ContainerFacts(NamedTuple):
-    """One container.
-
-    cpu_milli, memory_bytes: its own native requests; 0 for none.
-    """
-
-    name: str
-    kind: Kind
-    cpu_milli: int
-    memory_bytes: int
-    lent: Lent
-
-
-class Owner(NamedTuple):
-    """The controller of a pod, such as a ReplicaSet; empty texts for none."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class PodFacts(NamedTuple):
-    """One pod of this node.
+class ReadFacts(NamedTuple):
+    """One pod of this node, as the API has it.
 
     cpu_milli, memory_bytes: effective native requests, overhead included.
     priority: the number that the API server resolved from the priority class.
@@ -91,10 +49,10 @@ class PodFacts(NamedTuple):
     containers: tuple[ContainerFacts, ...]
 
 
-def read(pod: Mapping[str, Any], preset: Preset) -> PodFacts:
+def read(pod: Mapping[str, Any], preset: Preset) -> ReadFacts:
     """Return the facts about a pod; raise ValueError, with the field, if the object breaks a bound."""
     metadata, spec = objects.child(pod, "metadata"), objects.child(pod, "spec")
-    return PodFacts(
+    return ReadFacts(
         uid=_required(metadata, "uid", _LONGEST_UID),
         namespace=_required(metadata, "namespace", _LONGEST_LABEL),
         name=_required(metadata, "name", _LONGEST_NAME),

@@ -4,11 +4,14 @@ The other side is not trusted: a text that is too long or has control characters
 ValueError with the field's name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Final
 
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.evictions import LONGEST_S, LONGEST_TEXT, Outcome, Result
+from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner
+from nri_coloc.kubernetes.facts import MOST_CONTAINERS
+from nri_coloc.kubernetes.kept_facts import Reported
 from nri_coloc.kubernetes.orders import MOST_OPEN, Open
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import Published, State, Summary
@@ -17,6 +20,9 @@ from nri_coloc.kubernetes.reporting import Lending
 SERVICE: Final = "coloc.cluster.v1.Cluster"
 PROTOCOL: Final = 1
 MESSAGE_LIMIT: Final = 256 * 1024
+MOST_PODS: Final = 64
+MOST_GONE: Final = 256
+
 _LONGEST_BECAUSE: Final = 160
 _LONGEST_REASON: Final = 63
 _OLDEST_MS: Final = 2**32 - 1
@@ -26,6 +32,11 @@ _LENDING: Final = {
     Lending.OFF: pb.LENDING_OFF,
     Lending.DRAINING: pb.LENDING_DRAINING,
     Lending.COOLING: pb.LENDING_COOLING,
+}
+_KIND_OF: Final = {
+    pb.CONTAINER_MAIN: Kind.MAIN,
+    pb.CONTAINER_SIDECAR: Kind.SIDECAR,
+    pb.CONTAINER_INIT: Kind.INIT,
 }
 _LENDING_OF: Final = {number: lending for lending, number in _LENDING.items()}
 _LONGEST_ID: Final = 64
@@ -59,8 +70,7 @@ def checked_hello(message: pb.HelloRequest) -> pb.HelloRequest:
 
 def checked_next(message: pb.NextRequest) -> pb.NextRequest:
     """Return a call for the newest state."""
-    if len(message.order_ids) > MOST_OPEN:
-        raise ValueError(f"order_ids has {len(message.order_ids)} entries, more than {MOST_OPEN}")
+    _count(message.order_ids, "order_ids", MOST_OPEN)
     for order_id in message.order_ids:
         text(order_id, "order_ids", _LONGEST_ID)
     return message
@@ -76,6 +86,64 @@ def checked_results(message: pb.ReportResultsRequest) -> pb.ReportResultsRequest
         if result.retry_after_s > _LONGEST_RETRY_S:
             raise ValueError(f"retry_after_s is {result.retry_after_s}, more than {_LONGEST_RETRY_S}")
     return message
+
+
+# --- facts of pods --------------------------------------------------------------------------------------
+
+
+def reported(message: pb.ReportPodsRequest, now_s: float) -> Reported:
+    """Return the facts of a call."""
+    _count(message.pods, "pods", MOST_PODS)
+    _count(message.gone, "gone", MOST_GONE)
+    return Reported(
+        pods=tuple([_facts_of(each, now_s) for each in message.pods]),
+        gone=tuple([text(each, "gone", 64) for each in message.gone]),
+        begins=message.begin,
+        completes=message.complete,
+    )
+
+
+def _facts_of(message: pb.PodFacts, now_s: float) -> Facts:
+    _count(message.containers, "containers", MOST_CONTAINERS)
+    found = [_container_of(each, _KIND_OF[each.kind]) for each in message.containers if each.kind in _KIND_OF]
+    if len({each.name for each in found}) < len(found):
+        raise ValueError("containers has a name twice")
+    requests, owner = _amounts_of(message.requests), message.owner
+    return Facts(
+        uid=_name(message.uid, "uid", 64),
+        namespace=_name(message.namespace, "namespace", 63),
+        name=_name(message.name, "name", 253),
+        owner=Owner(
+            text(owner.kind, "kind", 63), text(owner.name, "owner", 253), text(owner.uid, "owner uid", 64)
+        ),
+        priority=message.priority,
+        cpu_milli=requests.cpu_milli,
+        memory_bytes=requests.memory_bytes,
+        containers=tuple(found),
+        killed_at=now_s + message.deleted_in_s if message.HasField("deleted_in_s") else None,
+    )
+
+
+def _container_of(message: pb.ContainerFacts, kind: Kind) -> ContainerFacts:
+    own, lent, limits = map(_amounts_of, (message.requests, message.lent, message.lent_limits))
+    return ContainerFacts(
+        name=_name(message.name, "container", 63),
+        kind=kind,
+        cpu_milli=own.cpu_milli,
+        memory_bytes=own.memory_bytes,
+        lent=Lent(lent.cpu_milli, lent.memory_bytes, limits.cpu_milli, limits.memory_bytes),
+    )
+
+
+def _name(value: str, field: str, longest: int) -> str:
+    if not value:
+        raise ValueError(f"{field} is empty")
+    return text(value, field, longest)
+
+
+def _count(found: Sized, field: str, most: int) -> None:
+    if len(found) > most:
+        raise ValueError(f"{field} has {len(found)} entries, more than {most}")
 
 
 # --- state ----------------------------------------------------------------------------------------------

@@ -18,9 +18,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final, Protocol
 
+from nri_coloc.core.pod_facts import PodFacts
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.token_bucket import Rate
 from nri_coloc.errors import ColocError
+from nri_coloc.kubernetes.kept_facts import KeptFacts
 from nri_coloc.kubernetes.log_limit import LogLimit
 from nri_coloc.kubernetes.publication import Published, State, publish
 from nri_coloc.kubernetes.session import Events, Orders, Session
@@ -53,6 +55,16 @@ class Log(Protocol):
     def info(self, event: str, **fields: Any) -> Any: ...
 
     def warning(self, event: str, **fields: Any) -> Any: ...
+
+
+class Side(Protocol):
+    """The node, as the companion sees and informs it."""
+
+    def state(self) -> State:
+        """Return the node's state now."""
+
+    def told(self, facts: PodFacts) -> None:
+        """Take all facts about pods, after each change of them."""
 
 
 class BoundedLog:
@@ -93,23 +105,17 @@ class NoSocketError(ColocError):
 class CompanionServer:
     """The second socket. `look` and `close` belong to one thread; the connection has another.
 
-    state: returns the node's state now; called on the thread of the connection, as `orders` and `events`.
+    side, orders, events: called on the thread of the connection.
     problem: the reason why there is no socket although there should be one, "" otherwise.
     """
 
     def __init__(
-        self,
-        path: str,
-        state: Callable[[], State],
-        *,
-        orders: Ordering,
-        events: Events,
-        version: str,
-        log: Log,
+        self, path: str, side: Side, *, orders: Ordering, events: Events, version: str, log: Log
     ) -> None:
         self.problem = ""
         self._path = path
-        self._state = state
+        self._side = side
+        self._kept = KeptFacts()
         self._orders = orders
         self._events = events
         self._version = version
@@ -150,7 +156,7 @@ class CompanionServer:
 
     def serve(self, listening: "_Listening") -> None:
         """Accept and serve one connection after the other, until the socket is closed."""
-        publisher = _Publisher(self._state)
+        publisher = _Publisher(self._side.state)
         while not listening.closing.is_set():
             peer = listening.accept()
             if peer is None:
@@ -168,7 +174,12 @@ class CompanionServer:
     def _carry(self, peer: socket.socket, listening: "_Listening", publisher: "_Publisher") -> None:
         """Serve one connection to its end."""
         session = Session(
-            listening.settings, self._version, time.monotonic(), orders=self._orders, events=self._events
+            listening.settings,
+            self._version,
+            time.monotonic(),
+            orders=self._orders,
+            events=self._events,
+            kept=self._kept,
         )
         try:
             self._exchange(session, peer, listening, publisher)
@@ -182,8 +193,10 @@ class CompanionServer:
         is_greeted = False
         while not (session.ended or link.is_over or listening.closing.is_set()):
             data = link.wait()
-            now_s = time.monotonic()
+            now_s, before = time.monotonic(), self._kept.newest
             answers = session.receive(data, now_s) if data else []
+            if self._kept.newest is not before:
+                self._side.told(self._kept.newest)
             link.send([*answers, *session.turn(publisher.newest(now_s, session), now_s)])
             listening.turn_away()
             if session.companion and not is_greeted:

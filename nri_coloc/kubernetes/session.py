@@ -17,6 +17,7 @@ from nri_coloc.core.evictions import Result
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.token_bucket import Bucket, Rate, take
 from nri_coloc.kubernetes import event_messages, messages
+from nri_coloc.kubernetes.kept_facts import KeptFacts
 from nri_coloc.kubernetes.node_events import Batch
 from nri_coloc.kubernetes.orders import Open
 from nri_coloc.kubernetes.publication import Published
@@ -37,6 +38,7 @@ SPACING_S: Final = 1.0
 """Seconds between two answers with a state."""
 
 _Wanted = TypeVar("_Wanted", bound=Message)
+_Checked = TypeVar("_Checked", bound=Message)
 
 
 class Refusal(Exception):
@@ -86,12 +88,20 @@ class Session:
     """The connection. `receive` takes bytes, `turn` answers calls that wait; both return messages to send.
 
     version: the daemon's own.
+    kept: the facts of all connections.
     ended: the reason of the end, "" while the connection is usable.
     companion: version and node of the companion, for the log; "" before its Hello.
     """
 
     def __init__(
-        self, settings: KubernetesSettings, version: str, now_s: float, *, orders: Orders, events: Events
+        self,
+        settings: KubernetesSettings,
+        version: str,
+        now_s: float,
+        *,
+        orders: Orders,
+        events: Events,
+        kept: KeptFacts,
     ) -> None:
         self.ended = ""
         self.companion = ""
@@ -100,6 +110,8 @@ class Session:
         self._orders = orders
         self._events = events
         self._told_sequence = 0
+        self._kept = kept
+        kept.connected()
         self._wire = Connection(
             Role.SERVER, receive_limit=messages.MESSAGE_LIMIT, send_limit=messages.MESSAGE_LIMIT
         )
@@ -112,6 +124,7 @@ class Session:
             "Hello": self._hello,
             "Next": self._next,
             "ReportResults": self._report_results,
+            "ReportPods": self._report_pods,
         }
 
     def receive(self, data: bytes, now_s: float) -> list[bytes]:
@@ -213,6 +226,13 @@ class Session:
         self._orders.take_results(messages.results_of(reported), now_s)
         return self._wire.send_response(request.stream, pb.ReportResultsResponse().SerializeToString())
 
+    def _report_pods(self, request: Request, now_s: float) -> bytes:
+        def take(message: pb.ReportPodsRequest) -> pb.ReportPodsResponse:
+            return pb.ReportPodsResponse(not_kept=self._kept.take(messages.reported(message, now_s)))
+
+        answer = _read(request, pb.ReportPodsRequest, take)
+        return self._wire.send_response(request.stream, answer.SerializeToString())
+
     def _breach(self, now_s: float) -> None:
         """Count a call beyond a bound; the third within a minute ends the connection."""
         self._breaches.append(now_s)
@@ -222,7 +242,7 @@ class Session:
             self.ended = f"{MOST_BREACHES} calls beyond a bound within {BREACHES_S:g} s"
 
 
-def _read(request: Request, kind: type[_Wanted], check: Callable[[_Wanted], _Wanted]) -> _Wanted:
+def _read(request: Request, kind: type[_Wanted], check: Callable[[_Wanted], _Checked]) -> _Checked:
     try:
         return check(kind.FromString(request.payload))
     except (DecodeError, ValueError) as error:

@@ -58,6 +58,7 @@ def _with_owners(
         generation=generation,
         box=state.box,
         ended=state.ended,
+        facts=state.facts,
     )
 
 
@@ -73,6 +74,7 @@ def with_ended(state: NodeState, container_id: str) -> NodeState:
         generation=state.generation,
         box=state.box,
         ended=ended,
+        facts=state.facts,
     )
 
 

@@ -4,9 +4,9 @@ memory.min and memory.low are shared out among siblings at each level, so a pod'
 containers, and the levels above it the sum over their pods (cgroup-v2, "Memory Interface Files"; measured in the rig:
 87 MiB kept with the container's value alone, 199 with the path's).
 
-The sum of a pod is bounded by the part of its memory request that is certain, the sum of the node by the memory that
-may be protected. Within a bound the kernel divides by use (mm/page_counter.c, effective_protection). If the node's
-bound is reached, the older pods keep theirs: a new pod takes nothing from them.
+The sum of a pod is bounded by its memory request, as far as the node proves it (`memory_request.bound_of_pod`), the sum
+of the node by the memory that may be protected. Within a bound the kernel divides by use (mm/page_counter.c,
+effective_protection). If the node's bound is reached, the older pods keep theirs: a new pod takes nothing from them.
 """
 
 from nri_coloc.core import memory_request
@@ -60,14 +60,27 @@ def bound_of_pod(state: NodeState, pod_id: str) -> int:
     if place is None:
         return 0
     containers = (assignment.container for assignment in state.of_pod(pod_id))
-    return memory_request.certain_of_pod(place.pod, containers, state.topology.memory_bytes)
+    return memory_request.bound_of_pod(
+        place.pod, containers, state.topology.memory_bytes, told(state, pod_id)
+    )
+
+
+def told(state: NodeState, pod_id: str) -> int | None:
+    """Return the pod's memory request in bytes, as the companion reported it; None if it did not."""
+    facts = state.facts.of(state.pods[pod_id].pod) if pod_id in state.pods else None
+    return None if facts is None else facts.memory_bytes
 
 
 def by_pod(state: NodeState) -> dict[str, Protection]:
     """Return the protection that each pod may have, oldest pod first; without pods that have none."""
-    asking = {a.container.pod_id for a in state.containers.values() if of(state, a) != NONE}
-    found = ((pod_id, of_pod(state, pod_id)) for pod_id in state.pods if pod_id in asking)
+    found = ((pod_id, of_pod(state, pod_id)) for pod_id in asking(state))
     return {pod_id: own for pod_id, own in found if own != NONE}
+
+
+def asking(state: NodeState) -> list[str]:
+    """Return the pods with a container that asks for protection, oldest pod first."""
+    found = {a.container.pod_id for a in state.containers.values() if of(state, a) != NONE}
+    return [pod_id for pod_id in state.pods if pod_id in found]
 
 
 def granted(state: NodeState, reserved_bytes: int) -> dict[str, Protection]:

@@ -328,6 +328,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         owners=owners,
         generation=state.generation + 1,
         ended=state.ended,
+        facts=state.facts,
     )
     state = change.with_all_pods(state, places)
     state = pools.claimed(state, before.pools, derived.dedicated)

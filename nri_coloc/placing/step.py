@@ -16,6 +16,7 @@ from nri_coloc.core.events import (
     ContainerUpdating,
     CPUsFreed,
     Event,
+    FactsReported,
     PodRemoved,
     PodResized,
     PodStarted,
@@ -25,7 +26,17 @@ from nri_coloc.core.events import (
 )
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
-from nri_coloc.placing import lifecycle, loans, ownership, resynchronisation, sizing, starts, update, waiting
+from nri_coloc.placing import (
+    lifecycle,
+    loans,
+    ownership,
+    reported_facts,
+    resynchronisation,
+    sizing,
+    starts,
+    update,
+    waiting,
+)
 
 _OfContainer = ContainerCreating | ContainerStarting | ContainerUpdating
 
@@ -76,6 +87,8 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noq
             return sizing.sized(state, event)
         case AmountsGranted():
             return loans.granted(state, event)
+        case FactsReported():
+            return reported_facts.reported(state, event)
         case CPUsFreed():
             return waiting.placed_again(state, tuning)
         case _:

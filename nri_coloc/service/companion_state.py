@@ -5,7 +5,10 @@ from collections import Counter
 from math import inf
 from typing import Final
 
+from nri_coloc.core.events import FactsReported
 from nri_coloc.core.lending import Binding
+from nri_coloc.core.pod_facts import PodFacts
+from nri_coloc.core.seams import After, all_of, tell
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.kubernetes.presets import Amounts
@@ -19,13 +22,21 @@ _CLASSES: Final = (QoSClass.DEDICATED, QoSClass.SHARED, QoSClass.RECLAIMED, QoSC
 
 
 class ClusterSide:
-    """What the companion reports of this node. Any thread may call `state`."""
+    """The state that the companion reports of this node, and the facts that it reports of pods. For any thread."""
 
-    def __init__(self, node: Node, offer: OfferView, *, clock: LendingClock, survey: Survey) -> None:
+    def __init__(
+        self, node: Node, offer: OfferView, *, clock: LendingClock, survey: Survey, after: After
+    ) -> None:
         self._node = node
         self._offer = offer
         self._clock = clock
         self._survey = survey
+        self._after = after
+
+    def told(self, facts: PodFacts) -> None:
+        """Decide by the newest facts about pods."""
+        before = self._node.state
+        tell(self._after, all_of(self._node.decide(FactsReported(facts)), before))
 
     def state(self) -> State:
         """Return the node's state now."""

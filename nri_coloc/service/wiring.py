@@ -274,7 +274,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     offer = OfferView(node, clock=clock, lending=lending, survey=survey, memory=box_memory)
     companion = CompanionServer(
         options.cluster_socket,
-        ClusterSide(node, offer, clock=clock, survey=survey).state,
+        ClusterSide(node, offer, clock=clock, survey=survey, after=after),
         orders=evictions,
         events=events,
         version=version(),

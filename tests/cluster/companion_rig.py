@@ -17,6 +17,7 @@ from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
 from tests.cluster.namespace import ends
 from tests.rig.eviction_orders import FewOrders
+from tests.rig.node_side import NodeSide
 from tests.rig.waiting import wait_until
 
 PROJECT: Final = Path(__file__).parents[2]
@@ -47,10 +48,10 @@ class CompanionRig:
         self._folder = folder
         self._spawn = spawn
         self._socket = folder / "daemon" / "cluster.sock"
-        self.orders = FewOrders()
+        self.orders, self.side = FewOrders(), NodeSide(lambda: self.state)
         self._server = CompanionServer(
             str(self._socket),
-            lambda: self.state,
+            self.side,
             orders=self.orders,
             events=self.events,
             version="0.1.0",

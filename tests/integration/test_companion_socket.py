@@ -11,14 +11,16 @@ from nri_coloc.kubernetes.client import DaemonLink
 from nri_coloc.kubernetes.event_messages import Told
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.sim.spec import ContainerRequest, native
 from tests.integration import harness
-from tests.integration.harness import daemon_of, reload, served
+from tests.integration.harness import daemon_of, file, pod, reload, served
 from tests.rig.waiting import wait_until
 
 CONFIG = f"kubernetes: {{report: status, companionUid: {os.geteuid()}, companionGid: {os.getegid()}}}\n"
 LENDING = "reclaim: {enabled: true}\n"
 HELLO = pb.HelloRequest(protocol=messages.PROTOCOL, version="test", node_name="node")
 SOON_S = 30
+PAGE = 4096
 
 
 @pytest.fixture
@@ -103,4 +105,31 @@ def test_an_invalid_annotation_becomes_one_event(node_v2, path):
         assert (found.reason, found.subject.pod, found.times) == ("AnnotationInvalid", "web", 1)
         assert "dedicatd\\u001b" in found.message
         assert events(link, found.sequence) == ()
+        link.close()
+
+
+def test_a_reported_request_moves_the_protection(node_v2, path):
+    with daemon(node_v2, path) as running:
+        served(running)
+        half = running.state()["node"]["numa"][0]["memory_bytes"] // 1000 * 50 // PAGE * PAGE
+        pod_id = pod(node_v2, "web", "shared", {"coloc.nri.io/memory-min": "100%"})
+        node_v2.run_container(pod_id, ContainerRequest("main", native(100), oom_score_adj=900))
+        wait_until(lambda: int(file(node_v2, pod_id, "memory.min") or 0) > half, SOON_S, "the protection")
+        report(path, node_v2.runtime.pods[pod_id].uid, half)
+        wait_until(lambda: file(node_v2, pod_id, "memory.min") == str(half), SOON_S, "the reported request")
+        record = running.audited("pod.limit", reason="pod_facts")
+        assert (record["pod"], record["inputs"]["told_request_bytes"]) == ("web", half)
+        state(path)  # the companion that reported is gone
+        assert file(node_v2, pod_id, "memory.min") == str(half)
+
+
+def report(path: Path, uid: str, memory_bytes: int) -> None:
+    """Report the memory request of shop/web as a companion, and end the connection."""
+    facts = pb.PodFacts(uid=uid, namespace="shop", name="web", requests=pb.Amounts(memory_bytes=memory_bytes))
+    wait_until(path.exists, SOON_S, "the socket")
+    link = DaemonLink(str(path), 5)
+    try:
+        link.call("Hello", HELLO, pb.HelloResponse, 5)
+        link.call("ReportPods", pb.ReportPodsRequest(pods=[facts]), pb.ReportPodsResponse, 5)
+    finally:
         link.close()

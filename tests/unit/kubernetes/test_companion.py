@@ -19,6 +19,7 @@ from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
 from tests.rig.eviction_orders import FewOrders, an_order
+from tests.rig.node_side import NodeSide
 from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_serving import Lines
@@ -36,6 +37,7 @@ class Node:
         self.state = STATE
         self.events = EventBox()
         self.orders = FewOrders()
+        self.side = NodeSide(lambda: self.state)
         self.refused = Reply()
         self.pods = [pod("a")]
         self.path = folder / "d" / "cluster.sock"
@@ -79,7 +81,7 @@ class Node:
 def running(found, folder):
     server = CompanionServer(
         str(found.path),
-        lambda: found.state,
+        found.side,
         orders=found.orders,
         events=found.events,
         version="0.1.0",

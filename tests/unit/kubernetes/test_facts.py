@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_coloc.core.pod_facts import ContainerFacts, Kind, Lent, Owner
 from nri_coloc.kubernetes import facts
-from nri_coloc.kubernetes.facts import ContainerFacts, Kind, Lent, Owner
 from tests.unit.kubernetes.kit import BATCH_CPU, BATCH_MEMORY, GIB, KOORDINATOR, container, pod
 
 
-def read(found: dict[str, Any]) -> facts.PodFacts:
+def read(found: dict[str, Any]) -> facts.ReadFacts:
     return facts.read(found, KOORDINATOR)
 
 

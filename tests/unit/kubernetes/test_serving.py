@@ -19,6 +19,7 @@ from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
 from tests.rig.eviction_orders import FewOrders
+from tests.rig.node_side import NodeSide
 from tests.rig.waiting import wait_until
 
 SETTINGS = KubernetesSettings(report=True, companion_uid=os.geteuid(), companion_gid=os.getegid())
@@ -44,7 +45,7 @@ def served(tmp_path):
     path = tmp_path / "folder" / "cluster.sock"
     orders = FewOrders()
     server = CompanionServer(
-        str(path), lambda: STATE, orders=orders, events=EventBox(), version="0.1.0", log=log
+        str(path), NodeSide(lambda: STATE), orders=orders, events=EventBox(), version="0.1.0", log=log
     )
     yield SimpleNamespace(server=server, path=path, log=log, orders=orders)
     server.close()

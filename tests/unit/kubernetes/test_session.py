@@ -7,8 +7,10 @@ import pytest
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.core.workload import Pod
 from nri_coloc.kubernetes import event_messages, messages, session
 from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
+from nri_coloc.kubernetes.kept_facts import KeptFacts
 from nri_coloc.kubernetes.node_events import NodeEvents
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import Published, State
@@ -29,9 +31,9 @@ class Companion:
 
     def __init__(self, settings=None, events=None):
         self.events = events or NodeEvents()
-        self.orders = FewOrders()
+        self.orders, self.kept = FewOrders(), KeptFacts()
         settings = settings or KubernetesSettings(report=True)
-        self.session = Session(settings, "0.1.0", NOW, orders=self.orders, events=self.events)
+        self.session = Session(settings, "0.1.0", NOW, orders=self.orders, events=self.events, kept=self.kept)
         self.wire = Connection(Role.CLIENT)
 
     def call(self, method, message, *, at=NOW, service=messages.SERVICE):
@@ -305,3 +307,66 @@ def test_without_the_switch_no_event_is_sent():
     companion.call("Next", pb.NextRequest())
     assert not pb.HelloResponse.FromString(payload).report_events
     assert events(companion.turn()) == ()
+
+
+# --- facts of pods --------------------------------------------------------------------------------------
+
+
+FACTS = pb.PodFacts(uid="u1", namespace="shop", name="web", requests=pb.Amounts(memory_bytes=1 << 30))
+
+
+def told(companion, uid="u1", namespace="shop", name="web"):
+    return companion.kept.newest.of(Pod("p1", uid, name, namespace))
+
+
+def test_reported_facts_are_kept(greeted):
+    code, payload = greeted.call("ReportPods", pb.ReportPodsRequest(pods=[FACTS]))
+    assert (code, pb.ReportPodsResponse.FromString(payload).not_kept) == (Code.OK, 0)
+    assert told(greeted).memory_bytes == 1 << 30
+
+
+@pytest.mark.parametrize("other", [{"namespace": "else"}, {"name": "api"}, {"uid": "u2"}])
+def test_facts_count_for_their_own_sandbox(greeted, other):
+    greeted.call("ReportPods", pb.ReportPodsRequest(pods=[FACTS]))
+    assert told(greeted, **other) is None
+
+
+def test_a_deletion_has_a_time(greeted):
+    deleted = pb.PodFacts(uid="u1", namespace="shop", name="web", deleted_in_s=30)
+    greeted.call("ReportPods", pb.ReportPodsRequest(pods=[deleted]))
+    assert told(greeted).killed_at == NOW + 30
+
+
+def test_a_container_of_unknown_kind_does_not_count(greeted):
+    found = pb.PodFacts(uid="u1", namespace="shop", name="web", containers=[pb.ContainerFacts(name="c")])
+    greeted.call("ReportPods", pb.ReportPodsRequest(pods=[found]))
+    assert told(greeted).containers == ()
+
+
+TWICE = [pb.ContainerFacts(name="c", kind=pb.CONTAINER_MAIN)] * 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pb.ReportPodsRequest(pods=[FACTS] * 65),
+        pb.ReportPodsRequest(gone=["u"] * 257),
+        pb.ReportPodsRequest(pods=[pb.PodFacts(uid="u1", name="web")]),
+        pb.ReportPodsRequest(pods=[pb.PodFacts(uid="u1", namespace="a\nb", name="web")]),
+        pb.ReportPodsRequest(pods=[pb.PodFacts(uid="u1", namespace="a", name="w" * 254)]),
+        pb.ReportPodsRequest(pods=[pb.PodFacts(uid="u", namespace="a", name="w", containers=TWICE)]),
+        pb.ReportPodsRequest(
+            pods=[pb.PodFacts(uid="u", namespace="a", name="w", requests=pb.Amounts(memory_bytes=1 << 63))]
+        ),
+        pb.ReportPodsRequest(pods=[FACTS], complete=True),
+    ],
+    ids=["pods", "gone", "no namespace", "control", "long name", "twice", "amount", "no list"],
+)
+def test_facts_beyond_a_bound_change_nothing(greeted, message):
+    code, _ = greeted.call("ReportPods", message)
+    assert code == Code.INVALID_ARGUMENT
+    assert len(greeted.kept.newest) == 0
+
+
+def test_facts_before_hello_are_refused():
+    assert Companion().call("ReportPods", pb.ReportPodsRequest())[0] == Code.FAILED_PRECONDITION

@@ -7,6 +7,7 @@ import pytest
 from nri_coloc.core import events
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.pod_facts import NO_FACTS
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Resources
 from nri_coloc.placing.step import step
@@ -26,6 +27,7 @@ EVENTS: dict[type, Any] = {
     events.Reconfigured: events.Reconfigured(Node().state.topology, {}, {}),
     events.AmountsGranted: events.AmountsGranted({"app": Knobs(quota=1)}, "there is less"),
     events.PoolsSized: events.PoolsSized({"reclaim": 2}, "online pods use 4 of 8 CPUs"),
+    events.FactsReported: events.FactsReported(NO_FACTS),
     events.CPUsFreed: events.CPUsFreed(),
 }
 

@@ -27,7 +27,7 @@ def state(*, observe: bool = False, reclaim: ReclaimTuning | None = None, reason
     lending = SimpleNamespace(**({"is_open": True, "drains": False, "factor": 1.0} | clock))
     survey: Any = SimpleNamespace(picture=SimpleNamespace(at=time.monotonic() - 5))
     shown: Any = SimpleNamespace(lending=lending)
-    return ClusterSide(node, offer, clock=shown, survey=survey).state()
+    return ClusterSide(node, offer, clock=shown, survey=survey, after=()).state()
 
 
 @pytest.mark.parametrize(
