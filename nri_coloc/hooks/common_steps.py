@@ -98,11 +98,11 @@ class Consequences:
                 self._report.drifted(assignment, state, drift)
 
     def tell_too_late(self, hook: events.Hook, exchange: Exchange) -> None:
-        """Record that the watchdog had answered before the decision, which files carry out instead."""
+        """Record that the watchdog answered before the decision was made: control files carry out the decision."""
         is_update = hook.kind is HookKind.UPDATE_CONTAINER
-        what = "files apply its request" if is_update else "files place it at its start"
+        when = "now" if is_update else "at the container's start"
         because = (
-            f"decision discarded: {hook.kind.value} was decided after {exchange.age_us} µs, "
-            f"later than its neutral answer; {what}"
+            f"{hook.kind.value} was answered without changes: the decision came too late, "
+            f"after {exchange.age_us / 1000:.1f} ms; its values are written to control files {when}"
         )
         self._report.about_hook(hook, (AuditEvent.LATE, Reason.TOO_LATE, because))

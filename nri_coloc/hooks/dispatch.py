@@ -241,7 +241,8 @@ class Hooks:
             exc_info=error,
         )
         self._report.metrics.neutral_reply(hook.kind.value)
-        because = f"{hook.kind.value} failed by an error in the plugin: {type(error).__name__}: {error}"
+        cause = f"{type(error).__name__}: {error}"
+        because = f"{hook.kind.value} was answered without changes: error in the daemon: {cause}"
         self._report.about_hook(hook, (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because))
 
 

@@ -191,7 +191,8 @@ class Trunk:
         except Exception as error:
             self._report.log.exception("Synchronize failed by an error in the plugin", exc_info=error)
             because = (
-                f"Synchronize failed in the plugin: {type(error).__name__}: {error}; asking for it again"
+                f"the runtime's list of containers could not be placed, reconnecting to get it again: "
+                f"error in the daemon: {type(error).__name__}: {error}"
             )
             self._report.said(AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because)
             raise TransportLost("without the runtime's list no container can be placed") from error

@@ -73,7 +73,11 @@ class Controller:
         )
         leader = Gauge("nri_coloc_controller_leader", "1 if this replica leads.", registry=self.registry)
         leader.set_function(leads)
-        silent = Gauge("nri_coloc_controller_silent_nodes", "Nodes without a report.", registry=self.registry)
+        silent = Gauge(
+            "nri_coloc_controller_silent_nodes",
+            "Nodes that advertise lent resources and have not reported for 3 minutes.",
+            registry=self.registry,
+        )
         silent.set_function(lambda: self._reaper.silent)
         ProcessCollector(registry=self.registry)
 

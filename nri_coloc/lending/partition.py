@@ -102,7 +102,7 @@ def tick(
     allocatable = Allocatable(max(1, readings.lendable), _step(memory, readings, late, tuning, now))
     if tuning.paused:
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
-        because = f"{tuning.paused}, so tiers have the CPUs that their containers ask for; {why}"
+        because = f"each tier has the CPUs that its containers request: {tuning.paused}; {why}"
     elif late > tuning.stale_s:
         # an average over so long hides the peaks within it
         sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)

@@ -71,7 +71,9 @@ class HostGroups:
             self.members = members
         for path in self._unboxable - {*wanted}:
             self._unboxable.discard(path)
-            because = f"left the reclaim pool: reclaim.members no longer names {path}"
+            because = (
+                f"no longer limited to the reclaim pool's CPUs: reclaim.members does not name {path} any more"
+            )
             self._said(Reason.RECONFIGURED, because, path)
         return self.members
 

@@ -129,7 +129,7 @@ def _by_clock(schedule: ScheduleTuning, line: Timeline, now_s: float) -> Lending
     if least < here.lend:
         falls_s = next(stretch.begins_s for stretch in ahead if stretch.lend < here.lend)
         because = (
-            f"lending falls from {here.lend} % at {_local(falls_s, schedule)}, no new pods until then"
+            f"lending falls from {here.lend} % at {_local(falls_s, schedule)}: no new reclaimed pods start now"
             f" (offer={least} %, grace={schedule.grace_s:g} s)"
         )
         return Lending(
@@ -170,7 +170,7 @@ def _switched_off(by_clock: Lending, switch: Switch, now_s: float) -> Lending:
     """Return the result under an operator's order: nothing new comes, and after the grace nothing is lent."""
     if now_s < switch.ends_s and by_clock.factor:
         because = (
-            f"an operator ends lending, no new pods until then"
+            f"an operator ordered the end of lending: no new reclaimed pods start now"
             f" (lend={by_clock.factor:.0%}, grace={switch.grace_s:g} s)"
         )
         return Lending(

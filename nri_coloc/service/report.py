@@ -158,8 +158,7 @@ class Report:
 
 def _refused(failure: KernelInterfaceError, subject: Subject) -> Decision:
     """Return the decision that says which file of a cgroup could not be written or read, and why."""
-    name = failure.path.rpartition("/")[2]
-    because = f"cannot {failure.action} {name}: {failure.reason}; the file is {failure.path}"
+    because = f"cannot {failure.action} {failure.path}: {failure.reason}"
     inputs = {"file": failure.path, "action": failure.action, "error": failure.reason}
     said = Decision(AuditEvent.WRITE_FAILED, Reason.REFUSED, because, inputs=inputs)
     return said._replace(pod_id=subject) if isinstance(subject, str) else said._replace(subject=subject)
