@@ -18,16 +18,22 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from nri_coloc.kubernetes import api
     from nri_coloc.kubernetes.companion import Companion, Own
     from nri_coloc.service import logs
+    from nri_coloc.service.monitor import serve
 
     node = options.node or environment.get("NODE_NAME", "")
     if not node:
         raise SettingsError("no node: name it with --node, or NODE_NAME in the environment (spec.nodeName)")
     logs.configure("info")
-    server = api.connect(options.kubeconfig)
+    api_server = api.connect(options.kubeconfig)
     own = Own(node, version("nri-coloc"))
-    companion = Companion(server, options.socket or DEFAULT_SOCKET, own, log=logs.logger("companion"))
+    companion = Companion(api_server, options.socket or DEFAULT_SOCKET, own, log=logs.logger("companion"))
     _stop_at_signals(companion)
-    companion.run()
+    server = serve(options.http, companion.problem, logs.logger("companion").warning)
+    try:
+        companion.run()
+    finally:
+        if server is not None:
+            server.close()
     return DONE
 
 

@@ -129,6 +129,7 @@ def _cluster_arguments(cluster: argparse.ArgumentParser) -> None:
     cluster.add_argument(
         "--kubeconfig", default="", metavar="FILE", help="credentials; the pod's service account without it"
     )
+    cluster.add_argument("--http", default="off", metavar="ADDR:PORT|off", help="address of its probes (off)")
     cluster.set_defaults(command=_cluster)
 
 

@@ -1,25 +1,25 @@
 """The command `nri-coloc controller`: its configuration, its HTTP port, and the signals that end it."""
 
-import os
 import secrets
 import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Final
 
+from prometheus_client import generate_latest
+
 from nri_coloc.cli.exit_codes import DONE
-from nri_coloc.core import endpoint
 from nri_coloc.core.settings import Settings
 from nri_coloc.errors import SettingsError
 from nri_coloc.kubernetes import api
 from nri_coloc.kubernetes.controller import Controller
 from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.presets import Preset
-from nri_coloc.service import controller_http, logs
+from nri_coloc.service import logs, monitor
 from nri_coloc.service.configuration import loading
-from nri_coloc.service.http_loop import Server
 
 LOOK_S: Final = 5.0
 """Seconds between two looks at the configuration file."""
@@ -81,25 +81,11 @@ def run(config: str, kubeconfig: str, http: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         # on a thread: the main thread may hold the lock of the event that it waits for
         signal.signal(number, lambda *_: Thread(target=stop.set).start())
-    server = _server(http, controller)
+    report = logs.logger("controller").warning
+    server = monitor.serve(http, controller.problem, report, partial(generate_latest, controller.registry))
     try:
         controller.run(stop)
     finally:
         if server is not None:
             server.close()
     return DONE
-
-
-def _server(http: str, controller: Controller) -> Server | None:
-    """Return the running HTTP server; None for "off"."""
-    if http == "off":
-        return None
-    try:
-        report = logs.logger("controller").warning
-        found = controller_http.server(endpoint.split(http), controller.registry, controller.problem, report)
-    except ValueError as error:
-        raise SettingsError(f"--http: {error}; allowed: {endpoint.OR_OFF}") from error
-    except OSError as error:
-        raise SettingsError(f"--http {http}: {os.strerror(error.errno or 0)}; choose another port") from error
-    found.start()
-    return found

@@ -60,6 +60,7 @@ class Daemon:
     orders: its open eviction orders, of the same answer.
     preset: the names of the resources; None before the first answer.
     is_changed: the daemon reports other resources than at first.
+    problem: why the daemon cannot be reached; empty if it can.
     """
 
     def __init__(self, path: str, own: Own, *, log: Log, changed: Callable[[], None]) -> None:
@@ -71,7 +72,7 @@ class Daemon:
         self._own = own
         self._log = log
         self._changed = changed
-        self._problem = ""
+        self.problem = "the daemon has not answered yet"
         self._results: Mapping[str, Result] = {}
 
     def take_results(self, results: Mapping[str, Result]) -> None:
@@ -92,8 +93,8 @@ class Daemon:
     def _failed(self, problem: str, backoff: Backoff) -> float:
         """Return the seconds until the next try, after an error."""
         self.heard = None
-        if problem != self._problem:
-            self._problem = problem
+        if problem != self.problem:
+            self.problem = problem
             self._log.warning("the daemon cannot be reached", because=problem)
         return backoff.failed()
 
@@ -130,7 +131,7 @@ class Daemon:
         answer = link.call("Hello", hello, pb.HelloResponse, CALL_S)
         preset = Preset(answer.cpu_resource, answer.memory_resource)
         self.is_changed = self.preset is not None and preset != self.preset
-        self.preset, self._problem = self.preset or preset, ""
+        self.preset, self.problem = self.preset or preset, ""
         self._log.info(
             "connected to the daemon", version=answer.version, cpu=preset.cpu, memory=preset.memory
         )
@@ -147,6 +148,17 @@ class Companion:
         self._changed = Event()
         self._stop = Event()
         self._daemon = Daemon(socket, own, log=log, changed=self._changed.set)
+        self._threads: list[Thread] = []
+        self._watches: list[Watch] = []
+        self._reporter: Reporter | None = None
+
+    def problem(self) -> str:
+        """Return why the node's report may be old; empty if it is not."""
+        ended = [f"the thread {each.name} has ended" for each in self._threads if not each.is_alive()]
+        sent = "" if self._reporter is None else self._reporter.problem
+        return next(
+            filter(None, (*ended, self._daemon.problem, *(each.problem for each in self._watches), sent)), ""
+        )
 
     def run(self) -> None:
         """Follow and report."""
@@ -172,8 +184,9 @@ class Companion:
         ):
             query = {"fieldSelector": selector}
             watch = Watch(self._api, path, follower, query=query, page=PODS_PAGE, broken=self._broken)
+            self._watches.append(watch)
             self._start(path.rpartition("/")[2], watch.run)
-        reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
+        reporter = self._reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
         figures = Figures(self._api, self._own.node)
         carrier = Courier(self._api, self._own.node)
         while not (self.stopping or self._daemon.is_changed):
@@ -206,11 +219,16 @@ class Companion:
         self._log.warning("a watch broke; trying again", because=problem)
 
     def _start(self, name: str, work: Callable[[Event], None]) -> None:
-        Thread(target=work, args=(self._stop,), name=name, daemon=True).start()
+        thread = Thread(target=work, args=(self._stop,), name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
 
 class Reporter:
-    """The report of one node: decide, PATCH, back off."""
+    """The report of one node: decide, PATCH, back off.
+
+    problem: why the last report was not sent; empty if it was.
+    """
 
     def __init__(self, api: Api, name: str, preset: Preset, *, log: Log, node: ThisNode) -> None:
         self._api = api
@@ -222,7 +240,7 @@ class Reporter:
         self._uid = ""
         self._backoff = Backoff(random.random)
         self._retry_s = 0.0
-        self._problem = ""
+        self.problem = ""
         self._left_out = 0
 
     def turn(self, pods: NodePods, heard: tuple[State, float] | None, now_s: float) -> None:
@@ -259,7 +277,7 @@ class Reporter:
             return
         self._state = reporting.confirm(self._state, report, now_s)
         self._backoff.succeeded()
-        self._retry_s, self._problem = 0.0, ""
+        self._retry_s, self.problem = 0.0, ""
         self._node.take("MODIFIED", node)
         if cause != reporting.Cause.HEARTBEAT:
             self._log.info("reported", cause=cause, **_words(report))
@@ -267,8 +285,8 @@ class Reporter:
     def _failed(self, error: ApiError, now_s: float) -> None:
         after_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
         self._retry_s = now_s + self._backoff.failed(after_s)
-        if str(error) != self._problem:
-            self._problem = str(error)
+        if str(error) != self.problem:
+            self.problem = str(error)
             is_forbidden = isinstance(error, ApiRefused) and error.status == FORBIDDEN
             remedy = "; let the service account patch nodes/status of its node" if is_forbidden else ""
             self._log.warning("the report was not sent; trying again", because=f"{error}{remedy}")

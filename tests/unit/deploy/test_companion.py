@@ -10,6 +10,7 @@ import yaml
 from nri_coloc.cli import commands as cli
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.service import options
+from nri_coloc.service.monitor import HEALTH, READINESS
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 DOCUMENTS: list[dict[str, Any]] = list(
@@ -29,7 +30,9 @@ def test_it_fits_the_schema_of_kubernetes(document, release):
 
 
 def test_it_runs_the_companion_on_its_node():
-    assert cli._parser().parse_args(CONTAINER["command"][1:]).command is cli._cluster
+    arguments = cli._parser().parse_args([*CONTAINER["command"][1:], *CONTAINER["args"]])
+    assert arguments.command is cli._cluster
+    assert arguments.http.endswith(f":{CONTAINER['ports'][0]['containerPort']}")
     field = {"fieldRef": {"fieldPath": "spec.nodeName"}}
     assert CONTAINER["env"] == [{"name": "NODE_NAME", "valueFrom": field}]
 
@@ -73,7 +76,12 @@ def test_its_memory_fits_the_budget_with_room():
     assert int(resources["limits"]["memory"].removesuffix("Mi")) >= 2 * BUDGET_MIB
 
 
-def test_it_accepts_no_connection():
+@pytest.mark.parametrize(("probe", "path"), [("livenessProbe", HEALTH), ("readinessProbe", READINESS)])
+def test_its_probes_ask_its_port(probe, path):
+    assert CONTAINER[probe]["httpGet"] == {"port": "http", "path": path, "scheme": "HTTP"}
+
+
+def test_no_pod_can_connect_to_it():
     assert BY_KIND["NetworkPolicy"]["ingress"] == []
     labels = BY_KIND["DaemonSet"]["template"]["metadata"]["labels"]
     assert BY_KIND["NetworkPolicy"]["podSelector"]["matchLabels"] == labels

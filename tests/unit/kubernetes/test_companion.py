@@ -147,6 +147,19 @@ def test_an_unreadable_amount_is_overwritten(found, tmp_path):
     assert found.patches[0]["status"]["capacity"][DEFAULT.cpu] == "4000"
 
 
+def test_a_reporting_companion_is_ready(found, tmp_path):
+    with running(found, tmp_path) as parts:
+        wait_until(lambda: parts.companion.problem() == "", SOON_S, "no problem")
+        parts.server.close()
+        wait_until(parts.companion.problem, SOON_S, "a problem: the daemon is away")
+
+
+def test_a_refused_report_is_a_problem(found, tmp_path):
+    found.refused = Reply(status=403, body={"message": "no"})
+    with running(found, tmp_path) as parts:
+        wait_until(lambda: "403" in parts.companion.problem(), SOON_S, "the API server's refusal")
+
+
 def test_a_refused_report_says_its_remedy(found, tmp_path):
     found.refused = Reply(status=403, body={"message": "forbidden"})
     with running(found, tmp_path):

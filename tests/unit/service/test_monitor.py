@@ -1,4 +1,4 @@
-"""Probes and metrics of the controller over HTTP."""
+"""Probes and metrics of controller and companion over HTTP."""
 
 import http.client
 import socket
@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from nri_coloc.service import controller_http, http_loop
+from nri_coloc.service import http_loop, monitor
 
 
 @pytest.fixture
@@ -23,7 +24,8 @@ def problems() -> list[str]:
 def port(problems) -> Iterator[int]:
     registry = CollectorRegistry()
     Gauge("nri_coloc_controller_leader", "1 if this replica leads.", registry=registry).set(1)
-    server = controller_http.server(("127.0.0.1", 0), registry, lambda: "".join(problems), lambda _: None)
+    metrics = partial(generate_latest, registry)
+    server = monitor.server(("127.0.0.1", 0), lambda: "".join(problems), lambda _: None, metrics)
     server.start()
     yield server.port
     server.close()
@@ -51,6 +53,13 @@ def test_a_problem_is_told_and_no_reason_to_end(port, problems):
 
 def test_it_shows_its_metrics(port):
     assert "nri_coloc_controller_leader 1.0\n" in get(port, "/metrics")[1]
+
+
+def test_a_program_without_metrics_has_no_such_path():
+    server = monitor.server(("127.0.0.1", 0), lambda: "", lambda _: None)
+    server.start()
+    assert get(server.port, "/metrics") == (404, "paths: /healthz /readyz\n")
+    server.close()
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/x", 404), ("POST", "/healthz", 405)])
