@@ -109,3 +109,25 @@ class CompareResponse(_message.Message):
     complete: bool
     detail: str
     def __init__(self, complete: _Optional[bool] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class EvictRequest(_message.Message):
+    __slots__ = ("namespace", "pod", "reason")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    POD_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    pod: str
+    reason: str
+    def __init__(self, namespace: _Optional[str] = ..., pod: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class EvictResponse(_message.Message):
+    __slots__ = ("outcome", "detail", "retry_after_s", "order_id")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    ORDER_ID_FIELD_NUMBER: _ClassVar[int]
+    outcome: str
+    detail: str
+    retry_after_s: int
+    order_id: str
+    def __init__(self, outcome: _Optional[str] = ..., detail: _Optional[str] = ..., retry_after_s: _Optional[int] = ..., order_id: _Optional[str] = ...) -> None: ...

@@ -69,6 +69,11 @@ class AdminStub:
                 request_serializer=nri__coloc_dot___pb_dot_admin__pb2.CompareRequest.SerializeToString,
                 response_deserializer=nri__coloc_dot___pb_dot_admin__pb2.CompareResponse.FromString,
                 _registered_method=True)
+        self.Evict = channel.unary_unary(
+                '/coloc.admin.v1.Admin/Evict',
+                request_serializer=nri__coloc_dot___pb_dot_admin__pb2.EvictRequest.SerializeToString,
+                response_deserializer=nri__coloc_dot___pb_dot_admin__pb2.EvictResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -126,6 +131,14 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Evict(self, request, context):
+        """Orders the eviction of a reclaimed pod of this node and waits for the result, 25 s at most. The order overrides the
+        switch `kubernetes.evict`, but no PodDisruptionBudget. Without a companion it fails with FAILED_PRECONDITION.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -163,6 +176,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Compare,
                     request_deserializer=nri__coloc_dot___pb_dot_admin__pb2.CompareRequest.FromString,
                     response_serializer=nri__coloc_dot___pb_dot_admin__pb2.CompareResponse.SerializeToString,
+            ),
+            'Evict': grpc.unary_unary_rpc_method_handler(
+                    servicer.Evict,
+                    request_deserializer=nri__coloc_dot___pb_dot_admin__pb2.EvictRequest.FromString,
+                    response_serializer=nri__coloc_dot___pb_dot_admin__pb2.EvictResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -354,6 +372,33 @@ class Admin:
             '/coloc.admin.v1.Admin/Compare',
             nri__coloc_dot___pb_dot_admin__pb2.CompareRequest.SerializeToString,
             nri__coloc_dot___pb_dot_admin__pb2.CompareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Evict(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/coloc.admin.v1.Admin/Evict',
+            nri__coloc_dot___pb_dot_admin__pb2.EvictRequest.SerializeToString,
+            nri__coloc_dot___pb_dot_admin__pb2.EvictResponse.FromString,
             options,
             channel_credentials,
             insecure,

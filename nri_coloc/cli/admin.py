@@ -76,3 +76,15 @@ def compare(path: str) -> int:
         return 0
     print(f"nri-coloc: {plain(found.detail)}", file=sys.stderr)
     return 1
+
+
+def evict(path: str, pod: str, reason: str) -> int:
+    """Order the eviction of a reclaimed pod, NAMESPACE/POD; return 1 if it was not accepted."""
+    namespace, _, name = pod.partition("/")
+    found = AdminClient(path).evict(namespace, name, reason)
+    if found.outcome == "accepted":
+        print(f"{plain(pod)} is being evicted: {plain(found.detail)}")
+        return 0
+    again = f"; try again in {found.retry_after_s} s" if found.retry_after_s else ""
+    print(f"nri-coloc: {plain(pod)} was not evicted: {plain(found.detail)}{again}", file=sys.stderr)
+    return 1

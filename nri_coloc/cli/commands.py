@@ -186,10 +186,20 @@ def _admin_arguments(admin: argparse.ArgumentParser) -> None:
     on = positions.add_parser("on", help="lend by the schedule again")
     orders.add_parser("reload", help="read the configuration file now")
     orders.add_parser("repair", help="check every cgroup now, and repair drift")
+    evict = orders.add_parser("evict", help="evict a reclaimed pod of this node; PodDisruptionBudgets hold")
+    evict.add_argument("pod", type=_namespaced, metavar="NAMESPACE/POD")
+    evict.add_argument("--reason", type=_text, required=True, metavar="TEXT", help="for the audit")
     orders.add_parser("compare", help="compare the runtime's list with CRI's list, now")
     for order in (*(each for each in orders.choices.values() if each is not lending), off, on):
         order.add_argument("--admin-socket", type=_text, default="", metavar="PATH")
     admin.set_defaults(command=_admin)
+
+
+def _namespaced(text: str) -> str:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAMESPACE/POD")
+    return _text(text)
 
 
 def _positive(text: str) -> int:
@@ -369,6 +379,8 @@ def _admin(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
         if options.position == "on":
             return admin.lending_on(path)
         return admin.lending_off(path, options.grace, drain=options.drain)
+    if options.order == "evict":
+        return admin.evict(path, options.pod, options.reason)
     orders = {
         "resume": admin.resume,
         "reload": admin.reload,

@@ -21,6 +21,9 @@ then answers that it is being deleted already."""
 PAUSE_S: Final = 30.0
 """Seconds without a new order for a pod after a result without eviction. A result may ask for more."""
 
+REFUSED_S: Final = 600.0
+"""The same after a refusal that names no time: the pod belongs to a DaemonSet, say, and will be refused again."""
+
 
 class Open(NamedTuple):
     """An order without a result. `until_s`: monotonic seconds of its end."""
@@ -48,8 +51,11 @@ class Turn(NamedTuple):
     closed: tuple[Closed, ...] = ()
 
 
-def problem(book: Book, wish: EvictionWish, now_s: float) -> str:
-    """Return why a wish becomes no order, "" if it may become one."""
+def problem(book: Book, wish: EvictionWish, now_s: float, *, again: bool = False) -> str:
+    """Return why a wish becomes no order, "" if it may become one.
+
+    again: whether earlier results hold nothing back, because an operator waits for this one.
+    """
     if any(each.wish.pod_uid == wish.pod_uid for each in book.open):
         return "an eviction order for the pod is open already"
     if len(book.open) >= MOST_OPEN:
@@ -59,7 +65,7 @@ def problem(book: Book, wish: EvictionWish, now_s: float) -> str:
     if not _is_known_to_kubernetes(wish):
         return "the runtime has a namespace, name or UID for the pod that Kubernetes never gives"
     last = book.closed.get(wish.pod_uid)
-    if last is None or wish.by_operator:
+    if last is None or again:
         return ""
     if _leaves(last, now_s):
         return "the pod's eviction was accepted; its grace period runs"
@@ -119,4 +125,7 @@ def _leaves(closed: Closed, now_s: float) -> bool:
 
 
 def _pause_s(result: Result) -> float:
-    return 0.0 if result.outcome is Outcome.ACCEPTED else max(PAUSE_S, float(result.retry_after_s))
+    if result.outcome is Outcome.ACCEPTED:
+        return 0.0
+    is_final = result.outcome in (Outcome.REFUSED, Outcome.GONE) and not result.retry_after_s
+    return REFUSED_S if is_final else max(PAUSE_S, float(result.retry_after_s))

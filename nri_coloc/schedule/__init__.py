@@ -4,7 +4,7 @@
 windows that overlap or have no effect. `switched_off` returns the switch after an operator's order.
 """
 
-from nri_coloc.schedule.draining import running_pods, still_runs
+from nri_coloc.schedule.draining import running_pods, still_runs, to_evict
 from nri_coloc.schedule.lending import Cause, Lending, State, at, epoch_s
 from nri_coloc.schedule.remarks import remarks
 from nri_coloc.schedule.switch import ON, Clocks, Switch, switched_off
@@ -22,4 +22,5 @@ __all__ = [
     "running_pods",
     "still_runs",
     "switched_off",
+    "to_evict",
 ]

@@ -7,20 +7,36 @@ from nri_coloc.core.workload import QoSClass
 from nri_coloc.schedule.lending import Lending
 
 
-def running_pods(state: NodeState) -> tuple[str, ...]:
-    """Return the pods with a reclaimed part, as sorted NAMESPACE/NAME."""
-    return tuple(sorted(f"{place.pod.namespace}/{place.pod.name}" for place in _reclaimed(state)))
+def running_pods(state: NodeState) -> tuple[PodPlace, ...]:
+    """Return the pods with a reclaimed part, by namespace and name."""
+    return tuple(sorted(_reclaimed(state), key=lambda place: (place.pod.namespace, place.pod.name)))
 
 
-def still_runs(pod: str, lending: Lending) -> str:
-    """Return why a reclaimed pod, NAMESPACE/NAME, still runs.
+def to_evict(state: NodeState, lending: Lending, *, lends: bool) -> tuple[PodPlace, ...]:
+    """Return the pods that are to be evicted now, the newest first, because it loses the least work.
 
-    The companion writes no eviction orders yet.
+    lends: whether the configuration lends at all. Without lending, only an operator's order evicts pods.
     """
+    if not (lending.drains and (lends or lending.ordered)):
+        return ()
+    found = [place for place in state.pods.values() if place.wish.qos is QoSClass.RECLAIMED]
+    return tuple(reversed(found))
+
+
+def still_runs(place: PodPlace, lending: Lending, *, impossible: str, hindrance: str) -> str:
+    """Return why a reclaimed pod still runs.
+
+    impossible: why no pod of this node can be ordered to leave, "" if that is possible.
+    hindrance: why this pod is not ordered to leave now, "" if it may be.
+    """
+    remedy = f"`kubectl delete pod -n {place.pod.namespace} {place.pod.name}` ends it"
     if not lending.drains:
         return "it may run on until the grace is over"
-    namespace, _, name = pod.partition("/")
-    return f"nothing evicts it yet; `kubectl delete pod -n {namespace} {name}` ends it"
+    if place.wish.qos is not QoSClass.RECLAIMED:
+        return f"a pod of class {place.wish.qos} with a reclaimed container is not evicted; {remedy}"
+    if impossible:
+        return f"{impossible}; {remedy}"
+    return hindrance or "its eviction order follows: four at once, then one in 15 s"
 
 
 def _reclaimed(state: NodeState) -> Iterator[PodPlace]:

@@ -57,6 +57,7 @@ class Lending:
     until_s: time of the next change, seconds since 1970; None if time alone changes nothing.
     because: the cause as a sentence.
     drains: whether reclaimed pods that still run are to be evicted.
+    ordered: whether an operator ordered that.
     """
 
     state: State
@@ -66,6 +67,7 @@ class Lending:
     reason: Cause
     because: str
     drains: bool = False
+    ordered: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -108,12 +110,11 @@ def _candidates(line: Timeline, grace_s: float, switch: Switch) -> set[float]:
 
 def _differs(one: Lending, other: Lending) -> bool:
     """Return whether two results have another effect. The cause alone is no change."""
-    return (one.state, one.factor, one.offer, one.drains) != (
-        other.state,
-        other.factor,
-        other.offer,
-        other.drains,
-    )
+    return _effect(one) != _effect(other)
+
+
+def _effect(lending: Lending) -> tuple[object, ...]:
+    return lending.state, lending.factor, lending.offer, lending.drains, lending.ordered
 
 
 def _decided(schedule: ScheduleTuning, line: Timeline, now_s: float, switch: Switch) -> Lending:
@@ -182,7 +183,7 @@ def _switched_off(by_clock: Lending, switch: Switch, now_s: float) -> Lending:
             because=because,
         )
     because = "an operator switched lending off; `nri-coloc admin lending on` undoes it"
-    drains = by_clock.drains or (switch.drain and now_s >= switch.drains_s)
+    ordered = switch.drain and now_s >= switch.drains_s
     return Lending(
         state=State.ONLINE,
         factor=0.0,
@@ -190,7 +191,8 @@ def _switched_off(by_clock: Lending, switch: Switch, now_s: float) -> Lending:
         until_s=None,
         reason=Cause.OPERATOR,
         because=because,
-        drains=drains,
+        drains=by_clock.drains or ordered,
+        ordered=ordered,
     )
 
 

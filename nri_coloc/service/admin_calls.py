@@ -106,6 +106,18 @@ class _Service(admin_pb2_grpc.AdminServicer):
         found = self._ordered(context, self._orders.compare)
         return pb.CompareResponse(complete=found.complete, detail=found.detail)
 
+    def Evict(self, request: pb.EvictRequest, context: grpc.ServicerContext) -> pb.EvictResponse:  # noqa: N802
+        found = self._ordered(
+            context,
+            lambda caller: self._orders.evict(caller, request.namespace, request.pod, request.reason),
+        )
+        return pb.EvictResponse(
+            outcome=found.outcome.value,
+            detail=found.detail,
+            retry_after_s=found.retry_after_s,
+            order_id=found.id,
+        )
+
     def _ordered(self, context: grpc.ServicerContext, work: Callable[[Caller], Result]) -> Result:
         """Return the result of an order; a refusal ends the call with its gRPC status code."""
         caller = self._caller_of(context.peer())

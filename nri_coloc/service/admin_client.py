@@ -67,6 +67,11 @@ class AdminClient:
         """Make the daemon compare the runtime's list with its state."""
         return self._call("Compare", pb.CompareRequest(), pb.CompareResponse)
 
+    def evict(self, namespace: str, pod: str, reason: str) -> pb.EvictResponse:
+        """Order the eviction of a reclaimed pod, and wait for the result."""
+        request = pb.EvictRequest(namespace=namespace, pod=pod, reason=reason)
+        return self._call("Evict", request, pb.EvictResponse)
+
     def _call(self, method: str, request: Message, reply: type[Reply]) -> Reply:
         with grpc.insecure_channel(f"unix:{self._path}", options=_OPTIONS) as channel:
             stub = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call]  # generated

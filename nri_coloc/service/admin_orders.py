@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nri_coloc.core import figures
 from nri_coloc.core.durations import LONGEST_S
+from nri_coloc.core.evictions import EvictionWish, Result
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import PodPlace
+from nri_coloc.core.workload import QoSClass
 from nri_coloc.errors import ColocError
 from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.lending.loop import Lending
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime.comparison import Comparison
-from nri_coloc.schedule import ON, running_pods, still_runs, switched_off
+from nri_coloc.schedule import ON, switched_off
 from nri_coloc.service.admin_gate import Gate
 from nri_coloc.service.audit import timestamp
+from nri_coloc.service.drain import Drain
+from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.lending_switch import LendingSwitch
 from nri_coloc.service.orders import (
     LONGEST_PAUSE_S,
@@ -53,7 +58,10 @@ takes ten at most."""
 STRANGERS_EVERY_S: Final = 60.0
 """Seconds between two records of refused callers."""
 
-Result = TypeVar("Result")
+EVICTION_S: Final = 25.0
+"""Seconds after which an operator's eviction order expires, before its caller stops to wait."""
+
+Outcome = TypeVar("Outcome")
 
 
 class AdminOrders:
@@ -73,6 +81,8 @@ class AdminOrders:
         actuator: Actuator,
         comparison: Comparison,
         switch: LendingSwitch,
+        evictions: EvictionOrders,
+        drain: Drain,
     ) -> None:
         self._node = node
         self._report = report
@@ -82,6 +92,8 @@ class AdminOrders:
         self._actuator = actuator
         self._comparison = comparison
         self._switch = switch
+        self._evictions = evictions
+        self._drain = drain
         self._handed: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._waiting: set[Future[Any]] = set()
         self._stopped = False
@@ -195,6 +207,22 @@ class AdminOrders:
             caller, "compare", self._compare, lambda found: found.detail or "no container was missing"
         )
 
+    def evict(self, caller: Caller, namespace: str, pod: str, reason: str) -> Result:
+        """Order the eviction of a reclaimed pod; return its result."""
+
+        def work() -> Result:
+            if not reason:
+                raise OrderInvalid("an eviction needs a reason")
+            _refuse_odd_reason(reason)
+            return self._evict(namespace, pod, reason)
+
+        return self._told(
+            caller,
+            f"evict {namespace[:63]}/{pod[:253]}",
+            work,
+            lambda result: f"{result.outcome}: {result.detail}",
+        )
+
     # ---- how it is done ----
 
     def _pause(self, seconds: int, reason: str) -> str:
@@ -234,9 +262,9 @@ class AdminOrders:
         self._take_effect()
         lending = self._steering.lending
         until = "" if lending.until_s is None else timestamp(round(lending.until_s * 1e9))
-        running = tuple(
-            RunningPod(name, still_runs(name, lending)) for name in running_pods(self._node.state)
-        )
+        now_s = time.monotonic()
+        self._drain.look(lending, now_s)
+        running = self._drain.running(lending, now_s)
         if not self._node.told:
             running = (*running, RunningPod("unknown", "the runtime has not sent its list of pods yet"))
         return LendingEnds(lending.because, until, "", running, self._actuator.members_outside())
@@ -265,12 +293,45 @@ class AdminOrders:
         detail = self._outcome(asked)
         return Compared(not detail, detail)
 
-    def _on_main(self, work: Callable[[], Result]) -> Result:
-        future: Future[Result] = Future()
+    def _evict(self, namespace: str, pod: str, reason: str) -> Result:
+        place = self._reclaimed(namespace, pod)
+        wish = EvictionWish(
+            pod_uid=place.pod.uid,
+            namespace=namespace,
+            name=pod,
+            reason=Reason.OPERATOR,
+            text=reason,
+            by_operator=True,
+            expires_s=EVICTION_S,
+        )
+        ordered, result = self._evictions.order_awaited(wish, time.monotonic())
+        if ordered.refusal:
+            remedy = f"`kubectl delete pod -n {namespace} {pod}` ends the pod without the companion"
+            raise OrderDeclined(f"{ordered.refusal}; {remedy}")
+        return self._outcome(result)
+
+    def _reclaimed(self, namespace: str, pod: str) -> PodPlace:
+        """Return the newest pod of a name; raise OrderDeclined if none has it, or if it is not reclaimed."""
+        name = f"{namespace}/{pod}"
+        found = [
+            each
+            for each in self._node.state.pods.values()
+            if (each.pod.namespace, each.pod.name) == (namespace, pod)
+        ]
+        if not found:
+            unheard = "" if self._node.told else "; the runtime has not sent its list of pods yet"
+            raise OrderDeclined(f"no pod {name} on this node{unheard}")
+        qos = found[-1].wish.qos
+        if qos is not QoSClass.RECLAIMED:
+            raise OrderDeclined(f"pod {name} has class {qos}; only reclaimed pods are evicted")
+        return found[-1]
+
+    def _on_main(self, work: Callable[[], Outcome]) -> Outcome:
+        future: Future[Outcome] = Future()
         self._handed.put((future, work))
         return self._outcome(future)
 
-    def _outcome(self, future: "Future[Result]") -> Result:
+    def _outcome(self, future: "Future[Outcome]") -> Outcome:
         """Return the outcome of an order; an order that has not begun within `WAIT_S` is cancelled."""
         with self._turn:
             if self._stopped:
@@ -289,8 +350,8 @@ class AdminOrders:
             self._waiting.discard(future)
 
     def _told(
-        self, caller: Caller, asked: str, work: Callable[[], Result], words: Callable[[Result], str]
-    ) -> Result:
+        self, caller: Caller, asked: str, work: Callable[[], Outcome], words: Callable[[Outcome], str]
+    ) -> Outcome:
         """Carry out an order and record its result."""
         try:
             result = work()
@@ -360,5 +421,9 @@ def _fulfil(future: "Future[Any]", work: Callable[[], Any]) -> None:
 def _refuse_odd_pause(seconds: int, reason: str) -> None:
     if not 1 <= seconds <= LONGEST_PAUSE_S:
         raise OrderInvalid(f"a pause lasts 1 to {LONGEST_PAUSE_S} seconds, not {seconds}")
+    _refuse_odd_reason(reason)
+
+
+def _refuse_odd_reason(reason: str) -> None:
     if len(reason) > LONGEST_REASON or not reason.isprintable():
         raise OrderInvalid(f"a reason has at most {LONGEST_REASON} characters, all printable")

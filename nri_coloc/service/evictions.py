@@ -60,12 +60,16 @@ class EvictionOrders:
             return f"{orders.MOST_OPEN} eviction orders are open already"
         return ""
 
+    def hindrance(self, wish: EvictionWish, now_s: float) -> str:
+        """Return why a wish becomes no order now, "" if it may become one."""
+        return self.impossible(by_operator=wish.by_operator) or orders.problem(self._book, wish, now_s)
+
     def order(self, wish: EvictionWish, now_s: float) -> Ordered:
         """Give an order and record it."""
         return self._order(wish, now_s, None)
 
     def order_awaited(self, wish: EvictionWish, now_s: float) -> tuple[Ordered, Future[Result]]:
-        """Give an order; return also its result to come."""
+        """Give an order that no earlier result holds back; return also its result to come."""
         result: Future[Result] = Future()
         return self._order(wish, now_s, result), result
 
@@ -106,7 +110,7 @@ class EvictionOrders:
             return Ordered(refusal=refusal)
         order_id = f"e{secrets.token_hex(8)}"
         with self._lock:
-            if refusal := orders.problem(self._book, wish, now_s):
+            if refusal := orders.problem(self._book, wish, now_s, again=awaited is not None):
                 return Ordered(refusal=refusal)
             self._book = orders.ordered(self._book, order_id, wish, now_s)
             if awaited is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
+from nri_coloc.core.evictions import Result
 from nri_coloc.errors import ColocError
 
 LONGEST_PAUSE_S: Final = 86400
@@ -104,6 +105,9 @@ class Orders(Protocol):
 
     def repair(self, caller: Caller) -> Repaired:
         """Check all pods and containers, and repair drift."""
+
+    def evict(self, caller: Caller, namespace: str, pod: str, reason: str) -> Result:
+        """Order the eviction of a reclaimed pod; return its result."""
 
     def compare(self, caller: Caller) -> Compared:
         """Compare the runtime's list with the daemon's state."""

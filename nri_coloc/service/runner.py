@@ -201,6 +201,7 @@ class Daemon:
             steps["keeping the companion's socket"] = partial(
                 parts.companion.look, parts.in_force.settings.kubernetes
             )
+            steps["draining"] = partial(parts.drain.look, parts.steering.lending, now)
             steps["closing expired eviction orders"] = partial(parts.evictions.look, now)
             steps["keeping records"] = partial(self._keep_records, now)
         return each_step(parts.report.log, "a turn of housekeeping", steps)

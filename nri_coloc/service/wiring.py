@@ -29,6 +29,7 @@ from nri_coloc.forecast.forecast_file import ForecastFile
 from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.forecast.snapshot import PictureTaker
 from nri_coloc.hooks.before_answer import CgroupSteps
+from nri_coloc.hooks.common_steps import Steps
 from nri_coloc.hooks.dispatch import Hooks
 from nri_coloc.hooks.pod_requests import PodRequests
 from nri_coloc.hooks.second_chances import SecondChances
@@ -71,6 +72,7 @@ from nri_coloc.service.admin_orders import AdminOrders, AdminSide
 from nri_coloc.service.audit import AuditLog
 from nri_coloc.service.companion_state import ClusterSide
 from nri_coloc.service.daemon_view import DaemonView
+from nri_coloc.service.drain import Drain
 from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.http import HttpServer
 from nri_coloc.service.instance_lock import InstanceLock
@@ -129,6 +131,7 @@ class Parts:
     admin: AdminSide
     companion: CompanionServer
     evictions: EvictionOrders
+    drain: Drain
     view: DaemonView
     http: HttpServer
 
@@ -247,8 +250,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         after=after,
     )
 
-    # hooks, with the steps that each kind takes before its answer
-    steps = CgroupSteps(node, actuator, report)
+    # hooks
     hooks = Hooks(
         node,
         actuator,
@@ -257,13 +259,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         report,
         kubelet=steered,
         prepare=(lending.prepare,),
-        before_answer={
-            HookKind.RUN_POD_SANDBOX: (steps.place_pod,),
-            HookKind.CREATE_CONTAINER: (steps.widen_pod,),
-            HookKind.POST_CREATE_CONTAINER: (steps.place_moved_pod,),
-            HookKind.START_CONTAINER: (steps.move_others, steps.place_start, steps.wait_for_own_cpus),
-            HookKind.UPDATE_CONTAINER: (steps.leave_own, steps.move_others, steps.wait_for_own_cpus),
-        },
+        before_answer=_before_answer(CgroupSteps(node, actuator, report)),
         after=after,
         is_there=writer.is_there,
     )
@@ -282,6 +278,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     )
 
     # the operator's side
+    drain = Drain(node, evictions)
     admin = AdminSide(
         options.admin_socket,
         AdminOrders(
@@ -293,6 +290,8 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
             actuator=actuator,
             comparison=comparison,
             switch=switch,
+            evictions=evictions,
+            drain=drain,
         ),
         report,
     )
@@ -366,6 +365,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         admin=admin,
         companion=companion,
         evictions=evictions,
+        drain=drain,
         view=view,
         http=HttpServer(view, report.log.warning),
     )
@@ -376,6 +376,17 @@ def version() -> str:
         return package_version("nri-coloc")
     except PackageNotFoundError:
         return "unknown"
+
+
+def _before_answer(steps: CgroupSteps) -> Steps:
+    """Return the steps that each kind of hook takes before its answer."""
+    return {
+        HookKind.RUN_POD_SANDBOX: (steps.place_pod,),
+        HookKind.CREATE_CONTAINER: (steps.widen_pod,),
+        HookKind.POST_CREATE_CONTAINER: (steps.place_moved_pod,),
+        HookKind.START_CONTAINER: (steps.move_others, steps.place_start, steps.wait_for_own_cpus),
+        HookKind.UPDATE_CONTAINER: (steps.leave_own, steps.move_others, steps.wait_for_own_cpus),
+    }
 
 
 # ---- what `/readyz` shows, in its order ----

@@ -97,7 +97,9 @@ def test_a_drain_ends_when_no_pod_is_left(rig, capsys):
     assert rig.admin("off", "--drain") == 1
     assert "shop/batch: it may run on until the grace is over" in capsys.readouterr().out
     assert rig.admin("off", "--drain", "--grace", "0") == 1
-    assert "shop/batch: nothing evicts it yet; `kubectl delete pod -n shop batch`" in capsys.readouterr().out
+    assert (
+        "shop/batch: no companion is connected; `kubectl delete pod -n shop batch`" in capsys.readouterr().out
+    )
     assert rig.lending() == ("Online", 0.0, "drain")
     rig.node.remove_pod(rig.node.pod("shop/batch"))
     wait_until(lambda: rig.admin("off", "--drain", "--grace", "0") == 0, SOON_S, "the last pod")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.cli.main import main
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.service.admin_calls import AdminServer
 from nri_coloc.service.admin_gate import Gate
 from nri_coloc.service.orders import Compared, OrderDeclined
@@ -155,3 +156,24 @@ def test_without_a_daemon_it_is_a_sentence_and_ends_with_1(tmp_path, capsys):
 def test_wrong_usage_ends_with_2(arguments, capsys):
     assert main(["admin", *arguments], {}) == 2
     assert capsys.readouterr().err
+
+
+def test_an_accepted_eviction_is_said(ordered, orderly, capsys):
+    assert ordered("evict", "shop/batch", "--reason", "the disk is full") == 0
+    assert capsys.readouterr().out == "shop/batch is being evicted: the API server accepted the eviction\n"
+    assert orderly.asked[0][2:] == ("shop", "batch", "the disk is full")
+
+
+def test_a_budgets_words_reach_the_operator(ordered, orderly, capsys):
+    orderly.result = Result("e1", Outcome.BUDGET, "The disruption budget needs 1", 10)
+    assert ordered("evict", "shop/batch", "--reason", "x") == 1
+    said = "nri-coloc: shop/batch was not evicted: The disruption budget needs 1; try again in 10 s\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    "arguments", [["shop/batch"], ["batch", "--reason", "x"], ["a/b/c", "--reason", "x"]]
+)
+def test_an_eviction_needs_pod_and_reason(ordered, orderly, arguments):
+    assert ordered("evict", *arguments) == 2
+    assert not orderly.asked

@@ -81,9 +81,16 @@ def test_a_refused_pod_has_a_pause(retry_after_s, pause_s):
     assert orders.problem(book, WISH, NOW + pause_s) == ""
 
 
+def test_a_refusal_without_a_time_holds_long():
+    book = after(Outcome.REFUSED)
+    assert orders.problem(book, WISH, NOW + orders.REFUSED_S - 1)
+    assert orders.problem(book, WISH, NOW + orders.REFUSED_S) == ""
+
+
 @pytest.mark.parametrize("outcome", [Outcome.BUDGET, Outcome.ACCEPTED])
-def test_an_operator_need_not_wait(outcome):
-    assert orders.problem(after(outcome), BATCH, NOW + 1) == ""
+def test_an_operator_who_waits_need_not_pause(outcome):
+    assert orders.problem(after(outcome), BATCH, NOW + 1, again=True) == ""
+    assert orders.problem(after(outcome), BATCH, NOW + 1)
 
 
 def test_the_book_does_not_grow():

@@ -1,5 +1,6 @@
 """Fake daemon behind the admin socket."""
 
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.service.orders import Caller, Compared, LendingBegins, LendingEnds, Repaired, RunningPod
 
 
@@ -10,6 +11,7 @@ class Orderly:
         self.asked: list[tuple[object, ...]] = []
         self.error: Exception | None = None
         self.not_kept = ""
+        self.result = Result("e1", Outcome.ACCEPTED, "the API server accepted the eviction")
         self.running: tuple[RunningPod, ...] = (RunningPod("shop/batch", "it may run on"),)
 
     def _note(self, *asked: object) -> None:
@@ -40,6 +42,10 @@ class Orderly:
     def repair(self, caller: Caller) -> Repaired:
         self._note("repair", caller)
         return Repaired(3, ("shop/web: found cpu.shares 5",))
+
+    def evict(self, caller: Caller, namespace: str, pod: str, reason: str) -> Result:
+        self._note("evict", caller, namespace, pod, reason)
+        return self.result
 
     def compare(self, caller: Caller) -> Compared:
         self._note("compare", caller)

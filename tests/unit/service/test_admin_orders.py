@@ -12,6 +12,8 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.evictions import Outcome as EvictionOutcome
+from nri_coloc.core.evictions import Result
 from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.core.report import Drift
 from nri_coloc.host.cgroup_layout import CgroupLayout
@@ -20,6 +22,8 @@ from nri_coloc.placing.node import Node
 from nri_coloc.service import admin_orders as module
 from nri_coloc.service.admin_orders import AdminOrders
 from nri_coloc.service.configuration import loading as reader
+from nri_coloc.service.drain import Drain
+from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.kubelet_watch import KubeletWatch
 from nri_coloc.service.lending_clock import LendingClock
 from nri_coloc.service.machine import Machine
@@ -67,6 +71,10 @@ class Rig:
             runtime=nobody,
             after=(self.report.changed,),
         )
+        self.evictions = EvictionOrders(
+            self.report, may_evict=lambda: False, observes=lambda: self.node.tuning.observe
+        )
+        self.evictions.greeted()
         self.orders = AdminOrders(
             self.node,
             self.report,
@@ -78,6 +86,8 @@ class Rig:
             ),
             comparison=cast("Any", SimpleNamespace(hasten=self.compared.append)),
             switch=self.switch,
+            evictions=self.evictions,
+            drain=Drain(self.node, self.evictions),
         )
         self.ended = False
         self.thread = Thread(target=self._turn, daemon=True)
@@ -170,7 +180,81 @@ def test_a_drain_lists_reclaimed_pods(rig):
     pod = machine.pod(annotations={machine.KEY: "reclaimed"})
     rig.node.decide(ContainerCreating(pod, machine.container("job"), machine.RECLAIMED))
     found = rig.orders.lending_off(ROOT, 0, drain=True).running
-    assert [pod.name for pod in found] == ["shop/web"]
+    assert found == (RunningPod("shop/web", "an eviction order for the pod is open already"),)
+
+
+def batch(rig, qos="reclaimed"):
+    """Run a pod, and answer its eviction order with this result."""
+    pod = machine.pod(annotations={machine.KEY: qos})
+    wish = machine.RECLAIMED if qos == "reclaimed" else machine.SHARED
+    rig.node.decide(ContainerCreating(pod, machine.container("job"), wish))
+
+
+def evicting(rig):
+    """Return the order of an eviction that waits for its result on a thread of its own, and its outcome to come."""
+    outcome: Future[Result] = Future()
+    Thread(
+        target=lambda: outcome.set_result(rig.orders.evict(ROOT, "shop", "web", "the disk is full")),
+        daemon=True,
+    ).start()
+    wait_until(lambda: rig.evictions.pending(time.monotonic()), 5, "an order")
+    return rig.evictions.pending(time.monotonic())[0], outcome
+
+
+def test_an_eviction_waits_for_its_result(rig):
+    batch(rig)
+    order, outcome = evicting(rig)
+    assert (order.wish.pod_uid, order.wish.by_operator) == ("uid-web", True)
+    rig.evictions.take_results((Result(order.id, EvictionOutcome.BUDGET, "not now"),), time.monotonic())
+    assert outcome.result(5).detail == "not now"
+    wait_until(rig.calls, 5, "a record")
+    assert rig.calls() == [("operator", "evict shop/web: budget: not now (uid=0, pid=42)")]
+
+
+@pytest.mark.parametrize(
+    ("qos", "refusal"),
+    [
+        ("shared", "pod shop/web has class shared; only reclaimed pods are evicted"),
+        ("", "no pod shop/web on this"),
+    ],
+)
+def test_only_known_reclaimed_pods_are_evicted(rig, qos, refusal):
+    if qos:
+        batch(rig, qos)
+    with pytest.raises(OrderDeclined, match=refusal):
+        rig.orders.evict(ROOT, "shop", "web", "x")
+
+
+def test_without_a_companion_the_remedy_is_named(rig):
+    batch(rig)
+    rig.evictions.left()
+    with pytest.raises(
+        OrderDeclined, match="no companion is connected; `kubectl delete pod -n shop web` ends"
+    ):
+        rig.orders.evict(ROOT, "shop", "web", "x")
+
+
+@pytest.mark.parametrize("reason", ["", "x" * 201, "a\nb"])
+def test_an_eviction_has_a_printable_reason(rig, reason):
+    batch(rig)
+    with pytest.raises(OrderInvalid, match="reason"):
+        rig.orders.evict(ROOT, "shop", "web", reason)
+
+
+def test_the_end_of_the_daemon_ends_the_wait(rig):
+    batch(rig)
+    outcome: Future[str] = Future()
+
+    def ask() -> None:
+        try:
+            rig.orders.evict(ROOT, "shop", "web", "x")
+        except OrderDeclined as error:
+            outcome.set_result(str(error))
+
+    Thread(target=ask, daemon=True).start()
+    wait_until(lambda: rig.evictions.pending(time.monotonic()), 5, "an order")
+    rig.orders.stop()
+    assert outcome.result(5) == "the daemon stops"
 
 
 def test_on_undoes_off(rig, tmp_path):

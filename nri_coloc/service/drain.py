@@ -1,0 +1,60 @@
+"""Order the eviction of reclaimed pods that still run when the schedule or an operator drains the node."""
+
+from nri_coloc.core.evictions import EvictionWish
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.state import PodPlace
+from nri_coloc.core.token_bucket import Bucket, take
+from nri_coloc.kubernetes.rate import NODE
+from nri_coloc.placing.node import Node
+from nri_coloc.schedule import Lending, running_pods, still_runs, to_evict
+from nri_coloc.service.evictions import EvictionOrders
+from nri_coloc.service.orders import RunningPod
+
+
+class Drain:
+    """The drain of one node; for the main thread. Its rate is the controller's rate for a node."""
+
+    def __init__(self, node: Node, evictions: EvictionOrders) -> None:
+        self._node = node
+        self._evictions = evictions
+        self._given = Bucket()
+
+    def look(self, lending: Lending, now_s: float) -> None:
+        """Order evictions if the node drains, as many as the rate allows."""
+        lends = self._node.tuning.reclaim.enabled
+        for place in to_evict(self._node.state, lending, lends=lends):
+            wish = _wish(place, lending)
+            if self._evictions.hindrance(wish, now_s):
+                continue
+            given = take(self._given, NODE, now_s)
+            if given is None:
+                return
+            self._given = given
+            self._evictions.order(wish, now_s)
+
+    def running(self, lending: Lending, now_s: float) -> tuple[RunningPod, ...]:
+        """Return the reclaimed pods that still run, and why."""
+        impossible = self._evictions.impossible(by_operator=lending.ordered)
+        return tuple(
+            RunningPod(
+                f"{place.pod.namespace}/{place.pod.name}",
+                still_runs(
+                    place,
+                    lending,
+                    impossible=impossible,
+                    hindrance=self._evictions.hindrance(_wish(place, lending), now_s),
+                ),
+            )
+            for place in running_pods(self._node.state)
+        )
+
+
+def _wish(place: PodPlace, lending: Lending) -> EvictionWish:
+    return EvictionWish(
+        pod_uid=place.pod.uid,
+        namespace=place.pod.namespace,
+        name=place.pod.name,
+        reason=Reason.OPERATOR if lending.ordered else Reason.SCHEDULE,
+        text=f"lending has ended: {lending.because}",
+        by_operator=lending.ordered,
+    )

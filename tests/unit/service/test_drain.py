@@ -1,0 +1,103 @@
+"""service/drain.py: orders to leave, in the controller's rate, and why pods still run."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from nri_coloc.core.events import PodStarted
+from nri_coloc.core.evictions import Outcome, Result
+from nri_coloc.core.settings import Tuning
+from nri_coloc.kubernetes.rate import NODE
+from nri_coloc.placing import pools
+from nri_coloc.placing.node import Node
+from nri_coloc.schedule import ON, at, switched_off
+from nri_coloc.service.drain import Drain
+from nri_coloc.service.evictions import EvictionOrders
+from tests.unit import parts
+from tests.unit.placing.kit import RECLAIMED, machine, pod
+from tests.unit.schedule.kit import NIGHT, in_berlin
+
+NOW_S = in_berlin("2026-11-26T23:00").timestamp()
+NOON = at(NIGHT, in_berlin("2026-11-26T12:00").timestamp())
+ORDERED = at(NIGHT, NOW_S, switched_off(ON, NOW_S, 0, drain=True))
+
+
+@pytest.fixture
+def rig():
+    node = Node(pools.initial(machine(), Tuning()), Tuning(), 1 << 30)
+    for number in range(8):
+        node.decide(PodStarted(pod(f"batch-{number}"), RECLAIMED))
+    found = SimpleNamespace(may_evict=True)
+    found.orders = EvictionOrders(
+        parts.a_report(node)[0], may_evict=lambda: found.may_evict, observes=lambda: False
+    )
+    found.orders.greeted()
+    found.drain = Drain(node, found.orders)
+    return found
+
+
+def ordered(rig):
+    return [each.wish.name for each in rig.orders.pending(0)]
+
+
+def test_a_drain_gives_four_orders_at_once(rig):
+    for second in range(int(NODE.every_s)):
+        rig.drain.look(ORDERED, second)
+    assert ordered(rig) == ["batch-7", "batch-6", "batch-5", "batch-4"]
+    rig.drain.look(ORDERED, NODE.every_s)
+    assert len(ordered(rig)) == 5
+
+
+def test_an_operators_drain_overrides_the_switch(rig):
+    rig.may_evict = False
+    rig.drain.look(ORDERED, 0)
+    assert all(each.wish.by_operator for each in rig.orders.pending(0))
+    assert len(ordered(rig)) == 4
+
+
+def test_the_schedule_needs_the_switch(rig):
+    rig.may_evict = False
+    rig.drain.look(NOON, 0)
+    assert ordered(rig) == []
+    assert rig.drain.running(NOON, 0)[0].why.startswith("kubernetes.evict is off; `kubectl delete pod")
+
+
+def test_the_schedule_orders_as_the_daemon(rig):
+    rig.drain.look(NOON, 0)
+    assert {(each.wish.reason.value, each.wish.by_operator) for each in rig.orders.pending(0)} == {
+        ("schedule", False)
+    }
+
+
+def test_lending_evicts_nothing(rig):
+    rig.drain.look(at(NIGHT, NOW_S), 0)
+    assert ordered(rig) == []
+
+
+def test_a_budgets_words_say_why_a_pod_runs(rig):
+    rig.drain.look(NOON, 0)
+    first = rig.orders.pending(0)[0]
+    rig.orders.take_results((Result(first.id, Outcome.BUDGET, "the budget needs 1", 45),), 0)
+    why = {each.name: each.why for each in rig.drain.running(NOON, 5)}
+    assert why["shop/batch-7"] == "the budget needs 1; the next order follows in 40 s"
+    assert why["shop/batch-6"] == "an eviction order for the pod is open already"
+    assert why["shop/batch-0"].startswith("its eviction order follows")
+
+
+@pytest.mark.parametrize("lending", [NOON, ORDERED], ids=["schedule", "operator"])
+def test_an_accepted_pod_is_ordered_once(rig, lending):
+    for second in range(100):
+        rig.drain.look(lending, second)
+        for each in rig.orders.pending(second):
+            rig.orders.take_results((Result(each.id, Outcome.ACCEPTED, "accepted"),), second)
+    assert len(rig.orders.open(100)) == 8
+    assert rig.drain.running(lending, 100)[0].why == "the pod's eviction was accepted; its grace period runs"
+
+
+def test_a_refused_pod_costs_no_further_order(rig):
+    for second in range(60):
+        rig.drain.look(NOON, second)
+        for each in rig.orders.pending(second):
+            rig.orders.take_results((Result(each.id, Outcome.REFUSED, "its DaemonSet"),), second)
+    assert {rig.orders.last(f"uid-batch-{number}") is None for number in range(8)} == {True, False}
+    assert len(rig.drain.running(NOON, 60)) == 8
