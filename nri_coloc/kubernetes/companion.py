@@ -1,8 +1,8 @@
 """Run the companion: carry the daemon's offer into the status of the node.
 
-Three threads follow the daemon, the pods of the node and the node object. The main thread decides each second, and
-sooner after a change, whether the report must change (`reporting`), and sends the PATCH. Nothing here writes to the
-node's machine: without the companion, placement and lending go on as before.
+Three threads follow the daemon, the pods of the node and the node object, and one writes Events. The main thread
+decides each second, and sooner after a change, whether the report must change (`reporting`), and sends the PATCH.
+Nothing here writes to the node's machine: without the companion, placement and lending go on as before.
 """
 
 import random
@@ -19,6 +19,7 @@ from nri_coloc.kubernetes import courier, messages, reporting, requests
 from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
 from nri_coloc.kubernetes.courier import Courier, Entry
+from nri_coloc.kubernetes.event_writer import EventWriter
 from nri_coloc.kubernetes.figures import Figures
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.publication import State
@@ -46,6 +47,20 @@ class Log(Protocol):
     def warning(self, event: str, **fields: Any) -> Any: ...
 
 
+class Events(Protocol):
+    """The Events of the daemon, which another thread writes."""
+
+    @property
+    def recorded(self) -> int:
+        """Return the sequence number up to which all Events of this connection were written."""
+
+    def connected(self) -> None:
+        """Begin with the numbers of a new connection."""
+
+    def take(self, answer: pb.NextResponse) -> None:
+        """Take the Events of an answer."""
+
+
 class Own(NamedTuple):
     """The companion's own name: the node that it reports for, and its version."""
 
@@ -63,7 +78,7 @@ class Daemon:
     problem: why the daemon cannot be reached; empty if it can.
     """
 
-    def __init__(self, path: str, own: Own, *, log: Log, changed: Callable[[], None]) -> None:
+    def __init__(self, path: str, own: Own, *, log: Log, events: Events, changed: Callable[[], None]) -> None:
         self.heard: tuple[State, float] | None = None
         self.orders: tuple[Entry, ...] = ()
         self.preset: Preset | None = None
@@ -71,6 +86,7 @@ class Daemon:
         self._path = path
         self._own = own
         self._log = log
+        self._events = events
         self._changed = changed
         self.problem = "the daemon has not answered yet"
         self._results: Mapping[str, Result] = {}
@@ -104,9 +120,11 @@ class Daemon:
             self._greet(link)
             generation = 0
             while not stop.is_set():
-                answer = link.call("Next", pb.NextRequest(generation=generation), pb.NextResponse, NEXT_S)
+                asked = pb.NextRequest(generation=generation, event_sequence=self._events.recorded)
+                answer = link.call("Next", asked, pb.NextResponse, NEXT_S)
                 generation = answer.state.generation
                 self.orders = courier.entries(answer.orders, time.time())
+                self._events.take(answer)
                 self.heard = messages.state_of(answer.state), time.monotonic()
                 backoff.succeeded()
                 self._changed()
@@ -132,6 +150,7 @@ class Daemon:
         preset = Preset(answer.cpu_resource, answer.memory_resource)
         self.is_changed = self.preset is not None and preset != self.preset
         self.preset, self.problem = self.preset or preset, ""
+        self._events.connected()
         self._log.info(
             "connected to the daemon", version=answer.version, cpu=preset.cpu, memory=preset.memory
         )
@@ -147,7 +166,8 @@ class Companion:
         self._log = log
         self._changed = Event()
         self._stop = Event()
-        self._daemon = Daemon(socket, own, log=log, changed=self._changed.set)
+        self._events = EventWriter(api, own.node, log=log)
+        self._daemon = Daemon(socket, own, log=log, events=self._events, changed=self._changed.set)
         self._threads: list[Thread] = []
         self._watches: list[Watch] = []
         self._reporter: Reporter | None = None
@@ -163,6 +183,7 @@ class Companion:
     def run(self) -> None:
         """Follow and report."""
         self._start("daemon", self._daemon.run)
+        self._start("events", self._events.run)
         try:
             preset = self._first_preset()
             if preset is not None:

@@ -10,6 +10,7 @@ import yaml
 
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes import eviction, presets
+from nri_coloc.kubernetes.event_reasons import EventReason
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "cluster"
 DOCUMENTS: list[dict[str, Any]] = [
@@ -71,6 +72,7 @@ def test_the_companion_has_these_rights_alone():
         "patch nodes/status",
         *(f"{verb} pods" for verb in ("get", "list", "watch")),
         *(f"{verb} colocationnodes" for verb in ("create", "patch")),
+        *(f"{verb} events" for verb in ("create", "patch")),
     }
 
 
@@ -124,6 +126,10 @@ def test_only_lent_amounts_may_change():
 def test_only_our_label_and_annotation_may_change():
     assert texts(variable("nri-coloc-nodes", "annotations")) == {presets.REPORTED_AT}
     assert texts(variable("nri-coloc-nodes", "labels")) == {presets.LENDING, "coloc.nri.io/state"}
+
+
+def test_the_policy_knows_all_reasons_of_events():
+    assert texts(variable("nri-coloc-events", "reasons")) == set(EventReason)
 
 
 # ---- the object ----

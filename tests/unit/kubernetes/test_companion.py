@@ -13,6 +13,8 @@ from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.companion import Companion, Daemon, Own
 from nri_coloc.kubernetes.event_box import EventBox
+from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
+from nri_coloc.kubernetes.event_writer import EventWriter
 from nri_coloc.kubernetes.figures import OBJECTS
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
@@ -45,12 +47,13 @@ class Node:
         self.patches = []
         self.objects = []
         self.result = {}
+        self.written = []
         self.object = node()
 
     def answers(self, asked):
         """Answer as an API server with one node and some pods."""
         if asked.method == "POST":
-            self.objects.append(asked.body)
+            (self.written if asked.body["kind"] == "Event" else self.objects).append(asked.body)
             return Reply()
         if asked.method == "PATCH":
             if self.refused.status != 200:
@@ -201,9 +204,11 @@ def test_without_a_daemon_nothing_is_reported(found, tmp_path):
     assert "cluster.sock" in str(found.log.lines[0])
 
 
-def test_an_unexpected_error_keeps_following(monkeypatch):
+def test_an_unexpected_error_keeps_following(tmp_path, monkeypatch):
     stop, log = Event(), Lines()
-    daemon = Daemon("/no/socket", Own("a", "0.1.0"), log=log, changed=lambda: None)
+    with serving(tmp_path, lambda _: Reply()) as api:
+        events = EventWriter(api.connect(), "a", log=log)
+    daemon = Daemon("/no/socket", Own("a", "0.1.0"), log=log, events=events, changed=lambda: None)
     tries = iter([lambda: 1 // 0, stop.set])
     monkeypatch.setattr(daemon, "_follow", lambda *_: next(tries)())
     daemon.run(stop)
@@ -216,3 +221,16 @@ def test_an_order_comes_back_with_its_result(found, tmp_path):
     with running(found, tmp_path):
         wait_until(lambda: found.orders.results, SOON_S, "a result")
     assert found.orders.results == [Result("e1", Outcome.BUDGET, "not now", 10)]
+
+
+INVALID = Occurrence(Subject("shop", "web", "u1"), EventReason.ANNOTATION_INVALID, "bad value")
+
+
+def test_an_event_of_the_daemon_is_written_once(found, tmp_path):
+    with running(found, tmp_path):
+        found.events.occurred(INVALID)
+        wait_until(lambda: found.written, SOON_S, "an Event")
+        # the number of the next call confirms it
+        wait_until(lambda: not found.events.publish(0.0).entries, SOON_S, "a confirmed Event")
+    [body] = found.written
+    assert (body["reason"], body["involvedObject"]["name"]) == ("AnnotationInvalid", "web")

@@ -1,5 +1,8 @@
 """Which audit records become Events, and what a pod's author can write into them."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from nri_coloc.kubernetes import event_reasons
@@ -112,3 +115,20 @@ def test_a_message_of_hostile_texts_is_bounded():
         events.occurred(annotation(key="\x01" * 300 + str(number), value="\x01" * 300), 0.0)
     [entry] = events.publish(0.0).entries
     assert len(entry.message) <= LONGEST_MESSAGE
+
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "kubernetes.md"
+NOT_YET = {
+    "SuppressedForLong",
+    "Starved",
+    "LendingOn",
+    "LendingOff",
+    "LendingDraining",
+    "LendingEnding",
+    "CheckFailed",
+}
+
+
+def test_every_reason_has_a_next_step():
+    table = re.findall(r"^\| `(\w+)` \| (?:pod|node) \|", DOCUMENT.read_text(), re.MULTILINE)
+    assert set(table) == set(EventReason) - NOT_YET
