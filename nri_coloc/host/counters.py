@@ -7,7 +7,7 @@ Documentation/scheduler/sched-stats.rst, proc(5). Pure.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
@@ -153,6 +153,10 @@ def io_stat(text: bytes | None) -> IOReading | None:
     return IOReading(*(sums[name] for name in _V2))
 
 
+_BLKIO_LINE: Final = re.compile(rb"^(\d{1,7}:\d{1,7}) +(Read|Write) +(?!0$)(\S+)$", re.MULTILINE)
+"""A line of v1 of a device with I/O: the kernel lists all devices, most of them with 0."""
+
+
 def blkio(service_bytes: bytes | None, serviced: bytes | None) -> IOReading | None:
     """Read v1's blkio.throttle.io_service_bytes and io_serviced, or their `_recursive` twins."""
     moved, operations = _by_kind(service_bytes), _by_kind(serviced)
@@ -166,13 +170,11 @@ def _by_kind(text: bytes | None) -> Mapping[bytes, int] | None:
     if text is None:
         return None
     sums = {b"Read": 0, b"Write": 0}
-    for words in _words(text):
-        if len(words) != 3 or words[1] not in sums:
-            continue
-        number = whole(words[2])
+    for _, kind, value in _BLKIO_LINE.findall(text):
+        number = whole(value)
         if number is None:
             return None
-        sums[words[1]] += number
+        sums[kind] += number
     return sums
 
 
@@ -198,18 +200,19 @@ def io_by_device(text: bytes | None) -> Mapping[str, IOReading] | None:
 
 
 def blkio_by_device(service_bytes: bytes | None, serviced: bytes | None) -> Mapping[str, IOReading] | None:
-    """Read v1's blkio.throttle.io_service_bytes and io_serviced, or their `_recursive` twins, by device."""
+    """Read v1's blkio.throttle.io_service_bytes and io_serviced, or their `_recursive` twins, by device.
+
+    Devices without I/O are left out: the kernel lists all of them.
+    """
     if service_bytes is None or serviced is None:
         return None
     found: dict[str, dict[bytes, int]] = {}
     for text, prefix in ((service_bytes, b"moved "), (serviced, b"served ")):
-        for words in _words(text):
-            if len(words) != 3 or words[1] not in (b"Read", b"Write") or not _DEVICE.fullmatch(words[0]):
-                continue
-            number = whole(words[2])
+        for device, kind, value in _BLKIO_LINE.findall(text):
+            number = whole(value)
             if number is None:
                 return None
-            found.setdefault(words[0].decode(), {})[prefix + words[1]] = number
+            found.setdefault(device.decode(), {})[prefix + kind] = number
     names = (b"moved Read", b"moved Write", b"served Read", b"served Write")
     return {device: IOReading(*(sums.get(name, 0) for name in names)) for device, sums in found.items()}
 
@@ -219,10 +222,6 @@ def stolen_us(text: bytes | None) -> int | None:
     words = (text or b"").partition(b"\n")[0].split()
     ticks = _number(words[8]) if len(words) > 8 and words[0] == b"cpu" else None
     return None if ticks is None else ticks * (1_000_000 // USER_HZ)
-
-
-def _words(text: bytes) -> Iterable[list[bytes]]:
-    return (line.split() for line in text.split(b"\n"))
 
 
 KIB: Final = 1024

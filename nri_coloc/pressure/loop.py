@@ -1,4 +1,6 @@
-"""Take one turn a second: read stalls and uses, judge, climb the ladder, and have limits written and recorded.
+"""Take a turn a second: read stalls and uses, judge, climb the ladder, and have limits written and recorded.
+
+A pod's first hurt reading is confirmed or refuted by a turn a quarter of a second later, then turns are a second apart.
 
 Reads are bounded. In a calm turn `LOOKS` online and `LOOKS` reclaimed pods are read, round-robin, beside the pods that
 are throttled; while an online pod is hurt all reclaimed pods are read, so that the culprit is known in the same turn.
@@ -32,6 +34,9 @@ LOOKS: Final = 8
 
 LOOKS_ALONE: Final = 4
 """Online pods that a turn reads while there is no reclaimed pod."""
+
+CONFIRMED_S: Final = 0.25
+"""Seconds from a pod's first hurt reading to its second one: a disk that is saturated is limited within a second."""
 
 TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a verdict that lasts."""
@@ -79,6 +84,7 @@ class Pressure:
         self._devices: dict[str, tuple[str, ...]] = {}
         self._told: dict[tuple[str, Resource], float] = {}
         self._turned_at = float("-inf")
+        self._confirms = False
         self._stolen: tuple[float, int] | None = None
         self._next = 0
         self._knows_former = False
@@ -94,12 +100,18 @@ class Pressure:
         pods = self._pods(state)
         self._take_over(pods, state)
         if not any(rung.judges for rung in judging.rungs(tuning.pressure).values()):
-            self._watch = {}
+            self._watch, self._confirms = {}, False
             self._climb(Judged({}, (), dict.fromkeys(Resource, frozenset())), state, tuning, now)
             return
         judged = judging.turn(self._watch, self._seen(pods, state, now), tuning.pressure)
         self._watch = judged.watch
+        # never twice in a row: pods that are hurt in turn would make each turn a short one
+        self._confirms = not self._confirms and bool(pods.reclaimed) and self._has_newly_hurt(judged)
         self._climb(judged, state, tuning, now)
+
+    def due_in(self, now: float) -> float:
+        """Return the seconds until the next turn, infinity if it need not come before the next second."""
+        return max(0.0, self._turned_at + CONFIRMED_S - now) if self._confirms else float("inf")
 
     def end(self) -> None:
         """Remove all limits after the last `look`: no process watches them after the daemon's end."""
@@ -137,6 +149,11 @@ class Pressure:
     def _suffering(self, online: Iterable[str]) -> list[str]:
         """Return the online pods that were hurt at their last reading."""
         return [k for k in online if any(one.feeling.streak for one in self._felt(k))]
+
+    def _has_newly_hurt(self, judged: Judged) -> bool:
+        """Return whether a pod is hurt that was calm in its former reading."""
+        hurt = ((k, resource) for resource, pods in judged.hurt.items() for k in pods)
+        return any(judged.watch[k].felt[resource].feeling.streak == 1 for k, resource in hurt)
 
     def _felt(self, pod_id: str) -> Iterable[judging.Felt]:
         watched = self._watch.get(pod_id)

@@ -159,7 +159,8 @@ class Daemon:
             parts.steering.repeat()
 
     def _until_due(self) -> float:
-        return min(HOUSEKEEPING_S, self._parts.comparison.due_in(time.monotonic()))
+        now, parts = time.monotonic(), self._parts
+        return min(HOUSEKEEPING_S, parts.comparison.due_in(now), parts.pressure.due_in(now))
 
     def _start_trunk(self) -> None:
         gc.collect()

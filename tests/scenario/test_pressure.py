@@ -106,8 +106,8 @@ class Bed:
         )
         return name
 
-    def second(self, doing: dict[str, Doing]) -> None:
-        self.now += 1
+    def second(self, doing: dict[str, Doing], span: float = 1.0) -> None:
+        self.now += span
         for name in self.paths:
             self._show(name, doing.get(name, NOTHING))
         self.loop.look(self.now)
@@ -138,7 +138,7 @@ class Bed:
 
     def _show(self, name: str, doing: Doing) -> None:
         """Write a pod's counters into its files."""
-        found = self._counters.setdefault(name, kit.Pod(self.now - 1)).after(doing, self.now)
+        found = self._counters.setdefault(name, kit.Pod(self.now - 1.0)).after(doing, self.now)
         path, io = self.paths[name][0], (found.devices or {})[doing.disk]
         texts = {
             f"{kind}.pressure": f"some avg10=0.00 avg60=0.00 avg300=0.00 total={us}\nfull total=0"
@@ -205,6 +205,30 @@ def test_a_disk_reader_is_limited_in_two_seconds(make: Callable[..., Bed]):
     assert bed.limit("hog") == 200 * MIB
     assert bed.limit("quiet") is None
     assert bed.loop.throttled == {"hog": {"io.max": "200.0 MiB/s"}}
+
+
+def test_a_hurt_is_confirmed_in_a_quarter_second(make: Callable[..., Bed]):
+    bed = make()
+    bed.seconds(20, day(bed, 0))
+    assert bed.loop.due_in(bed.now) > 1
+    bed.second(day(bed, BUSY_READER)())
+    due = bed.loop.due_in(bed.now)
+    bed.second(day(bed, BUSY_READER)(), due)
+    assert 0.2 <= due <= 0.25
+    assert bed.limit("hog") is not None
+
+
+def test_hurt_pods_do_not_hasten_each_turn(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("db", QoSClass.SHARED)
+    calm = Doing(io_stall=0.5, operations=2500)
+    bed.seconds(20, lambda: {"web": calm, "db": calm})
+    hasty = 0
+    for turn in range(40):
+        due = min(1.0, bed.loop.due_in(bed.now))
+        hasty += due < 1
+        bed.second({"web": (HURT["web"], calm)[turn % 2], "db": (calm, HURT["web"])[turn % 2]}, due)
+    assert 0 < hasty <= 20
 
 
 def test_the_limit_falls_until_the_reader_is_calm(make: Callable[..., Bed]):

@@ -15,7 +15,11 @@ class Rung(Section):
 
     up: Annotated[
         int,
-        Field(ge=1, le=60, description="hurt readings in a row before a verdict, one a second, 1 to 60"),
+        Field(
+            ge=1,
+            le=60,
+            description="hurt readings in a row before a verdict, 1 to 60; the second after 0.25 s, then one a second",
+        ),
     ] = _DEFAULTS.io.up
 
 

@@ -126,6 +126,10 @@ class TestByDevice:
         moved, served = b"8:0 Read 10\n8:0 Write 20\nTotal 30", b"8:0 Read 1\n8:0 Write 2\nTotal 3"
         assert counters.blkio_by_device(moved, served) == {"8:0": IOReading(10, 20, 1, 2)}
 
+    def test_v1_leaves_out_devices_without_io(self):
+        moved, served = b"7:0 Read 0\n7:0 Write 0\n8:0 Read 10", b"7:0 Read 0\n8:0 Read 1"
+        assert counters.blkio_by_device(moved, served) == {"8:0": IOReading(10, 0, 1, 0)}
+
     @pytest.mark.parametrize("broken", [None, b"8:0 rbytes=x wbytes=2"])
     def test_a_broken_text_is_unknown(self, broken: bytes | None):
         assert counters.io_by_device(broken) is None
