@@ -12,7 +12,7 @@ from nri_coloc.core.settings import PressureTuning, RungTuning
 from nri_coloc.core.workload import Tolerance
 from nri_coloc.pressure import culprit
 from nri_coloc.pressure.culprit import Evidence, Feeling, Uses, evidence
-from nri_coloc.pressure.rates import Rates, rates, strains
+from nri_coloc.pressure.rates import UNUSED, Rates, rates, strains
 from nri_coloc.pressure.verdict import (
     NO_BASELINE,
     UNKNOWN,
@@ -102,12 +102,28 @@ class Judged(NamedTuple):
     verdicts: tuple[Verdict, ...]
     hurt: Mapping[Resource, frozenset[str]]
 
+    @property
+    def has_newly_hurt(self) -> bool:
+        """Return whether a pod is hurt that was calm in its former reading."""
+        hurt = ((k, resource) for resource, pods in self.hurt.items() for k in pods)
+        return any(self.watch[k].felt[resource].feeling.streak == 1 for k, resource in hurt)
+
+
+def suffering(watch: Watch, online: Iterable[str]) -> list[str]:
+    """Return the online pods that were hurt in their last reading."""
+    known = ((k, watch[k].felt.values()) for k in online if k in watch)
+    return [k for k, felt in known if any(one.feeling.streak for one in felt)]
+
 
 def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
-    """Return the pods' state after this turn, and its verdicts. Pods that `seen` does not name are forgotten."""
+    """Return the pods' state after this turn, and its verdicts. Pods that `seen` does not name are forgotten.
+
+    A reclaimed pod that an earlier turn did not name had no use then.
+    """
     after: dict[str, Watched] = {}
+    begun = Watched(rates=(UNUSED,) * culprit.TURNS if before else ())
     for pod_id, reading in seen.reclaimed.items():
-        after[pod_id] = _read(before.get(pod_id, Watched()), reading)._replace(felt={})
+        after[pod_id] = _read(before.get(pod_id, begun), reading)._replace(felt={})
     for pod_id, reading in seen.online.items():
         former = before.get(pod_id, Watched())
         after[pod_id] = _felt(former, _read(former, reading), reading, pod_id, seen)

@@ -2,10 +2,6 @@
 
 A pod's first hurt reading is confirmed or refuted by a turn a quarter of a second later, then turns are a second apart.
 
-Reads are bounded. In a calm turn `LOOKS` online and `LOOKS` reclaimed pods are read, round-robin, beside the pods that
-are throttled; while an online pod is hurt all reclaimed pods are read, so that the culprit is known in the same turn.
-Without a reclaimed pod only a few online pods are read, for their baselines.
-
 In mode `observe` nothing is written: verdicts are recorded, and say so. Limits need this process to take them back. So
 they are removed when it ends, and limits of the previous process are removed after the runtime's first list.
 """
@@ -14,26 +10,19 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from nri_coloc.core.decisions import Decision
-from nri_coloc.core.readings import StallReading
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
-from nri_coloc.core.workload import Tolerance
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.pressure import judging, ladder, population, words
 from nri_coloc.pressure.action import Action, Files, Place
 from nri_coloc.pressure.actions import ACTIONS
-from nri_coloc.pressure.judging import Judged, Seen, Verdict, Watch
+from nri_coloc.pressure.judging import Judged, Verdict, Watch
 from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Ladder, Step, Turn
 from nri_coloc.pressure.population import Population
 from nri_coloc.pressure.rates import SHORTEST_S
+from nri_coloc.pressure.rounds import Reader, Rounds
 from nri_coloc.pressure.verdict import Resource
-
-LOOKS: Final = 8
-"""Online pods, and as many reclaimed pods, that a calm turn reads."""
-
-LOOKS_ALONE: Final = 4
-"""Online pods that a turn reads while there is no reclaimed pod."""
 
 CONFIRMED_S: Final = 0.25
 """Seconds from a pod's first hurt reading to its second one: a disk that is saturated is limited within a second."""
@@ -55,14 +44,6 @@ class Node(Protocol):
     def told(self) -> bool: ...
 
 
-class Reader(Protocol):
-    """Reads counters of pods; returns None if a pod is gone."""
-
-    def stalls(self, path: str, at: float, held_back: Iterable[str]) -> StallReading | None: ...
-    def uses(self, path: str, at: float) -> StallReading | None: ...
-    def stolen_us(self) -> int | None: ...
-
-
 class Report(Protocol):
     """Records decisions and refused writes."""
 
@@ -75,7 +56,7 @@ class Pressure:
 
     def __init__(self, node: Node, reader: Reader, files: Files, report: Report) -> None:
         self._node = node
-        self._reader = reader
+        self._rounds = Rounds(reader)
         self._files = files
         self._report = report
         self._watch: Watch = {}
@@ -85,8 +66,6 @@ class Pressure:
         self._told: dict[tuple[str, Resource], float] = {}
         self._turned_at = float("-inf")
         self._confirms = False
-        self._stolen: tuple[float, int] | None = None
-        self._next = 0
         self._knows_former = False
         self.throttled: Mapping[str, Mapping[str, str]] = {}
         """Limits by pod id and knob, for people."""
@@ -103,10 +82,11 @@ class Pressure:
             self._watch, self._confirms = {}, False
             self._climb(Judged({}, (), dict.fromkeys(Resource, frozenset())), state, tuning, now)
             return
-        judged = judging.turn(self._watch, self._seen(pods, state, now), tuning.pressure)
+        seen = self._rounds.read(pods, self._watch, self._devices, now)
+        judged = judging.turn(self._watch, seen, tuning.pressure)
         self._watch = judged.watch
-        # never twice in a row: pods that are hurt in turn would make each turn a short one
-        self._confirms = not self._confirms and bool(pods.reclaimed) and self._has_newly_hurt(judged)
+        # never twice in a row: pods that are hurt round-robin would make each turn a short one
+        self._confirms = not self._confirms and bool(pods.reclaimed) and judged.has_newly_hurt
         self._climb(judged, state, tuning, now)
 
     def due_in(self, now: float) -> float:
@@ -128,52 +108,6 @@ class Pressure:
         if self._population is None or not self._population.is_of(state):
             self._population = population.of(state)
         return self._population
-
-    # ---- reading ----
-
-    def _seen(self, pods: Population, state: NodeState, now: float) -> Seen:
-        online, reclaimed = pods.online, pods.reclaimed
-        self._next += 1
-        suffering = self._suffering(online)
-        found: dict[str, StallReading | None] = dict.fromkeys(online)
-        tolerances: dict[str, Tolerance] = {}
-        for pod_id in self._chosen(online, LOOKS if reclaimed else LOOKS_ALONE, suffering):
-            one = online[pod_id]
-            found[pod_id] = self._reader.stalls(one.path, now, one.held_back)
-            tolerances[pod_id] = one.tolerance
-        uses: dict[str, StallReading | None] = dict.fromkeys(reclaimed)
-        for pod_id in reclaimed if suffering else self._chosen(reclaimed, LOOKS, self._devices):
-            uses[pod_id] = self._reader.uses(reclaimed[pod_id].path, now)
-        return Seen(found, uses, tolerances, self._stolen_share(state, now))
-
-    def _suffering(self, online: Iterable[str]) -> list[str]:
-        """Return the online pods that were hurt at their last reading."""
-        return [k for k in online if any(one.feeling.streak for one in self._felt(k))]
-
-    def _has_newly_hurt(self, judged: Judged) -> bool:
-        """Return whether a pod is hurt that was calm in its former reading."""
-        hurt = ((k, resource) for resource, pods in judged.hurt.items() for k in pods)
-        return any(judged.watch[k].felt[resource].feeling.streak == 1 for k, resource in hurt)
-
-    def _felt(self, pod_id: str) -> Iterable[judging.Felt]:
-        watched = self._watch.get(pod_id)
-        return () if watched is None else watched.felt.values()
-
-    def _chosen(self, pods: Mapping[str, object], count: int, always: Iterable[str]) -> list[str]:
-        """Return the pods of this turn: those that are read always, and the next ones in order."""
-        ids = [*pods]
-        first = self._next * count % len(ids) if len(ids) > count else 0
-        turned = (ids[first:] + ids[:first])[:count]
-        return [*dict.fromkeys((*(k for k in always if k in pods), *turned))]
-
-    def _stolen_share(self, state: NodeState, now: float) -> float | None:
-        """Return the share of all CPUs' time that the hypervisor took since the last turn; None if unknown."""
-        stolen = self._reader.stolen_us()
-        before, self._stolen = self._stolen, None if stolen is None else (now, stolen)
-        if stolen is None or before is None or now <= before[0] or stolen < before[1]:
-            return None
-        cpus = state.topology.machine.bit_count()
-        return min(1.0, (stolen - before[1]) / 1e6 / (now - before[0]) / max(1, cpus))
 
     # ---- the ladder ----
 

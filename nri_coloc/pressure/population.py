@@ -46,16 +46,19 @@ class Population(NamedTuple):
     """The pods that have a cgroup of their own, by id.
 
     pods, containers: the parts of the state that this was made of.
+    cpus: number of CPUs of the machine.
     """
 
     pods: Mapping[str, PodPlace]
     containers: Crowd
     online: Mapping[str, Online]
     reclaimed: Mapping[str, Reclaimed]
+    cpus: int
 
     def is_of(self, state: NodeState) -> bool:
-        """Return whether no pod and no container has changed since."""
-        return self.pods is state.pods and self.containers is state.containers
+        """Return whether nothing of this has changed since."""
+        same = self.pods is state.pods and self.containers is state.containers
+        return same and self.cpus == state.topology.machine.bit_count()
 
     def owner(self, path: str) -> str:
         """Return the id of the pod that a cgroup belongs to, "" if there is none."""
@@ -87,7 +90,13 @@ def of(state: NodeState) -> Population:
         if classes and not place.boxed:
             limited = (one for one in members if (one.container.resources.quota or 0) > 0)
             online[pod_id] = Online(path, (path, *_paths(limited)), _tolerance(members), classes[0])
-    return Population(state.pods, state.containers, online, reclaimed)
+    return Population(
+        pods=state.pods,
+        containers=state.containers,
+        online=online,
+        reclaimed=reclaimed,
+        cpus=state.topology.machine.bit_count(),
+    )
 
 
 def _is_reclaimed(place: PodPlace, members: tuple[Assignment, ...]) -> bool:

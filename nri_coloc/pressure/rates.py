@@ -50,6 +50,10 @@ class Rates(NamedTuple):
         return max(((self.moved or {}).get(device, 0.0) for device in devices), default=0.0)
 
 
+UNUSED: Final = Rates(0.0, 0.0, io={}, operations={}, moved={})
+"""The use of a pod before it was there."""
+
+
 def span_s(before: StallReading | None, after: StallReading) -> float | None:
     """Return the seconds between two readings of one cgroup, None if they make no rate."""
     if before is None or before.key != after.key:

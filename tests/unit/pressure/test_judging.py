@@ -111,6 +111,15 @@ def test_a_learned_pattern_is_judged_again():
     assert node.seconds(5, {"web": slowed}, {"batch": DISK_HOG})
 
 
+@pytest.mark.parametrize("resource", CASES, ids=str)
+def test_a_pod_that_begins_later_is_a_culprit(resource: Resource):
+    calm, hurt, hog = CASES[resource]
+    node = bench()
+    node.seconds(20, {"web": calm}, {"quiet": IDLE})
+    verdicts = node.seconds(3, {"web": hurt}, {"quiet": IDLE, "hog": hog})
+    assert [one.pod_id for one in verdicts[0].evidence.culprits] == ["hog"]
+
+
 def test_another_disk_is_no_evidence():
     node = bench()
     node.seconds(20, {"web": READER}, {"batch": IDLE})

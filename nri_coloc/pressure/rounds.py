@@ -1,0 +1,68 @@
+"""Read the pods of one turn, round-robin.
+
+Reads are bounded. In a calm turn `LOOKS` online and `LOOKS` reclaimed pods are read, round-robin, beside the pods that
+are throttled; while an online pod is hurt all reclaimed pods are read, so that the culprit is known in the same turn.
+Without a reclaimed pod only a few online pods are read, for their baselines.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from nri_coloc.core.readings import StallReading
+from nri_coloc.core.workload import Tolerance
+from nri_coloc.pressure.judging import Seen, Watch, suffering
+from nri_coloc.pressure.population import Population
+
+LOOKS: Final = 8
+"""Online pods, and as many reclaimed pods, that a calm turn reads."""
+
+LOOKS_ALONE: Final = 4
+"""Online pods that a turn reads while there is no reclaimed pod."""
+
+
+class Reader(Protocol):
+    """Reads counters of pods; returns None if a pod is gone."""
+
+    def stalls(self, path: str, at: float, held_back: Iterable[str]) -> StallReading | None: ...
+    def uses(self, path: str, at: float) -> StallReading | None: ...
+    def stolen_us(self) -> int | None: ...
+
+
+class Rounds:
+    """Chooses and reads the pods of each turn."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._stolen: tuple[float, int] | None = None
+        self._turns = 0
+
+    def read(self, pods: Population, watch: Watch, throttled: Iterable[str], now: float) -> Seen:
+        """Return the readings of one turn."""
+        online, reclaimed = pods.online, pods.reclaimed
+        self._turns += 1
+        hurt = suffering(watch, online)
+        found: dict[str, StallReading | None] = dict.fromkeys(online)
+        tolerances: dict[str, Tolerance] = {}
+        for pod_id in self._chosen(online, LOOKS if reclaimed else LOOKS_ALONE, hurt):
+            one = online[pod_id]
+            found[pod_id] = self._reader.stalls(one.path, now, one.held_back)
+            tolerances[pod_id] = one.tolerance
+        uses: dict[str, StallReading | None] = dict.fromkeys(reclaimed)
+        for pod_id in reclaimed if hurt else self._chosen(reclaimed, LOOKS, throttled):
+            uses[pod_id] = self._reader.uses(reclaimed[pod_id].path, now)
+        return Seen(found, uses, tolerances, self._stolen_share(pods.cpus, now))
+
+    def _chosen(self, pods: Mapping[str, object], count: int, always: Iterable[str]) -> list[str]:
+        """Return the pods of this turn: those that are read always, and the next ones in order."""
+        ids = [*pods]
+        first = self._turns * count % len(ids) if len(ids) > count else 0
+        turned = (ids[first:] + ids[:first])[:count]
+        return [*dict.fromkeys((*(k for k in always if k in pods), *turned))]
+
+    def _stolen_share(self, cpus: int, now: float) -> float | None:
+        """Return the share of all CPUs' time that the hypervisor took since the last turn; None if unknown."""
+        stolen = self._reader.stolen_us()
+        before, self._stolen = self._stolen, None if stolen is None else (now, stolen)
+        if stolen is None or before is None or now <= before[0] or stolen < before[1]:
+            return None
+        return min(1.0, (stolen - before[1]) / 1e6 / (now - before[0]) / max(1, cpus))
