@@ -13,7 +13,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final, Protocol
@@ -181,15 +181,19 @@ class CompanionServer:
             events=self._events,
             kept=self._kept,
         )
-        try:
-            self._exchange(session, peer, listening, publisher)
-        finally:
-            self._orders.left()
+        with ExitStack() as end:
+            self._exchange(session, _Link(peer, listening.waker), listening, publisher, end=end)
 
     def _exchange(
-        self, session: Session, peer: socket.socket, listening: "_Listening", publisher: "_Publisher"
+        self,
+        session: Session,
+        link: "_Link",
+        listening: "_Listening",
+        publisher: "_Publisher",
+        *,
+        end: ExitStack,
     ) -> None:
-        link = _Link(peer, listening.waker)
+        """Exchange messages until the connection ends. `end`: called back at the end of a greeted connection."""
         is_greeted = False
         while not (session.ended or link.is_over or listening.closing.is_set()):
             data = link.wait()
@@ -202,6 +206,7 @@ class CompanionServer:
             if session.companion and not is_greeted:
                 is_greeted = True
                 self._orders.greeted()
+                end.callback(self._orders.left)
                 self._connections.info("the companion is connected", companion=session.companion)
             if data:
                 listening.closing.wait(PACE_S)

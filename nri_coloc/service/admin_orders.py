@@ -308,7 +308,10 @@ class AdminOrders:
         if ordered.refusal:
             remedy = f"`kubectl delete pod -n {namespace} {pod}` ends the pod without the companion"
             raise OrderDeclined(f"{ordered.refusal}; {remedy}")
-        return self._outcome(result)
+        try:
+            return self._outcome(result)
+        except OrderDeclined as error:
+            raise OrderLate(f"{error}; the pod may be evicted all the same") from None
 
     def _reclaimed(self, namespace: str, pod: str) -> PodPlace:
         """Return the newest pod of a name; raise OrderDeclined if none has it, or if it is not reclaimed."""

@@ -44,7 +44,7 @@ class EvictionOrders:
         self._lock = Lock()
         self._book = Book()
         self._awaited: dict[str, Future[Result]] = {}
-        self._is_connected = False
+        self._companions = 0
 
     # ---- for the daemon's parts ----
 
@@ -54,7 +54,7 @@ class EvictionOrders:
             return "mode observe changes nothing"
         if not (by_operator or self._may_evict()):
             return "kubernetes.evict is off"
-        if not self._is_connected:
+        if not self._companions:
             return NO_COMPANION
         if len(self._book.open) >= orders.MOST_OPEN:
             return f"{orders.MOST_OPEN} eviction orders are open already"
@@ -88,12 +88,14 @@ class EvictionOrders:
     # ---- for the companion's connection ----
 
     def greeted(self) -> None:
-        """Note that a companion is connected."""
-        self._is_connected = True
+        """Note that a companion is connected. Two are counted while a socket replaces another."""
+        with self._lock:
+            self._companions += 1
 
     def left(self) -> None:
-        """Note that no companion is connected. Open orders stay: it may connect again before they expire."""
-        self._is_connected = False
+        """Note the end of a companion's connection. Open orders stay: it may connect again before they expire."""
+        with self._lock:
+            self._companions -= 1
 
     def pending(self, now_s: float) -> tuple[Open, ...]:
         """Return the open orders."""

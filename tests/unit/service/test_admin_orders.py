@@ -248,13 +248,13 @@ def test_the_end_of_the_daemon_ends_the_wait(rig):
     def ask() -> None:
         try:
             rig.orders.evict(ROOT, "shop", "web", "x")
-        except OrderDeclined as error:
+        except OrderLate as error:
             outcome.set_result(str(error))
 
     Thread(target=ask, daemon=True).start()
     wait_until(lambda: rig.evictions.pending(time.monotonic()), 5, "an order")
     rig.orders.stop()
-    assert outcome.result(5) == "the daemon stops"
+    assert outcome.result(5) == "the daemon stops; the pod may be evicted all the same"
 
 
 def test_on_undoes_off(rig, tmp_path):

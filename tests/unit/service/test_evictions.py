@@ -56,6 +56,12 @@ def test_without_a_companion_nothing_is_ordered(rig):
     assert records(rig) == []
 
 
+def test_a_replaced_socket_does_not_lose_the_companion(rig):
+    rig.orders.greeted()
+    rig.orders.left()
+    assert rig.orders.impossible() == ""
+
+
 def test_an_operator_overrides_the_switch_alone(rig):
     rig.may_evict = False
     assert rig.orders.impossible() == "kubernetes.evict is off"
