@@ -209,8 +209,9 @@ def _ours(state: NodeState, found: list[Assignment]) -> list[Assignment]:
 
     It does not if a container is left alone (`hands_off`), or inherits its CPUs from its pod's reclaim cgroup.
     """
-    kept = [a for a in found if not a.hands_off]
-    return [a for a in kept if a.pool != RECLAIM or not state.boxed(a.container.pod_id)]
+    return [
+        a for a in found if not a.hands_off and (a.pool != RECLAIM or not state.boxed(a.container.pod_id))
+    ]
 
 
 def changed_pools(before: Pools, after: Pools) -> list[str]:
