@@ -173,7 +173,7 @@ def test_the_same_refusal_of_many_is_said_once(rig):
     rig.hints.sweep()
     assert rig.heard.said() == [("write.failed", "refused")]
     (record,) = rig.heard.records
-    assert record.because == "cannot tell sched: Operation not permitted; the file is /proc/PID/sched"
+    assert record.because == "cannot tell /proc/PID/sched: Operation not permitted"
     assert record.extra["inputs"]["file"] == "/proc/PID/sched"
 
 
