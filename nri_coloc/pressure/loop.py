@@ -63,7 +63,7 @@ class Pressure:
         self._ladder: Ladder = AT_REST
         self._population: Population | None = None
         self._devices: dict[str, tuple[str, ...]] = {}
-        self._told: dict[tuple[str, Resource], float] = {}
+        self._told: dict[tuple[str, Resource, str], float] = {}
         self._turned_at = float("-inf")
         self._confirms = False
         self._knows_former = False
@@ -190,10 +190,10 @@ class Pressure:
                     self._report.decided((said,), state, state)
 
     def _tell(self, verdicts: Iterable[Verdict], state: NodeState, tuning: Tuning, now: float) -> None:
-        """Record each verdict when it begins, and once a minute while it lasts."""
+        """Record each verdict when it begins or has another first culprit, and once a minute while it lasts."""
         self._told = {k: at for k, at in self._told.items() if now - at < TOLD_AGAIN_S}
         for verdict in verdicts:
-            key = verdict.victim, verdict.resource
+            key = verdict.victim, verdict.resource, verdict.evidence.culprits[0].pod_id
             if key in self._told:
                 continue
             self._told[key] = now

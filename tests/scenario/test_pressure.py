@@ -303,6 +303,15 @@ def test_nothing_is_written_unless_told_to(make: Callable[..., Bed], tuning: Tun
     assert bed.limit("hog") is None
 
 
+def test_another_culprit_is_recorded_within_the_minute(make: Callable[..., Bed]):
+    bed = hurt(make(Tuning()))
+    bed.seconds(10, day(bed, 0))
+    other = bed.reads("quiet", BUSY_READER)
+    bed.seconds(10, lambda: {"web": bed.waits([other]), "quiet": other})
+    verdicts = bed.told.events(AuditEvent.PRESSURE_VERDICT)
+    assert ["hog" in verdicts[0].because, "quiet" in verdicts[1].because] == [True, True]
+
+
 def test_avoidance_without_throttle_is_respected(make: Callable[..., Bed]):
     bed = make()
     bed.pod("spared", QoSClass.RECLAIMED, Wish(QoSClass.RECLAIMED, avoidance=frozenset({"evict"})))
