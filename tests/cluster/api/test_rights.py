@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.kubernetes import api
+from nri_coloc.kubernetes import api, presets
 from nri_coloc.kubernetes.api import Api, ApiRefused
 from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node, pod
 from tests.rig.waiting import wait_until
 
 REPORT = kit.report()
+CPU, MEMORY = presets.DEFAULT
 DENIED = (403, 422)
 
 Call = Callable[[Api], object]
@@ -88,6 +89,12 @@ def test_its_own_report_is_accepted(companion, admin):
     assert found["metadata"]["labels"]["coloc.nri.io/lending"] == "on"
 
 
+def test_its_whole_node_is_accepted(companion, admin):
+    whole = {CPU: "8000", MEMORY: "16Gi"}
+    companion.merge(kit.status("a"), {"status": {"capacity": whole, "allocatable": whole}})
+    assert admin.get("/api/v1/nodes/a")["status"]["allocatable"][CPU] == "8k"
+
+
 def test_it_can_close_its_node(companion, admin):
     companion.merge(kit.status("a"), REPORT)
     closed = {key: {"coloc.nri.io/open": None} for key in ("capacity", "allocatable")}
@@ -121,6 +128,17 @@ ATTACKS: dict[str, Call] = {
     "allocatable pods": lambda it: it.merge(kit.status("a"), {"status": {"allocatable": {"pods": "9999"}}}),
     "a foreign resource": lambda it: it.merge(kit.status("a"), _capacity("example.com/gpu", "8")),
     "a key that begins as ours": lambda it: it.merge(kit.status("a"), _capacity("coloc.nri.io/x", "8")),
+    "lent CPUs beyond int64": lambda it: it.merge(kit.status("a"), _capacity(CPU, "12E")),
+    "lent CPUs of three nodes": lambda it: it.merge(kit.status("a"), _capacity(CPU, "24000")),
+    "a part of a lent milli-CPU": lambda it: it.merge(kit.status("a"), _capacity(CPU, "1500m")),
+    "a negative amount": lambda it: it.merge(kit.status("a"), _capacity(CPU, "-1")),
+    "lent memory of three nodes": lambda it: it.merge(kit.status("a"), _capacity(MEMORY, "48Gi")),
+    "allocatable memory of three nodes": lambda it: it.merge(
+        kit.status("a"), {"status": {"allocatable": {MEMORY: "48Gi"}}}
+    ),
+    "a gate for a million pods": lambda it: it.merge(
+        kit.status("a"), _capacity("coloc.nri.io/open", "1000001")
+    ),
     "a foreign label": lambda it: it.merge(kit.status("a"), _labels("topology.kubernetes.io/zone", "z")),
     "the label mode": lambda it: it.merge(kit.status("a"), _labels("coloc.nri.io/mode", "observe")),
     "a removed label": lambda it: it.merge(kit.status("a"), _labels("kubernetes.io/hostname", None)),
@@ -240,6 +258,12 @@ def controller(server: ApiServer, companion: Api, admin: Api) -> Iterator[Api]:
 def test_the_controller_corrects_any_node(controller, admin):
     controller.merge(kit.status("b"), _capacity("kubernetes.io/batch-cpu", "1"))
     assert admin.get("/api/v1/nodes/b")["status"]["capacity"]["kubernetes.io/batch-cpu"] == "1"
+
+
+def test_an_unreadable_amount_keeps_no_node_open(controller, admin):
+    admin.merge(kit.status("b"), {"status": {"capacity": {CPU: "12E", "coloc.nri.io/open": "110"}}})
+    controller.merge(kit.status("b"), _capacity("coloc.nri.io/open", None))
+    assert "coloc.nri.io/open" not in admin.get("/api/v1/nodes/b")["status"]["capacity"]
 
 
 @pytest.mark.parametrize("attack", CONTROLLER_ATTACKS)

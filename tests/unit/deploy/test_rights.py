@@ -120,7 +120,7 @@ def test_the_policies_name_our_accounts():
 
 def test_only_lent_amounts_may_change():
     ours = {name for preset in presets.PRESETS.values() for name in preset}
-    assert texts(variable("nri-coloc-nodes", "amounts")) == ours | {presets.OPEN}
+    assert texts(variable("nri-coloc-nodes", "most")) == ours | {presets.OPEN}
 
 
 def test_only_our_label_and_annotation_may_change():
