@@ -61,7 +61,7 @@ def after(orders: list[tuple[float, float, bool]]) -> Switch:
 
 
 def effect(found: Lending) -> tuple[object, ...]:
-    return found.state, found.factor, found.offer, found.drains
+    return found.state, found.factor, found.offer, found.drains, found.ordered
 
 
 @settings(max_examples=60)
