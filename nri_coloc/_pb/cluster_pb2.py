@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bnri_coloc/_pb/cluster.proto\x12\x10\x63oloc.cluster.v1\"V\n\x0cHelloRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x11\n\tnode_name\x18\x03 \x01(\t\x12\x10\n\x08node_uid\x18\x04 \x01(\t\"\x9e\x01\n\rHelloResponse\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x14\n\x0c\x63pu_resource\x18\x03 \x01(\t\x12\x17\n\x0fmemory_resource\x18\x04 \x01(\t\x12\x15\n\rreport_status\x18\x05 \x01(\x08\x12\x15\n\rreport_events\x18\x06 \x01(\x08\x12\r\n\x05\x65vict\x18\x07 \x01(\x08\"L\n\x0bNextRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x11\n\torder_ids\x18\x02 \x03(\t\x12\x16\n\x0e\x65vent_sequence\x18\x03 \x01(\x04\"\x9d\x01\n\x0cNextResponse\x12&\n\x05state\x18\x01 \x01(\x0b\x32\x17.coloc.cluster.v1.State\x12\'\n\x06orders\x18\x02 \x03(\x0b\x32\x17.coloc.cluster.v1.Order\x12\'\n\x06\x65vents\x18\x03 \x03(\x0b\x32\x17.coloc.cluster.v1.Event\x12\x13\n\x0b\x65vents_lost\x18\x04 \x01(\x04\"2\n\x07\x41mounts\x12\x11\n\tcpu_milli\x18\x01 \x01(\x04\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\"\xf7\x01\n\x05State\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\r\x12*\n\x07lending\x18\x03 \x01(\x0e\x32\x19.coloc.cluster.v1.Lending\x12(\n\x05offer\x18\x04 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\'\n\x04node\x18\x05 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x0f\n\x07\x62\x65\x63\x61use\x18\x07 \x01(\t\x12*\n\x07summary\x18\x08 \x01(\x0b\x32\x19.coloc.cluster.v1.Summary\"\xa8\x01\n\x07Summary\x12+\n\x08headroom\x18\x01 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\x11\n\tdedicated\x18\x02 \x01(\r\x12\x0e\n\x06shared\x18\x03 \x01(\r\x12\x11\n\treclaimed\x18\x04 \x01(\r\x12\x0e\n\x06system\x18\x05 \x01(\r\x12*\n\x07outlook\x18\x06 \x03(\x0b\x32\x19.coloc.cluster.v1.Amounts\"^\n\x05Order\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\texpires_s\x18\x02 \x01(\r\x12.\n\x08\x65viction\x18\x03 \x01(\x0b\x32\x1a.coloc.cluster.v1.EvictionH\x00\x42\x06\n\x04kind\"j\n\x08\x45viction\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12\x13\n\x0b\x62y_operator\x18\x06 \x01(\x08\"\xb3\x01\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03pod\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0f\n\x07message\x18\x06 \x01(\t\x12\x12\n\nis_warning\x18\x07 \x01(\x08\x12\r\n\x05\x63ount\x18\x08 \x01(\r\x12\x13\n\x0b\x66irst_ago_s\x18\t \x01(\r\x12\x12\n\nlast_ago_s\x18\n \x01(\r\"l\n\x11ReportPodsRequest\x12(\n\x04pods\x18\x01 \x03(\x0b\x32\x1a.coloc.cluster.v1.PodFacts\x12\x0c\n\x04gone\x18\x02 \x03(\t\x12\r\n\x05\x62\x65gin\x18\x03 \x01(\x08\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\"&\n\x12ReportPodsResponse\x12\x10\n\x08not_kept\x18\x01 \x01(\r\"\x81\x02\n\x08PodFacts\x12\x0b\n\x03uid\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12&\n\x05owner\x18\x04 \x01(\x0b\x32\x17.coloc.cluster.v1.Owner\x12\x10\n\x08priority\x18\x05 \x01(\x11\x12+\n\x08requests\x18\x06 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\x19\n\x0c\x64\x65leted_in_s\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x34\n\ncontainers\x18\x08 \x03(\x0b\x32 .coloc.cluster.v1.ContainerFactsB\x0f\n\r_deleted_in_s\"0\n\x05Owner\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\"\xd3\x01\n\x0e\x43ontainerFacts\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x04kind\x18\x02 \x01(\x0e\x32\x1f.coloc.cluster.v1.ContainerKind\x12+\n\x08requests\x18\x03 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\'\n\x04lent\x18\x04 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12.\n\x0blent_limits\x18\x05 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\"A\n\x14ReportResultsRequest\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.coloc.cluster.v1.Result\"\x17\n\x15ReportResultsResponse\"m\n\x06Result\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12*\n\x07outcome\x18\x02 \x01(\x0e\x32\x19.coloc.cluster.v1.Outcome\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x15\n\rretry_after_s\x18\x04 \x01(\r*j\n\x07Lending\x12\x13\n\x0fLENDING_UNKNOWN\x10\x00\x12\x0e\n\nLENDING_ON\x10\x01\x12\x0f\n\x0bLENDING_OFF\x10\x02\x12\x14\n\x10LENDING_DRAINING\x10\x03\x12\x13\n\x0fLENDING_COOLING\x10\x04*e\n\rContainerKind\x12\x15\n\x11\x43ONTAINER_UNKNOWN\x10\x00\x12\x12\n\x0e\x43ONTAINER_MAIN\x10\x01\x12\x15\n\x11\x43ONTAINER_SIDECAR\x10\x02\x12\x12\n\x0e\x43ONTAINER_INIT\x10\x03*\x88\x01\n\x07Outcome\x12\x13\n\x0fOUTCOME_UNKNOWN\x10\x00\x12\x14\n\x10OUTCOME_ACCEPTED\x10\x01\x12\x12\n\x0eOUTCOME_BUDGET\x10\x02\x12\x10\n\x0cOUTCOME_GONE\x10\x03\x12\x13\n\x0fOUTCOME_REFUSED\x10\x04\x12\x17\n\x13OUTCOME_UNREACHABLE\x10\x05\x32\xd5\x02\n\x07\x43luster\x12H\n\x05Hello\x12\x1e.coloc.cluster.v1.HelloRequest\x1a\x1f.coloc.cluster.v1.HelloResponse\x12\x45\n\x04Next\x12\x1d.coloc.cluster.v1.NextRequest\x1a\x1e.coloc.cluster.v1.NextResponse\x12W\n\nReportPods\x12#.coloc.cluster.v1.ReportPodsRequest\x1a$.coloc.cluster.v1.ReportPodsResponse\x12`\n\rReportResults\x12&.coloc.cluster.v1.ReportResultsRequest\x1a\'.coloc.cluster.v1.ReportResultsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bnri_coloc/_pb/cluster.proto\x12\x10\x63oloc.cluster.v1\"V\n\x0cHelloRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x11\n\tnode_name\x18\x03 \x01(\t\x12\x10\n\x08node_uid\x18\x04 \x01(\t\"\x9e\x01\n\rHelloResponse\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x14\n\x0c\x63pu_resource\x18\x03 \x01(\t\x12\x17\n\x0fmemory_resource\x18\x04 \x01(\t\x12\x15\n\rreport_status\x18\x05 \x01(\x08\x12\x15\n\rreport_events\x18\x06 \x01(\x08\x12\r\n\x05\x65vict\x18\x07 \x01(\x08\"L\n\x0bNextRequest\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x11\n\torder_ids\x18\x02 \x03(\t\x12\x16\n\x0e\x65vent_sequence\x18\x03 \x01(\x04\"\x9d\x01\n\x0cNextResponse\x12&\n\x05state\x18\x01 \x01(\x0b\x32\x17.coloc.cluster.v1.State\x12\'\n\x06orders\x18\x02 \x03(\x0b\x32\x17.coloc.cluster.v1.Order\x12\'\n\x06\x65vents\x18\x03 \x03(\x0b\x32\x17.coloc.cluster.v1.Event\x12\x13\n\x0b\x65vents_lost\x18\x04 \x01(\x04\"2\n\x07\x41mounts\x12\x11\n\tcpu_milli\x18\x01 \x01(\x04\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\"\x8b\x02\n\x05State\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\r\x12*\n\x07lending\x18\x03 \x01(\x0e\x32\x19.coloc.cluster.v1.Lending\x12(\n\x05offer\x18\x04 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\'\n\x04node\x18\x05 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x0f\n\x07\x62\x65\x63\x61use\x18\x07 \x01(\t\x12*\n\x07summary\x18\x08 \x01(\x0b\x32\x19.coloc.cluster.v1.Summary\x12\x12\n\nnode_state\x18\t \x01(\t\"\xa8\x01\n\x07Summary\x12+\n\x08headroom\x18\x01 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\x11\n\tdedicated\x18\x02 \x01(\r\x12\x0e\n\x06shared\x18\x03 \x01(\r\x12\x11\n\treclaimed\x18\x04 \x01(\r\x12\x0e\n\x06system\x18\x05 \x01(\r\x12*\n\x07outlook\x18\x06 \x03(\x0b\x32\x19.coloc.cluster.v1.Amounts\"^\n\x05Order\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\texpires_s\x18\x02 \x01(\r\x12.\n\x08\x65viction\x18\x03 \x01(\x0b\x32\x1a.coloc.cluster.v1.EvictionH\x00\x42\x06\n\x04kind\"j\n\x08\x45viction\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03pod\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12\x13\n\x0b\x62y_operator\x18\x06 \x01(\x08\"\xb3\x01\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0b\n\x03pod\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x0f\n\x07message\x18\x06 \x01(\t\x12\x12\n\nis_warning\x18\x07 \x01(\x08\x12\r\n\x05\x63ount\x18\x08 \x01(\r\x12\x13\n\x0b\x66irst_ago_s\x18\t \x01(\r\x12\x12\n\nlast_ago_s\x18\n \x01(\r\"l\n\x11ReportPodsRequest\x12(\n\x04pods\x18\x01 \x03(\x0b\x32\x1a.coloc.cluster.v1.PodFacts\x12\x0c\n\x04gone\x18\x02 \x03(\t\x12\r\n\x05\x62\x65gin\x18\x03 \x01(\x08\x12\x10\n\x08\x63omplete\x18\x04 \x01(\x08\"&\n\x12ReportPodsResponse\x12\x10\n\x08not_kept\x18\x01 \x01(\r\"\x81\x02\n\x08PodFacts\x12\x0b\n\x03uid\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12&\n\x05owner\x18\x04 \x01(\x0b\x32\x17.coloc.cluster.v1.Owner\x12\x10\n\x08priority\x18\x05 \x01(\x11\x12+\n\x08requests\x18\x06 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\x19\n\x0c\x64\x65leted_in_s\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x34\n\ncontainers\x18\x08 \x03(\x0b\x32 .coloc.cluster.v1.ContainerFactsB\x0f\n\r_deleted_in_s\"0\n\x05Owner\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\"\xd3\x01\n\x0e\x43ontainerFacts\x12\x0c\n\x04name\x18\x01 \x01(\t\x12-\n\x04kind\x18\x02 \x01(\x0e\x32\x1f.coloc.cluster.v1.ContainerKind\x12+\n\x08requests\x18\x03 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12\'\n\x04lent\x18\x04 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\x12.\n\x0blent_limits\x18\x05 \x01(\x0b\x32\x19.coloc.cluster.v1.Amounts\"A\n\x14ReportResultsRequest\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.coloc.cluster.v1.Result\"\x17\n\x15ReportResultsResponse\"m\n\x06Result\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12*\n\x07outcome\x18\x02 \x01(\x0e\x32\x19.coloc.cluster.v1.Outcome\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x15\n\rretry_after_s\x18\x04 \x01(\r*j\n\x07Lending\x12\x13\n\x0fLENDING_UNKNOWN\x10\x00\x12\x0e\n\nLENDING_ON\x10\x01\x12\x0f\n\x0bLENDING_OFF\x10\x02\x12\x14\n\x10LENDING_DRAINING\x10\x03\x12\x13\n\x0fLENDING_COOLING\x10\x04*e\n\rContainerKind\x12\x15\n\x11\x43ONTAINER_UNKNOWN\x10\x00\x12\x12\n\x0e\x43ONTAINER_MAIN\x10\x01\x12\x15\n\x11\x43ONTAINER_SIDECAR\x10\x02\x12\x12\n\x0e\x43ONTAINER_INIT\x10\x03*\x88\x01\n\x07Outcome\x12\x13\n\x0fOUTCOME_UNKNOWN\x10\x00\x12\x14\n\x10OUTCOME_ACCEPTED\x10\x01\x12\x12\n\x0eOUTCOME_BUDGET\x10\x02\x12\x10\n\x0cOUTCOME_GONE\x10\x03\x12\x13\n\x0fOUTCOME_REFUSED\x10\x04\x12\x17\n\x13OUTCOME_UNREACHABLE\x10\x05\x32\xd5\x02\n\x07\x43luster\x12H\n\x05Hello\x12\x1e.coloc.cluster.v1.HelloRequest\x1a\x1f.coloc.cluster.v1.HelloResponse\x12\x45\n\x04Next\x12\x1d.coloc.cluster.v1.NextRequest\x1a\x1e.coloc.cluster.v1.NextResponse\x12W\n\nReportPods\x12#.coloc.cluster.v1.ReportPodsRequest\x1a$.coloc.cluster.v1.ReportPodsResponse\x12`\n\rReportResults\x12&.coloc.cluster.v1.ReportResultsRequest\x1a\'.coloc.cluster.v1.ReportResultsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'nri_coloc._pb.cluster_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LENDING']._serialized_start=2272
-  _globals['_LENDING']._serialized_end=2378
-  _globals['_CONTAINERKIND']._serialized_start=2380
-  _globals['_CONTAINERKIND']._serialized_end=2481
-  _globals['_OUTCOME']._serialized_start=2484
-  _globals['_OUTCOME']._serialized_end=2620
+  _globals['_LENDING']._serialized_start=2292
+  _globals['_LENDING']._serialized_end=2398
+  _globals['_CONTAINERKIND']._serialized_start=2400
+  _globals['_CONTAINERKIND']._serialized_end=2501
+  _globals['_OUTCOME']._serialized_start=2504
+  _globals['_OUTCOME']._serialized_end=2640
   _globals['_HELLOREQUEST']._serialized_start=49
   _globals['_HELLOREQUEST']._serialized_end=135
   _globals['_HELLORESPONSE']._serialized_start=138
@@ -48,31 +48,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AMOUNTS']._serialized_start=536
   _globals['_AMOUNTS']._serialized_end=586
   _globals['_STATE']._serialized_start=589
-  _globals['_STATE']._serialized_end=836
-  _globals['_SUMMARY']._serialized_start=839
-  _globals['_SUMMARY']._serialized_end=1007
-  _globals['_ORDER']._serialized_start=1009
-  _globals['_ORDER']._serialized_end=1103
-  _globals['_EVICTION']._serialized_start=1105
-  _globals['_EVICTION']._serialized_end=1211
-  _globals['_EVENT']._serialized_start=1214
-  _globals['_EVENT']._serialized_end=1393
-  _globals['_REPORTPODSREQUEST']._serialized_start=1395
-  _globals['_REPORTPODSREQUEST']._serialized_end=1503
-  _globals['_REPORTPODSRESPONSE']._serialized_start=1505
-  _globals['_REPORTPODSRESPONSE']._serialized_end=1543
-  _globals['_PODFACTS']._serialized_start=1546
-  _globals['_PODFACTS']._serialized_end=1803
-  _globals['_OWNER']._serialized_start=1805
-  _globals['_OWNER']._serialized_end=1853
-  _globals['_CONTAINERFACTS']._serialized_start=1856
-  _globals['_CONTAINERFACTS']._serialized_end=2067
-  _globals['_REPORTRESULTSREQUEST']._serialized_start=2069
-  _globals['_REPORTRESULTSREQUEST']._serialized_end=2134
-  _globals['_REPORTRESULTSRESPONSE']._serialized_start=2136
-  _globals['_REPORTRESULTSRESPONSE']._serialized_end=2159
-  _globals['_RESULT']._serialized_start=2161
-  _globals['_RESULT']._serialized_end=2270
-  _globals['_CLUSTER']._serialized_start=2623
-  _globals['_CLUSTER']._serialized_end=2964
+  _globals['_STATE']._serialized_end=856
+  _globals['_SUMMARY']._serialized_start=859
+  _globals['_SUMMARY']._serialized_end=1027
+  _globals['_ORDER']._serialized_start=1029
+  _globals['_ORDER']._serialized_end=1123
+  _globals['_EVICTION']._serialized_start=1125
+  _globals['_EVICTION']._serialized_end=1231
+  _globals['_EVENT']._serialized_start=1234
+  _globals['_EVENT']._serialized_end=1413
+  _globals['_REPORTPODSREQUEST']._serialized_start=1415
+  _globals['_REPORTPODSREQUEST']._serialized_end=1523
+  _globals['_REPORTPODSRESPONSE']._serialized_start=1525
+  _globals['_REPORTPODSRESPONSE']._serialized_end=1563
+  _globals['_PODFACTS']._serialized_start=1566
+  _globals['_PODFACTS']._serialized_end=1823
+  _globals['_OWNER']._serialized_start=1825
+  _globals['_OWNER']._serialized_end=1873
+  _globals['_CONTAINERFACTS']._serialized_start=1876
+  _globals['_CONTAINERFACTS']._serialized_end=2087
+  _globals['_REPORTRESULTSREQUEST']._serialized_start=2089
+  _globals['_REPORTRESULTSREQUEST']._serialized_end=2154
+  _globals['_REPORTRESULTSRESPONSE']._serialized_start=2156
+  _globals['_REPORTRESULTSRESPONSE']._serialized_end=2179
+  _globals['_RESULT']._serialized_start=2181
+  _globals['_RESULT']._serialized_end=2290
+  _globals['_CLUSTER']._serialized_start=2643
+  _globals['_CLUSTER']._serialized_end=2984
 # @@protoc_insertion_point(module_scope)

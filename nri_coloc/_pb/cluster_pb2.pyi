@@ -107,7 +107,7 @@ class Amounts(_message.Message):
     def __init__(self, cpu_milli: _Optional[int] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
 
 class State(_message.Message):
-    __slots__ = ("generation", "age_ms", "lending", "offer", "node", "reason", "because", "summary")
+    __slots__ = ("generation", "age_ms", "lending", "offer", "node", "reason", "because", "summary", "node_state")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     LENDING_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +116,7 @@ class State(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     BECAUSE_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    NODE_STATE_FIELD_NUMBER: _ClassVar[int]
     generation: int
     age_ms: int
     lending: Lending
@@ -124,7 +125,8 @@ class State(_message.Message):
     reason: str
     because: str
     summary: Summary
-    def __init__(self, generation: _Optional[int] = ..., age_ms: _Optional[int] = ..., lending: _Optional[_Union[Lending, str]] = ..., offer: _Optional[_Union[Amounts, _Mapping]] = ..., node: _Optional[_Union[Amounts, _Mapping]] = ..., reason: _Optional[str] = ..., because: _Optional[str] = ..., summary: _Optional[_Union[Summary, _Mapping]] = ...) -> None: ...
+    node_state: str
+    def __init__(self, generation: _Optional[int] = ..., age_ms: _Optional[int] = ..., lending: _Optional[_Union[Lending, str]] = ..., offer: _Optional[_Union[Amounts, _Mapping]] = ..., node: _Optional[_Union[Amounts, _Mapping]] = ..., reason: _Optional[str] = ..., because: _Optional[str] = ..., summary: _Optional[_Union[Summary, _Mapping]] = ..., node_state: _Optional[str] = ...) -> None: ...
 
 class Summary(_message.Message):
     __slots__ = ("headroom", "dedicated", "shared", "reclaimed", "system", "outlook")

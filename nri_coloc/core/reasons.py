@@ -25,6 +25,7 @@ class AuditEvent(StrEnum):
     PRESSURE_THROTTLE = "pressure.throttle"
     PRESSURE_RECOVER = "pressure.recover"
     POD_EVICT = "pod.evict"
+    POD_STARVED = "pod.starved"
     POD_LIMIT = "pod.limit"
     PATH_LIMIT = "path.limit"
     ANNOTATION_INVALID = "annotation.invalid"
@@ -90,6 +91,8 @@ class Reason(StrEnum):
     CALM = "calm"
     NO_RELIEF = "no_relief"
     UNWATCHED = "unwatched"
+    WITHOUT_CPU = "without_cpu"
+    SUPPRESSED = "suppressed"
     MAIN_CAME = "main_came"
     MAIN_GONE = "main_gone"
     INHERITED = "inherited"
@@ -147,6 +150,7 @@ _LENDING_EVENTS: Final = frozenset(
         AuditEvent.PRESSURE_VERDICT,
         AuditEvent.PRESSURE_THROTTLE,
         AuditEvent.PRESSURE_RECOVER,
+        AuditEvent.POD_STARVED,
     }
 )
 _LENDING_REASONS: Final = frozenset(

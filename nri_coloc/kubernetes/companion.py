@@ -263,6 +263,7 @@ class Reporter:
         self._retry_s = 0.0
         self.problem = ""
         self._left_out = 0
+        self._node_state = ""
 
     def turn(self, pods: NodePods, heard: tuple[State, float] | None, now_s: float) -> None:
         """Send a report if one is due."""
@@ -276,6 +277,7 @@ class Reporter:
             self._remark(wanted)
         decision = reporting.decide(self._state, wanted, view.shown, now_s)
         self._state = decision.state
+        self._node_state = "" if heard is None else heard[0].node_state
         if decision.report is not None and now_s >= self._retry_s:
             self._send(decision.report, str(decision.cause), now_s)
 
@@ -292,7 +294,7 @@ class Reporter:
     def _send(self, report: Report, cause: str, now_s: float) -> None:
         try:
             stamp = datetime.now(UTC).isoformat(timespec="seconds")
-            node = self._api.merge(self._path, reporting.patch(report, self._preset, stamp))
+            node = self._api.merge(self._path, reporting.patch(report, self._preset, stamp, self._node_state))
         except ApiError as error:
             self._failed(error, now_s)
             return

@@ -116,6 +116,8 @@ _OF_REASON: Final[Mapping[str, EventReason]] = {
     Reason.NO_FREE_CPUS: EventReason.NO_FREE_CPUS,
     Reason.RESIZE_UNMET: EventReason.NO_FREE_CPUS,
     Reason.CPUS_FREED: EventReason.CPUS_ASSIGNED,
+    Reason.WITHOUT_CPU: EventReason.STARVED,
+    Reason.SUPPRESSED: EventReason.SUPPRESSED,
 }
 
 

@@ -88,7 +88,11 @@ class EventWriter:
     def run(self, stop: Event) -> None:
         """Write Events until `stop` is set."""
         while not stop.is_set():
-            stop.wait(self.turn(time.monotonic()))
+            try:
+                pause_s = self.turn(time.monotonic())
+            except Exception as error:  # noqa: BLE001 - one Event must not end the thread
+                pause_s = self._stumbled(error)
+            stop.wait(pause_s)
 
     def turn(self, now_s: float) -> float:
         """Write one Event if the rate allows it; return the seconds until the next turn."""
@@ -109,6 +113,15 @@ class EventWriter:
         self._backoff.succeeded()
         self._problem = ""
         return 0.0
+
+    def _stumbled(self, error: Exception) -> float:
+        """Give up the Event of an unexpected error; return the seconds until the next turn."""
+        self._tell(ApiError(f"{type(error).__name__}: {error}"), 0)
+        with self._lock:
+            event = self._delivery.first()
+            if event is not None:
+                self._delivery.impossible(event)
+        return self._backoff.failed()
 
     def _write(self, event: Told) -> None:
         """Create the object, or change the one that exists."""

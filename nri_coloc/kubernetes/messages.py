@@ -14,7 +14,7 @@ from nri_coloc.kubernetes.facts import MOST_CONTAINERS
 from nri_coloc.kubernetes.kept_facts import Reported
 from nri_coloc.kubernetes.orders import MOST_OPEN, Open
 from nri_coloc.kubernetes.presets import Amounts
-from nri_coloc.kubernetes.publication import Published, State, Summary
+from nri_coloc.kubernetes.publication import NODE_STATES, Published, State, Summary
 from nri_coloc.kubernetes.reporting import Lending
 
 SERVICE: Final = "coloc.cluster.v1.Cluster"
@@ -163,6 +163,7 @@ def next_response(published: Published, orders: Iterable[Open], now_s: float) ->
             reason=state.reason[:_LONGEST_REASON],
             because=state.because[:_LONGEST_BECAUSE],
             summary=_summary(state.summary),
+            node_state=state.node_state,
         ),
     )
 
@@ -177,6 +178,7 @@ def state_of(message: pb.State) -> State:
         reason=text(message.reason, "reason", _LONGEST_REASON),
         because=text(message.because, "because", _LONGEST_BECAUSE),
         summary=_summary_of(message.summary),
+        node_state=message.node_state if message.node_state in NODE_STATES else "",
     )
 
 

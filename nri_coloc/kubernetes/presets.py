@@ -24,6 +24,9 @@ REPORTED_AT: Final = PREFIX + "reported-at"
 LENDING: Final = PREFIX + "lending"
 """The label of a node with its lending state, for people. No selector may depend on it."""
 
+NODE_STATE: Final = PREFIX + "state"
+"""The label of a node with its state by the clock, for people. No selector may depend on it."""
+
 _LONGEST_PREFIX: Final = 253 - len("requests.")
 """Characters: a DNS subdomain, and ResourceQuota puts "requests." before it."""
 

@@ -10,6 +10,9 @@ SUMMARY_S: Final = 300.0
 
 GENERATIONS: Final = 2**64
 
+NODE_STATES: Final = ("Online", "OnlineToOffline", "Offline", "OfflineToOnline")
+"""States of lending by the clock, seen from the online side: in `Offline` the lent part is lent in full."""
+
 
 class Summary(NamedTuple):
     """Figures for people.
@@ -32,6 +35,7 @@ class State(NamedTuple):
     offer: advertised capacity.
     node: CPUs and memory of the whole node.
     reason, because: code and sentence of the offer.
+    node_state: one of `NODE_STATES`; "" if unknown.
     """
 
     age_s: float
@@ -41,6 +45,7 @@ class State(NamedTuple):
     reason: str = ""
     because: str = ""
     summary: Summary = Summary()
+    node_state: str = ""
 
 
 class Published(NamedTuple):

@@ -165,14 +165,19 @@ def confirm(state: Reporting, report: Report, now_s: float) -> Reporting:
     )
 
 
-def patch(report: Report, preset: Preset, reported_at: str) -> dict[str, Any]:
-    """Return the body of a JSON merge patch of `nodes/status`. `reported_at`: the present time, RFC 3339.
+def patch(report: Report, preset: Preset, reported_at: str, node_state: str = "") -> dict[str, Any]:
+    """Return the body of a JSON merge patch of `nodes/status`.
+
+    reported_at: the present time, RFC 3339.
+    node_state: for its label, which is no cause of a PATCH; "" leaves the label as it is.
 
     The subresource takes metadata too (pkg/registry/core/node/strategy.go, nodeStatusStrategy). Capacity needs the
     same values as allocatable, because the kubelet computes allocatable from it (pkg/kubelet/nodestatus/setters.go,
     MachineInfo).
     """
     metadata: dict[str, Any] = {"labels": {presets.LENDING: _label(report.lending)}}
+    if node_state:
+        metadata["labels"][presets.NODE_STATE] = node_state
     if report.is_fresh:
         metadata["annotations"] = {presets.REPORTED_AT: reported_at}
     quantities = presets.written(preset, report.amounts, report.gate)

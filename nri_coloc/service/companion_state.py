@@ -16,6 +16,7 @@ from nri_coloc.kubernetes.publication import State, Summary
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.placing.node import Node
 from nri_coloc.service.lending_clock import LendingClock
+from nri_coloc.service.node_watch import LendingNow
 from nri_coloc.service.offer_view import OfferView
 
 _CLASSES: Final = (QoSClass.DEDICATED, QoSClass.SHARED, QoSClass.RECLAIMED, QoSClass.SYSTEM)
@@ -43,7 +44,8 @@ class ClusterSide:
         found = self._offer.body()
         return State(
             age_s=self._age_s(str(found["reason"])),
-            lending=self._lending(),
+            lending=self.lending().lending,
+            node_state=self._clock.lending.state.value,
             offer=Amounts(found["cpu_milli"], found["memory_bytes"]),
             node=Amounts(1000 * self._node.state.topology.online.bit_count(), self._node.memory_bytes),
             reason=str(found["reason"]),
@@ -61,15 +63,21 @@ class ClusterSide:
             return inf
         return max(0.0, time.monotonic() - picture.at)
 
-    def _lending(self) -> Lending:
+    def lending(self) -> LendingNow:
+        """Return the lending state now, and its cause."""
         tuning, clock = self._node.tuning, self._clock.lending
-        if tuning.observe or not tuning.reclaim.enabled or tuning.reclaim.paused:
-            return Lending.OFF
+        if tuning.observe:
+            return LendingNow(Lending.OFF, "mode is observe")
+        if not tuning.reclaim.enabled:
+            return LendingNow(Lending.OFF, "reclaim.enabled is false")
+        if tuning.reclaim.paused:
+            return LendingNow(Lending.OFF, tuning.reclaim.paused)
         if clock.is_open:
-            return Lending.ON
+            return LendingNow(Lending.ON, clock.because)
         if clock.drains:
-            return Lending.DRAINING
-        return Lending.COOLING if clock.factor > 0.0 else Lending.OFF
+            return LendingNow(Lending.DRAINING, clock.because)
+        is_falling = clock.factor > 0.0
+        return LendingNow(Lending.COOLING if is_falling else Lending.OFF, clock.because)
 
     def _summary(self, headroom: Amounts) -> Summary:
         classes = Counter(place.wish.qos for place in self._node.state.pods.values())

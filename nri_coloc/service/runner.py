@@ -204,6 +204,8 @@ class Daemon:
             )
             steps["draining"] = partial(parts.drain.look, parts.steering.lending, now)
             steps["closing expired eviction orders"] = partial(parts.evictions.look, now)
+            steps["looking for starved pods"] = parts.starved_pods.look
+            steps["looking for Events of the node"] = partial(parts.node_watch.look, now)
             steps["keeping records"] = partial(self._keep_records, now)
         return each_step(parts.report.log, "a turn of housekeeping", steps)
 

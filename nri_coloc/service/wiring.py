@@ -81,6 +81,7 @@ from nri_coloc.service.lending_clock import LendingClock
 from nri_coloc.service.lending_switch import LendingSwitch
 from nri_coloc.service.machine import Machine
 from nri_coloc.service.metrics import Metrics
+from nri_coloc.service.node_watch import NodeWatch
 from nri_coloc.service.offer_view import OfferView
 from nri_coloc.service.options import Options
 from nri_coloc.service.readiness import Check, Readiness, Reading
@@ -88,6 +89,7 @@ from nri_coloc.service.records_file import RecordsFile
 from nri_coloc.service.report import Report
 from nri_coloc.service.runtime_claim import RuntimeClaim
 from nri_coloc.service.settings_watch import SettingsWatch
+from nri_coloc.service.starved_pods import StarvedPods
 from nri_coloc.service.state_folder import StateFolder
 from nri_coloc.service.steering import InForce, Steering
 from nri_coloc.tuning.bandwidths import PodBandwidths
@@ -127,9 +129,11 @@ class Parts:
     trunk: Trunk
     comparison: Comparison
     second_chances: SecondChances
+    starved_pods: StarvedPods
     after: After
     admin: AdminSide
     companion: CompanionServer
+    node_watch: NodeWatch
     evictions: EvictionOrders
     drain: Drain
     view: DaemonView
@@ -227,7 +231,6 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         after=after,
         eevdf=probe.eevdf(platform.release()),
     )
-    quota_bursts = QuotaBursts(node, bandwidths, cgroups, lambda: lending.headroom, report)
     pressure = Pressure(node, StallReader(layout, root), writer, report)
 
     # settings and machine followed while it runs
@@ -268,9 +271,10 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
 
     # the companion's side
     offer = OfferView(node, clock=clock, lending=lending, survey=survey, memory=box_memory)
+    cluster_side = ClusterSide(node, offer, clock=clock, survey=survey, after=after)
     companion = CompanionServer(
         options.cluster_socket,
-        ClusterSide(node, offer, clock=clock, survey=survey, after=after),
+        cluster_side,
         orders=evictions,
         events=events,
         version=version(),
@@ -343,7 +347,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         lending=lending,
         survey=survey,
         loans=loans,
-        quota_bursts=quota_bursts,
+        quota_bursts=QuotaBursts(node, bandwidths, cgroups, lambda: lending.headroom, report),
         pressure=pressure,
         connection=connection,
         pusher=pusher,
@@ -358,12 +362,21 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
             report,
         ),
         comparison=comparison,
+        starved_pods=StarvedPods(
+            node, report, picture=lambda: survey.picture, headroom=lambda: lending.headroom
+        ),
         second_chances=SecondChances(
             node, actuator, report, after=after, knows_all=lambda: comparison.complete
         ),
         after=after,
         admin=admin,
         companion=companion,
+        node_watch=NodeWatch(
+            events,
+            lending=cluster_side.lending,
+            checks=view.readiness,
+            is_on=lambda: in_force.settings.kubernetes.report and in_force.settings.kubernetes.events,
+        ),
         evictions=evictions,
         drain=drain,
         view=view,

@@ -1,6 +1,8 @@
 """The companion's socket of the daemon as its own process, beside a simulated node."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,11 @@ from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.kubernetes import event_messages, messages
 from nri_coloc.kubernetes.client import DaemonLink
 from nri_coloc.kubernetes.event_messages import Told
+from nri_coloc.kubernetes.event_reasons import NODE
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
-from nri_coloc.sim.spec import ContainerRequest, native
 from tests.integration import harness
-from tests.integration.harness import daemon_of, file, pod, reload, served
+from tests.integration.harness import daemon_of, reload, served
 from tests.rig.waiting import wait_until
 
 CONFIG = f"kubernetes: {{report: status, companionUid: {os.geteuid()}, companionGid: {os.getegid()}}}\n"
@@ -87,49 +89,45 @@ def test_the_end_of_the_daemon_removes_the_socket(node_v2, path):
     assert not path.exists()
 
 
-def events(link: DaemonLink, seen: int = 0) -> tuple[Told, ...]:
-    """Return the Events that the daemon sends; `seen`: number of the last one that was recorded."""
+@contextmanager
+def companion(path: Path) -> Iterator[DaemonLink]:
+    """Connect as a companion for the time of a block."""
+    wait_until(path.exists, SOON_S, "the socket")
+    link = DaemonLink(str(path), 5)
+    link.call("Hello", HELLO, pb.HelloResponse, 5)
+    yield link
+    link.close()
+
+
+def events(link: DaemonLink, reason: str, seen: int = 0) -> tuple[Told, ...]:
+    """Return the Events of one reason that the daemon sends; `seen`: number of the last one that was recorded."""
     asked = pb.NextRequest(event_sequence=seen)
-    return event_messages.events_of(link.call("Next", asked, pb.NextResponse, 15), 0.0)
+    found = event_messages.events_of(link.call("Next", asked, pb.NextResponse, 15), 0.0)
+    return tuple(each for each in found if each.reason == reason)
+
+
+def event(link: DaemonLink, reason: str) -> Told:
+    """Return the one Event of a reason, as soon as the daemon sends it."""
+    wait_until(lambda: events(link, reason), SOON_S, f"an Event {reason}")
+    [found] = events(link, reason)
+    return found
 
 
 def test_an_invalid_annotation_becomes_one_event(node_v2, path):
     with daemon(node_v2, path) as running:
         served(running)
         harness.shared(node_v2, "web", qos="dedicatd\x1b[2J")
-        wait_until(path.exists, SOON_S, "the socket")
-        link = DaemonLink(str(path), 5)
-        link.call("Hello", HELLO, pb.HelloResponse, 5)
-        wait_until(lambda: events(link), SOON_S, "an Event")
-        [found] = events(link)
-        assert (found.reason, found.subject.pod, found.times) == ("AnnotationInvalid", "web", 1)
-        assert "dedicatd\\u001b" in found.message
-        assert events(link, found.sequence) == ()
-        link.close()
+        with companion(path) as link:
+            found = event(link, "AnnotationInvalid")
+            assert (found.subject.pod, found.times) == ("web", 1)
+            assert "dedicatd\\u001b" in found.message
+            assert events(link, "AnnotationInvalid", found.sequence) == ()
 
 
-def test_a_reported_request_moves_the_protection(node_v2, path):
-    with daemon(node_v2, path) as running:
+def test_a_node_that_does_not_lend_has_an_event(node_v2, path):
+    with daemon(node_v2, path, CONFIG + "reclaim: {enabled: false}\n") as running:
         served(running)
-        half = running.state()["node"]["numa"][0]["memory_bytes"] // 1000 * 50 // PAGE * PAGE
-        pod_id = pod(node_v2, "web", "shared", {"coloc.nri.io/memory-min": "100%"})
-        node_v2.run_container(pod_id, ContainerRequest("main", native(100), oom_score_adj=900))
-        wait_until(lambda: int(file(node_v2, pod_id, "memory.min") or 0) > half, SOON_S, "the protection")
-        report(path, node_v2.runtime.pods[pod_id].uid, half)
-        wait_until(lambda: file(node_v2, pod_id, "memory.min") == str(half), SOON_S, "the reported request")
-        record = running.audited("pod.limit", reason="pod_facts")
-        assert (record["pod"], record["inputs"]["told_request_bytes"]) == ("web", half)
-        state(path)  # the companion that reported is gone
-        assert file(node_v2, pod_id, "memory.min") == str(half)
-
-
-def report(path: Path, uid: str, memory_bytes: int) -> None:
-    """Report the memory request of shop/web as a companion, and end the connection."""
-    facts = pb.PodFacts(uid=uid, namespace="shop", name="web", requests=pb.Amounts(memory_bytes=memory_bytes))
-    wait_until(path.exists, SOON_S, "the socket")
-    link = DaemonLink(str(path), 5)
-    try:
-        link.call("Hello", HELLO, pb.HelloResponse, 5)
-        link.call("ReportPods", pb.ReportPodsRequest(pods=[facts]), pb.ReportPodsResponse, 5)
-    finally:
-        link.close()
+        with companion(path) as link:
+            found = event(link, "LendingOff")
+    assert found.subject == NODE
+    assert found.message == "nothing is lent: reclaim.enabled is false"

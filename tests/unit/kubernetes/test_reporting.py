@@ -469,3 +469,13 @@ def test_a_patch_without_the_daemon_has_no_time():
 def test_the_label_has_three_values(lending, label):
     labels = reporting.patch(REPORT._replace(lending=lending), KOORDINATOR, "now")["metadata"]["labels"]
     assert labels == {LENDING: label}
+
+
+def test_the_state_is_a_label_of_each_patch():
+    labels = reporting.patch(REPORT, KOORDINATOR, "now", "Offline")["metadata"]["labels"]
+    assert labels["coloc.nri.io/state"] == "Offline"
+
+
+def test_an_unknown_state_leaves_its_label():
+    labels = reporting.patch(REPORT, KOORDINATOR, "now")["metadata"]["labels"]
+    assert "coloc.nri.io/state" not in labels

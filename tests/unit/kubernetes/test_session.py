@@ -370,3 +370,10 @@ def test_facts_beyond_a_bound_change_nothing(greeted, message):
 
 def test_facts_before_hello_are_refused():
     assert Companion().call("ReportPods", pb.ReportPodsRequest())[0] == Code.FAILED_PRECONDITION
+
+
+@pytest.mark.parametrize(("sent", "heard"), [("Offline", "Offline"), ("mine\n", ""), ("", "")])
+def test_only_known_states_of_the_node_count(greeted, sent, heard):
+    greeted.call("Next", pb.NextRequest())
+    found = state(greeted.turn(published=PUBLISHED._replace(state=STATE._replace(node_state=sent))))
+    assert messages.state_of(found).node_state == heard

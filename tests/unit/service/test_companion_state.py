@@ -9,7 +9,9 @@ import pytest
 
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.kubernetes.publication import NODE_STATES
 from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.schedule.lending import State
 from nri_coloc.service.companion_state import ClusterSide
 
 
@@ -24,7 +26,9 @@ def state(*, observe: bool = False, reclaim: ReclaimTuning | None = None, reason
         ("cpu_milli", "memory_bytes", "headroom_cpu_milli", "headroom_memory_bytes"), 1000
     )
     offer: Any = SimpleNamespace(body=lambda: {**figures, "reason": reason or "forecast", "because": ""})
-    lending = SimpleNamespace(**({"is_open": True, "drains": False, "factor": 1.0} | clock))
+    lending = SimpleNamespace(
+        **({"is_open": True, "drains": False, "factor": 1.0, "state": State.OFFLINE, "because": ""} | clock)
+    )
     survey: Any = SimpleNamespace(picture=SimpleNamespace(at=time.monotonic() - 5))
     shown: Any = SimpleNamespace(lending=lending)
     return ClusterSide(node, offer, clock=shown, survey=survey, after=()).state()
@@ -53,3 +57,7 @@ def test_the_age_is_that_of_the_readings():
 
 def test_an_unknown_offer_has_no_age():
     assert state(reason=Binding.NOT_MEASURED.value).age_s == inf
+
+
+def test_the_states_of_nodes_are_those_of_the_clock():
+    assert set(NODE_STATES) == set(State)

@@ -1,0 +1,66 @@
+"""Reclaimed pods that wait for CPU for long: starved, or suppressed for long."""
+
+import pytest
+
+from nri_coloc.lending import starvation
+from nri_coloc.lending.starvation import STARVED_AFTER, SUPPRESSED_AFTER, Streak, Want
+
+WITHOUT = Want(waited=0.97, used_milli=4, granted_milli=2000, seconds=60.0)
+BUSY = WITHOUT._replace(used_milli=1900)
+IDLE = WITHOUT._replace(waited=0.0, used_milli=0)
+
+
+def after(*wants, headroom_milli=8000):
+    """Return the streak of a pod after some snapshots."""
+    found: dict[str, Streak] = {}
+    for want in wants:
+        found = starvation.turn(found, {"a": want}, headroom_milli)
+    return found["a"]
+
+
+def test_a_pod_without_cpu_is_starved():
+    assert not after(*[WITHOUT] * (STARVED_AFTER - 1)).is_starved
+    found = after(*[WITHOUT] * STARVED_AFTER)
+    assert found.is_starved
+    assert found.starved_s == 180
+
+
+@pytest.mark.parametrize("want", [BUSY, IDLE], ids=["busy", "idle"])
+def test_a_pod_that_lacks_nothing_is_not_starved(want):
+    assert not any(after(*[want] * count).is_starved for count in range(1, 12))
+
+
+def test_one_good_minute_ends_a_streak():
+    assert not after(WITHOUT, WITHOUT, BUSY, WITHOUT).is_starved
+
+
+def test_a_lasting_streak_counts_again():
+    counted = [count for count in range(1, 10) if after(*[WITHOUT] * count).is_starved]
+    assert counted == [3, 6, 9]
+
+
+@pytest.mark.parametrize(
+    ("used", "granted", "starved"), [(9, 0, True), (10, 0, False), (99, 2000, True), (100, 2000, False)]
+)
+def test_the_bound_follows_the_grant(used, granted, starved):
+    want = WITHOUT._replace(used_milli=used, granted_milli=granted)
+    assert after(*[want] * STARVED_AFTER).is_starved is starved
+
+
+def test_little_headroom_for_long_suppresses():
+    assert not after(*[BUSY] * (SUPPRESSED_AFTER - 1), headroom_milli=400).is_suppressed
+    assert after(*[BUSY] * SUPPRESSED_AFTER, headroom_milli=400).is_suppressed
+
+
+@pytest.mark.parametrize("headroom", [1000, None], ids=["enough to lend", "lending is off"])
+def test_without_low_headroom_nothing_is_suppressed(headroom):
+    assert not after(*[BUSY] * SUPPRESSED_AFTER, headroom_milli=headroom).is_suppressed
+
+
+def test_a_pod_that_does_not_wait_is_not_suppressed():
+    assert not after(*[IDLE] * SUPPRESSED_AFTER, headroom_milli=0).is_suppressed
+
+
+def test_a_pod_that_is_gone_is_forgotten():
+    found = starvation.turn({}, {"a": WITHOUT}, 0)
+    assert starvation.turn(found, {}, 0) == {}

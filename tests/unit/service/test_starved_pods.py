@@ -1,0 +1,97 @@
+"""Records on reclaimed pods that wait for CPU, from the snapshots of the slow loop."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.lending import Headroom
+from nri_coloc.core.readings import GroupReading, NodeReading, Picture, Pressure
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace, Pools
+from nri_coloc.core.topology import CPU, Topology
+from nri_coloc.core.workload import Container, Pod, QoSClass
+from nri_coloc.service.starved_pods import StarvedPods
+
+POD = Pod("p", uid="u", name="batch", namespace="shop")
+TOPOLOGY = Topology.build([CPU(n) for n in range(8)])
+
+
+class Rig:
+    """A node with one reclaimed pod; `minute` takes a whole snapshot, `found` has the records."""
+
+    def __init__(self, qos=QoSClass.RECLAIMED, kernel="PSI"):
+        member = Assignment(Container("c", "p", "app"), qos, "reclaim", knobs=Knobs(shares=2048))
+        state = NodeState(TOPOLOGY, Pools(), {"p": PodPlace(POD)}, Crowd.of((member,)))
+        node: Any = SimpleNamespace(
+            state=state, tuning=SimpleNamespace(observe=False, reclaim=ReclaimTuning())
+        )
+        self.found: list[Any] = []
+        self.picture: Picture | None = None
+        self.headroom = Headroom(cpu_milli=8000)
+        self._kernel = kernel
+        self._at = self._used_us = self._waited_us = 0.0
+        self.pods = StarvedPods(node, self, picture=lambda: self.picture, headroom=lambda: self.headroom)
+
+    def decided(self, decisions, state, previous, latency_us=None):
+        self.found += decisions
+
+    def minute(self, used_milli, waited):
+        self._at += 60
+        self._used_us += used_milli * 60_000
+        self._waited_us += waited * 60e6
+        self._take(self._container())
+        self.pods.look()
+
+    def _container(self):
+        us = round(self._waited_us)
+        if self._kernel == "PSI":
+            return GroupReading(2, self._at, cpu=Pressure(us))
+        return GroupReading(2, self._at, run_delay_us=us)
+
+    def between(self):
+        """Take a snapshot of amounts only."""
+        self._take(GroupReading(2, self._at))
+        self.pods.look()
+
+    def _take(self, container):
+        pod = GroupReading(1, self._at, usage_us=round(self._used_us))
+        self.picture = Picture(self._at, NodeReading(self._at), pods={"p": pod}, containers={"c": container})
+
+
+@pytest.mark.parametrize("kernel", ["PSI", "run-queue delay"])
+def test_a_starved_pod_is_recorded(kernel):
+    rig = Rig(kernel=kernel)
+    for _ in range(4):
+        rig.minute(used_milli=5, waited=0.9)
+        rig.between()
+    [said] = rig.found
+    assert (said.event, said.reason, said.pod_id) == (AuditEvent.POD_STARVED, Reason.WITHOUT_CPU, "p")
+    assert (said.inputs["used_milli"], said.inputs["granted_milli"]) == (5, 2000)
+    assert (said.inputs["waited"], said.inputs["starved_s"]) == (0.9, 180)
+
+
+def test_a_suppressed_pod_is_recorded():
+    rig = Rig()
+    rig.headroom = Headroom(cpu_milli=300)
+    for _ in range(11):
+        rig.minute(used_milli=900, waited=0.9)
+    assert [said.reason for said in rig.found] == [Reason.SUPPRESSED]
+
+
+def test_an_online_pod_is_not_judged():
+    rig = Rig(qos=QoSClass.SHARED)
+    for _ in range(5):
+        rig.minute(used_milli=5, waited=0.9)
+    assert rig.found == []
+
+
+def test_the_same_snapshot_counts_once():
+    rig = Rig()
+    rig.minute(used_milli=5, waited=0.9)
+    rig.minute(used_milli=5, waited=0.9)
+    for _ in range(9):
+        rig.pods.look()
+    assert rig.found == []
