@@ -1,4 +1,4 @@
-"""A daemon that lends is killed with -9 at ten random moments: nothing is unsafe then, and the next start takes over.
+"""A daemon that lends is killed with -9 at six random moments: nothing is unsafe then, and the next start takes over.
 
 The moments come from a seed that the test's name shows; `inspector` judges by the kernel's files alone.
 """
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.containerd
 
 OwnDaemon = Callable[..., Daemon]
 LENDING: Final = "reclaim: {enabled: true}\n"
-KILLS: Final = 10
+KILLS: Final = 6
 LONGEST_LIVES_S: Final = (1.0, 8.0)
 """In turn, from the start of the process: before it is synchronised, in the middle of that, and while it lends."""
 

@@ -28,6 +28,7 @@ REGISTERS_WITHIN = (
 OwnContainerd = Callable[[Options], Containerd]
 
 
+@pytest.mark.bears_load
 def test_a_launched_plugin_places_containers(own_containerd: OwnContainerd, tmp_path: Path):
     with _launched(own_containerd, tmp_path) as cri:
         neighbour, web, batch = workloads.shared(cri), workloads.dedicated(cri), workloads.reclaimed(cri)
@@ -38,6 +39,7 @@ def test_a_launched_plugin_places_containers(own_containerd: OwnContainerd, tmp_
         wait_until(lambda: neighbour.cpus == NODE_CPUS, 30, "the CPUs to come back")
 
 
+@pytest.mark.bears_load
 def test_a_launched_plugin_gets_ready(own_containerd: OwnContainerd, tmp_path: Path):
     port = free_port()
     with _launched(own_containerd, tmp_path, http=f"127.0.0.1:{port}") as cri:
@@ -46,11 +48,13 @@ def test_a_launched_plugin_gets_ready(own_containerd: OwnContainerd, tmp_path: P
         assert web.id in fetch(port, "/v1/state")
 
 
+@pytest.mark.bears_load
 def test_it_needs_no_arguments_at_all(own_containerd: OwnContainerd, tmp_path: Path):
     with _launched(own_containerd, tmp_path, arguments=False) as cri:
         assert len(workloads.dedicated(cri).first_cpus()) == 1
 
 
+@pytest.mark.bears_load
 def test_the_configuration_that_containerd_hands_over_counts(own_containerd: OwnContainerd, tmp_path: Path):
     config = 'classes:\n  rules: [{namespace: "batch-*", class: reclaimed}]\n'
     with _launched(own_containerd, tmp_path, config=config) as cri:
@@ -60,6 +64,7 @@ def test_the_configuration_that_containerd_hands_over_counts(own_containerd: Own
         assert cgroups.shares(workloads.shared(cri).pod.cgroup) in (1024, None)
 
 
+@pytest.mark.bears_load
 def test_sockets_and_ports_in_that_configuration_count_too(own_containerd: OwnContainerd, tmp_path: Path):
     port = free_port()
     telemetry = f"telemetry: {{http: '127.0.0.1:{port}', auditRing: 2}}\n"
@@ -69,11 +74,13 @@ def test_sockets_and_ports_in_that_configuration_count_too(own_containerd: OwnCo
         becomes(lambda: len(json.loads(fetch(port, "/v1/audit"))["records"]), 2)
 
 
+@pytest.mark.bears_load
 def test_it_can_be_told_to_observe(own_containerd: OwnContainerd, tmp_path: Path):
     with _launched(own_containerd, tmp_path, config="mode: observe\n") as cri:
         assert workloads.dedicated(cri).first_cpus() == NODE_CPUS
 
 
+@pytest.mark.bears_load
 def test_an_invalid_configuration_is_reported_and_the_defaults_hold(
     own_containerd: OwnContainerd, tmp_path: Path
 ):

@@ -30,6 +30,7 @@ ENDS_SECONDS = 2
 SLOW_SECONDS = "1.2"  # a quarter of the runtime's two seconds is 0.5; an answer must not take the two seconds
 
 
+@pytest.mark.bears_load
 def test_observing_changes_nothing_but_says_what_it_would_do(cri: Cri, own_daemon: OwnDaemon):
     before = workloads.reclaimed(cri, "before")
     unplaced = _files_of(before)
@@ -51,6 +52,7 @@ def test_observing_changes_nothing_but_says_what_it_would_do(cri: Cri, own_daemo
     assert daemon.state()["mode"] == "observe"
 
 
+@pytest.mark.bears_load
 @ON_THE_NEWEST
 def test_a_flag_makes_it_observe_whatever_the_file_says(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(flags=["--observe"], config="mode: enforce\n")
@@ -82,6 +84,7 @@ def _end(daemon: Daemon) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.bears_load
 @ON_THE_NEWEST
 def test_a_reload_moves_only_what_differs(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
@@ -101,6 +104,7 @@ def test_a_reload_moves_only_what_differs(cri: Cri, own_daemon: OwnDaemon):
     wait_until(lambda: neighbour.cpus == batch.cpus == NODE_CPUS, 30, "the CPUs to come back")
 
 
+@pytest.mark.bears_load
 @ON_THE_NEWEST
 def test_an_invalid_reload_changes_nothing_and_is_reported_until_it_is_mended(
     cri: Cri, own_daemon: OwnDaemon
@@ -123,6 +127,7 @@ def test_an_invalid_reload_changes_nothing_and_is_reported_until_it_is_mended(
     assert "Traceback" not in daemon.log()
 
 
+@pytest.mark.bears_load
 @ON_THE_NEWEST
 def test_a_file_that_vanishes_changes_nothing(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=RESERVE)
@@ -133,6 +138,7 @@ def test_a_file_that_vanishes_changes_nothing(cri: Cri, own_daemon: OwnDaemon):
     assert not daemon.is_dead
 
 
+@pytest.mark.bears_load
 @ON_THE_NEWEST
 def test_a_dedicated_container_leaves_cpus_that_become_reserved(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()

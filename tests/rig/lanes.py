@@ -26,8 +26,8 @@ from tests.rig.lane import LANE, RECORDS
 from tests.rig.order import batch, bears_a_machine, is_emulated
 from tests.rig.waiting import poll
 
-LANES: Final = min(1 + (os.cpu_count() or 1), 6)
-"""Two CPUs have three, for a batch waits for much of its time; there are ports for six (`tests/rig/lane.py`)."""
+LANES: Final = min(2 + (os.cpu_count() or 1), 6)
+"""Two CPUs have four, for a batch waits for most of its time; there are ports for six (`tests/rig/lane.py`)."""
 
 ENDS_WITHIN_S: Final = 60
 TOLD: Final = 8_000
