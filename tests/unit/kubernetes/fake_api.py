@@ -37,57 +37,74 @@ class Reply(NamedTuple):
 Answers = Callable[[Asked], Reply]
 
 
+class _Server(ThreadingHTTPServer):
+    """Keeps all requests and answers each by a function."""
+
+    daemon_threads = True
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers = answers
+        self.asked: list[Asked] = []
+        self.stopped = threading.Event()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def handle_one(self) -> None:
+        asked = self._asked()
+        self.server.asked.append(asked)
+        self._send(self.server.answers(asked))
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815 - names of http.server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _asked(self) -> Asked:
+        url = urlsplit(self.path)
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        return Asked(
+            method=self.command,
+            path=url.path,
+            query=dict(parse_qsl(url.query)),
+            body=json.loads(raw) if raw else None,
+            content_type=self.headers.get("Content-Type", ""),
+            authorization=self.headers.get("Authorization", ""),
+        )
+
+    def _send(self, reply: Reply) -> None:
+        parts = reply.lines or (reply.body if reply.body is not None else {},)
+        sent = b"".join(json.dumps(part).encode() + b"\n" for part in parts)
+        self.send_response(reply.status)
+        for name, value in reply.headers:
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        if reply.holds:
+            self._stream(sent)
+            return
+        self.send_header("Content-Length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+
+    def _stream(self, sent: bytes) -> None:
+        """Send a first chunk, and hold the connection until the server stops."""
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(f"{len(sent):x}\r\n".encode() + sent + b"\r\n")
+        self.server.stopped.wait()
+        self.close_connection = True
+
+
 class FakeApi:
     """The server: `asked` has all requests, `kubeconfig` the file that leads to it."""
 
     def __init__(self, folder: Path, answers: Answers) -> None:
-        self.asked: list[Asked] = []
-        self.stopped = threading.Event()
         self._clients: list[Api] = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def handle_one(self) -> None:
-                url = urlsplit(self.path)
-                raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                asked = Asked(
-                    method=self.command,
-                    path=url.path,
-                    query=dict(parse_qsl(url.query)),
-                    body=json.loads(raw) if raw else None,
-                    content_type=self.headers.get("Content-Type", ""),
-                    authorization=self.headers.get("Authorization", ""),
-                )
-                outer.asked.append(asked)
-                self.reply(answers(asked))
-
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815 - names of http.server
-
-            def reply(self, reply: Reply) -> None:
-                parts = reply.lines or (reply.body if reply.body is not None else {},)
-                sent = b"".join(json.dumps(part).encode() + b"\n" for part in parts)
-                self.send_response(reply.status)
-                for name, value in reply.headers:
-                    self.send_header(name, value)
-                self.send_header("Content-Type", "application/json")
-                if not reply.holds:
-                    self.send_header("Content-Length", str(len(sent)))
-                    self.end_headers()
-                    self.wfile.write(sent)
-                    return
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                self.wfile.write(f"{len(sent):x}\r\n".encode() + sent + b"\r\n")
-                outer.stopped.wait()
-                self.close_connection = True
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(answers)
+        self.asked = self._server.asked
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
         self.kubeconfig = folder / "kubeconfig"
@@ -100,7 +117,7 @@ class FakeApi:
 
     def stop(self) -> None:
         """Stop listening, and close the clients."""
-        self.stopped.set()
+        self._server.stopped.set()
         for client in self._clients:
             client.close()
         self._server.shutdown()
