@@ -59,7 +59,7 @@ def in_spec(node: Node, web: str) -> int:
     return int(node.runtime.containers[web].resources.cpu.quota.value)
 
 
-def test_a_throttled_container_gets_more_while_the_node_is_idle_and_its_own_when_it_is_not(rig):
+def test_throttled_container_gets_more_on_an_idle_node(rig):
     web = throttled(rig.node)
     pod = rig.node.runtime.containers[web].pod.id
     raised(rig.node, web)

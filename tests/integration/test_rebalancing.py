@@ -108,7 +108,7 @@ def test_a_greedy_loan_takes_no_memory_from_another(rig):
     assert_unhurt(daemon)
 
 
-def test_a_memory_limit_that_waits_for_the_runtime_does_not_come_to_be_below_what_is_in_use(rig):
+def test_waiting_memory_limit_stays_above_the_use(rig):
     node, daemon = rig
     job = lent(node, "one", 20 * GIB)
     web = shared(node, "web", 1000)

@@ -277,9 +277,7 @@ def test_an_init_containers_cpus_return_before_its_main_container_comes(node, da
     assert_unhurt(daemon)
 
 
-def test_a_main_container_that_is_created_before_the_news_of_its_inits_end_gets_its_cpus_at_the_start(
-    node, daemon
-):
+def test_main_container_gets_late_init_cpus_at_start(node, daemon):
     neighbour = shared(node)
     sandbox = pod(node, "web", "dedicated")
     init = node.run_container(sandbox, ContainerRequest("init", native(6000, 6000)))

@@ -66,7 +66,7 @@ def test_a_part_of_a_resized_memory_limit_survives_the_runtimes_restart_and_ours
     assert_unhurt(daemon)
 
 
-def test_a_part_of_the_limit_of_who_ran_before_us_is_the_same_part_in_every_life(node, daemon):
+def test_share_of_a_limit_survives_every_restart(node, daemon):
     daemon.kill()
     sandbox = pod(node, "cache", annotations={"coloc.nri.io/memory-limit": "50%"})
     request = replace(native(1000, 1000), memory_limit=1000 * MI)

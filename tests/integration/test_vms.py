@@ -97,9 +97,7 @@ def test_somebody_elses_value_on_it_is_put_right(node: Node, daemon: Daemon):
     wait_until(lambda: held(node, pod_id) == AS_ASKED, 20, "the pod's values again")
 
 
-def test_a_vm_that_is_bound_to_a_node_has_its_memory_there_and_its_cpus_are_read_back(
-    node: Node, daemon: Daemon
-):
+def test_bound_vm_has_its_memory_on_its_node(node: Node, daemon: Daemon):
     pod_id, container_id = dedicated(node, **{f"{P}numa": "single"})
     wait_until(lambda: shown(daemon, container_id)["actual_cpus"] == "0-1", 10, "its CPUs to be read back")
     assert shown(daemon, container_id)["mems"] == "0"
@@ -123,9 +121,7 @@ def test_a_vm_that_was_lent_cpus_has_a_quota_where_the_kubelet_gives_none(node: 
     assert admitted["inputs"]["not_set"] == "memory.limit oom_score_adj"
 
 
-def test_a_daemon_that_comes_back_and_a_handler_that_is_none_any_more_leave_what_is_wanted(
-    node: Node, daemon: Daemon
-):
+def test_restart_and_removed_handler_keep_the_values(node: Node, daemon: Daemon):
     pod_id, _ = guaranteed(node)
     bound, container_id = dedicated(node, **{f"{P}numa": "single"})
     wait_until(lambda: held(node, pod_id) == AS_ASKED, 10, "the pod's values")

@@ -64,13 +64,13 @@ def test_no_uses_at_all_change_nothing():
     assert expectations.observe(seen, {}, NOON + 9e9, TUNING) is seen
 
 
-def test_a_clock_set_back_ends_the_interval_and_goes_on():
+def test_clock_set_back_ends_the_interval():
     seen = expectations.observe(watched(700), {"a": Use("shop/web", 10, 1)}, NOON - 7200.0, TUNING)
     assert (seen.since_s, seen.peaks) == (NOON - 7200.0, {})
     assert seen.histories["shop/web"].last_s == NOON - 7200.0
 
 
-def test_ten_pods_of_a_workload_give_ten_samples_and_age_it_once():
+def test_ten_pods_give_ten_samples_and_one_aging():
     pods = {f"p{n}": Use("w", 100, 1) for n in range(10)}
     seen = expectations.observe(Forecast(), pods, NOON, TUNING)
     seen = expectations.observe(seen, pods, NOON + 60, TUNING)
@@ -79,13 +79,13 @@ def test_ten_pods_of_a_workload_give_ten_samples_and_age_it_once():
     assert (round(history.cpu.uses.total), history.seen_s) == (20, 60.0)
 
 
-def test_a_gap_in_the_readings_is_no_time_of_watching():
+def test_gap_in_the_readings_counts_as_no_time():
     seen = watched(700, minutes=1)
     seen = watched(700, minutes=1, start=seen, at=NOON + 86_400.0)
     assert seen.histories["shop/web"].seen_s <= 4 * TUNING.forecast.sample_s
 
 
-def test_a_history_that_nothing_was_added_to_for_a_week_is_dropped():
+def test_history_unused_for_a_week_is_dropped():
     seen = expectations.observe(watched(700), {"b": Use("other", 1, 1)}, NOON + 9 * 86_400.0, TUNING)
     assert set(seen.histories) == {"other"}
 
@@ -101,7 +101,7 @@ def test_of_too_many_histories_the_longest_unseen_leave():
 # --- reading ---------------------------------------------------------------------------------------------
 
 
-def test_a_workload_that_is_known_is_expected_at_its_percentile():
+def test_known_workload_is_expected_at_its_percentile():
     found = expected(watched(700))
     assert near(found.cpu_milli["a"], 700)
     assert found.learning == (SYSTEM,)
@@ -114,18 +114,18 @@ def test_a_margin_is_added_to_what_was_measured():
     )
 
 
-def test_a_restarted_pod_keeps_the_history_of_its_workload():
+def test_restarted_pod_keeps_its_workloads_history():
     found = expected(watched(700), b=WEB)
     assert near(found.cpu_milli["b"], 700)
     assert "b" not in found.learning
 
 
-def test_every_pod_of_a_workload_is_expected_to_peak():
+def test_each_pod_of_a_workload_may_peak():
     found = expected(watched(700), a=WEB, b=WEB)
     assert found.cpu_milli["a"] == found.cpu_milli["b"]
 
 
-def test_a_pod_uses_at_least_what_it_uses_now():
+def test_expected_use_is_at_least_the_present():
     seen = expectations.observe(watched(700), {"a": Use("shop/web", 5000, 9 * GIB)}, NOON + 1801.0, TUNING)
     found = expected(seen)
     assert (found.cpu_milli["a"], found.memory_bytes["a"]) == (5000, 9 * GIB)
@@ -139,36 +139,36 @@ def test_a_pod_uses_at_least_what_it_uses_now():
         ("the peak so far, without a request", 0, 5000, 5000),
     ],
 )
-def test_while_a_workload_is_learnt_it_is_expected_at(story, request_milli, used, amount):
+def test_workload_in_learning_is_expected_at(story, request_milli, used, amount):
     found = expected(watched(used, minutes=5), NOON + 300.0, a=WEB._replace(cpu_milli=request_milli))
     assert near(found.cpu_milli["a"], amount)
     assert set(found.learning) == {"a", SYSTEM}
 
 
-def test_a_pod_that_nothing_is_known_of_is_expected_at_its_request():
+def test_unknown_pod_is_expected_at_its_request():
     found = expected(Forecast(), a=WEB)
     assert (found.cpu_milli, found.memory_bytes) == ({"a": 500, SYSTEM: 0}, {"a": GIB, SYSTEM: 0})
 
 
-def test_a_pod_on_its_own_cpus_is_expected_to_use_memory_only():
+def test_dedicated_pod_is_expected_to_use_memory_only():
     found = expected(watched(700), a=WEB._replace(own_cpus=True))
     assert set(found.cpu_milli) == {SYSTEM}
     assert near(found.memory_bytes["a"], 2 * GIB)
 
 
-def test_memory_that_was_requested_is_expected_to_be_used_so_far_as_tuned():
+def test_requested_memory_counts_by_the_tuned_part():
     big = WEB._replace(memory_bytes=64 * GIB)
     half = replace(TUNING, memory_request_claim=0.5)
     assert expected(watched(700), a=big).memory_bytes["a"] == 64 * GIB
     assert expected(watched(700), tuning=half, a=big).memory_bytes["a"] == 32 * GIB
 
 
-def test_no_pod_is_expected_to_come_above_its_memory_limit():
+def test_expected_memory_stays_within_the_limit():
     assert expected(watched(700), b=WEB._replace(memory_limit=GIB)).memory_bytes["b"] == GIB
 
 
 @pytest.mark.parametrize("minutes", [30, 5], ids=["known", "still being learnt"])
-def test_a_pod_that_holds_more_than_its_limit_is_expected_to_hold_it(minutes):
+def test_memory_held_above_the_limit_is_expected(minutes):
     """A VM may: its hypervisor is in no container's limit."""
     seen, limited = watched(700, minutes), WEB._replace(memory_limit=GIB)
     assert expected(seen, a=limited).memory_bytes["a"] == 2 * GIB
@@ -191,12 +191,12 @@ def test_when_readings_fail_the_same_hour_yesterday_counts():
     assert found.cpu_milli["b"] == 3000
 
 
-def test_where_yesterday_is_unknown_too_it_is_the_peak_or_the_request():
+def test_without_yesterday_the_peak_or_request_counts():
     found = expected(watched(700), NOON + 3 * 86_400.0)
     assert near(found.cpu_milli["a"], 700)
 
 
-def test_only_the_resource_without_readings_is_as_it_was_yesterday():
+def test_only_the_unread_resource_uses_yesterday():
     yesterday = watched(3000, minutes=30, at=NOON - 86_400.0)
     seen = watched(10, minutes=600, start=yesterday, at=NOON - 43_200.0)
     for minute in range(4):
@@ -212,12 +212,12 @@ def test_only_the_resource_without_readings_is_as_it_was_yesterday():
     [(Use("shop/web", None, GIB), (700, GIB)), (Use("shop/web", 50, None), (50, 2 * GIB))],
     ids=["CPU", "memory"],
 )
-def test_what_a_pod_was_seen_to_use_last_counts_until_it_can_be_read_again(unread, amounts):
+def test_last_use_counts_until_the_next_reading(unread, amounts):
     seen = expectations.observe(watched(700), {"a": unread}, NOON + 1801.0, TUNING)
     assert seen.latest["a"] == Use("shop/web", *amounts)
 
 
-def test_before_the_first_reading_it_is_blind_for_ever():
+def test_blind_before_the_first_reading():
     assert expectations.blind_for(Forecast(), NOON, TUNING) == (math.inf, math.inf)
 
 
@@ -238,7 +238,7 @@ def test_two_missed_samples_are_failing_readings(gap_s, blind_s):
     ],
     ids=["CPU alone", "memory alone", "the system's CPU not", "its memory not", "a pod that has just come"],
 )
-def test_a_resource_is_read_where_the_systems_part_of_it_is(uses, blind):
+def test_resource_is_read_with_the_systems_part(uses, blind):
     assert expectations.blind_for(expectations.observe(Forecast(), uses, NOON, TUNING), NOON, TUNING) == blind
 
 
@@ -250,29 +250,29 @@ def shown(seen: Forecast, tuning: ReclaimTuning = TUNING, **pods: OnlinePod) -> 
     return expectations.shown(seen, pods, expectations.expect(seen, pods, now_s, tuning), now_s, tuning)
 
 
-def test_a_workload_that_is_learnt_has_shown_what_it_used_and_not_what_it_requested():
+def test_learnt_workload_has_shown_its_use():
     found = shown(watched(100, minutes=5), a=WEB._replace(cpu_milli=7000))
     assert near(found.cpu_milli["a"], 100)
     assert found.learning == ()
 
 
-def test_what_it_used_most_is_what_it_has_shown():
+def test_peak_of_use_is_shown():
     seen = watched(100, minutes=3, start=watched(4000, minutes=1), at=NOON + 120.0)
     assert near(shown(seen, a=WEB).cpu_milli["a"], 4000)
 
 
-def test_one_that_nothing_is_known_of_has_shown_nothing_but_its_memory_is_promised():
+def test_unknown_workload_has_shown_only_promised_memory():
     found = shown(Forecast(), a=WEB)
     assert (found.cpu_milli, found.memory_bytes) == ({"a": 0, SYSTEM: 0}, {"a": GIB, SYSTEM: 0})
 
 
-def test_memory_that_is_not_promised_is_what_it_has_shown():
+def test_memory_without_a_promise_is_shown():
     unpromised = replace(TUNING, memory_request_claim=0.0)
     found = shown(watched(100, minutes=5), unpromised, a=WEB._replace(memory_bytes=64 * GIB))
     assert near(found.memory_bytes["a"], 2 * GIB)
 
 
-def test_where_requests_are_the_estimate_they_are_no_guess():
+def test_requests_as_the_estimate_are_no_guess():
     by_request = replace(TUNING, forecast=ForecastTuning(estimator="request"))
     assert shown(watched(100, minutes=5), by_request, a=WEB).cpu_milli["a"] == 500
 

@@ -48,7 +48,7 @@ def synchronized(
     return translator.synchronized(found.pods, found.containers, state, tuning)
 
 
-def test_a_pod_that_the_state_knows_is_not_read_from_the_hook_again(translator):
+def test_known_pod_is_not_read_from_the_hook(translator):
     node = a_node()
     node.decide(translator.pod_started(hook(HookKind.RUN_POD_SANDBOX, "dedicated"), TUNING))
     event = translator.creating(hook(HookKind.CREATE_CONTAINER), node.state, TUNING)
@@ -56,7 +56,7 @@ def test_a_pod_that_the_state_knows_is_not_read_from_the_hook_again(translator):
     assert event.wish.qos is QoSClass.DEDICATED
 
 
-def test_a_pod_that_the_state_does_not_know_is_taken_from_the_hook(translator):
+def test_unknown_pod_is_read_from_the_hook(translator):
     event = translator.creating(hook(HookKind.CREATE_CONTAINER, "dedicated"), a_node().state, TUNING)
     assert (event.pod.name, event.wish.qos) == ("web", QoSClass.DEDICATED)
 
@@ -69,7 +69,7 @@ def test_a_start_says_whether_it_runs_already(kind, running, translator):
     assert (event.running, event.container.pid, event.container.phase) == (running, 7, Phase.CREATED)
 
 
-def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
+def test_updates_wish_uses_its_own_figures(translator):
     """A part of the limit is one of the new limit; the daemon's own value is not taken for the kubelet's."""
     told = hook(HookKind.CREATE_CONTAINER, "shared")
     told.pod.annotations.append(entry("coloc.nri.io/memory-limit", "50%"))
@@ -91,7 +91,7 @@ def test_an_updates_wish_is_read_with_the_figures_that_it_brings(translator):
     assert unknown.wish.knobs.memory_limit == 3 << 29
 
 
-def test_an_update_says_what_the_kubelet_wants_and_none_is_nothing(translator):
+def test_update_holds_the_kubelets_request(translator):
     wanted = told_pb2.LinuxResources()
     wanted.cpu.shares.value = 512
     event = translator.updating(hook(HookKind.UPDATE_CONTAINER, resources=wanted), a_node().state, TUNING)
@@ -100,7 +100,7 @@ def test_an_update_says_what_the_kubelet_wants_and_none_is_nothing(translator):
     assert nothing.requested.shares is None
 
 
-def test_a_container_whose_pod_is_not_listed_gets_an_empty_one(translator):
+def test_container_without_a_listed_pod_gets_one(translator):
     container = told_pb2.Container(id="c", pod_sandbox_id="gone", name="app")
     event = synchronized(translator, [], [container], a_node().state)
     assert event.pods == ()
@@ -154,30 +154,28 @@ RESIZED = pytest.mark.parametrize(("percent", "kubelets"), [(50, 2 * GI), (33, 3
 
 
 @RESIZED
-def test_a_runtime_that_comes_back_leaves_a_part_of_a_resized_limit_as_it_is(translator, percent, kubelets):
+def test_reconnect_keeps_a_share_of_a_resized_limit(translator, percent, kubelets):
     listed = Listed(translator, f"{percent}%").resized(kubelets)
     assert listed.limit_after(listed.node) in (kubelets * percent // 100, None)
 
 
 @RESIZED
-def test_a_restart_leaves_it_too_though_the_record_tells_the_limit_of_the_first_day(
-    translator, percent, kubelets
-):
+def test_restart_keeps_it_despite_an_older_record(translator, percent, kubelets):
     listed = Listed(translator, f"{percent}%").resized(kubelets)
     assert listed.limit_after(a_node()) == kubelets * percent // 100
 
 
-def test_a_limit_that_became_smaller_is_known_again_too(translator):
+def test_smaller_limit_is_recognised(translator):
     assert Listed(translator, "50%").resized(GI // 2).limit_after(a_node()) == GI // 4
 
 
 @pytest.mark.parametrize("holds", [GI, 300 << 20, -1, 0], ids=["restored", "another", "none", "nothing"])
-def test_an_amount_is_no_part_and_holds_whatever_the_spec_says(translator, holds):
+def test_amount_holds_against_the_spec(translator, holds):
     listed = Listed(translator, "512Mi").holds(holds)
     assert listed.limit_after(a_node()) == 512 << 20
 
 
-def test_what_a_loan_was_cut_to_tells_of_no_resize(translator):
+def test_reduced_loan_is_no_resize(translator):
     listed = Listed(translator, "50%", "reclaimed").holds(32 << 20)
     event = synchronized(translator, [listed.hook.pod], [listed.container], a_node().state)
     ((_, wish),) = event.containers
@@ -208,24 +206,24 @@ class Adopted:
 GIB_BEFORE = Original(frozenset({"memory_limit"}), Knobs(memory_limit=GI))
 
 
-def test_a_part_of_a_limit_is_not_taken_of_itself_in_the_next_life():
+def test_share_of_a_limit_is_not_applied_twice():
     assert Adopted("50%", says=GI // 2, journalled=GIB_BEFORE).limits == (GI, GI // 2)
 
 
-def test_a_part_of_a_resized_limit_is_not_either():
+def test_share_of_a_resized_limit_neither():
     assert Adopted("50%", says=3 * GI // 2, journalled=GIB_BEFORE).limits == (3 * GI, 3 * GI // 2)
 
 
-def test_a_limit_that_is_no_part_of_any_is_the_kubelets():
+def test_limit_that_is_no_share_is_the_kubelets():
     assert Adopted("512Mi", says=2 * GI, journalled=GIB_BEFORE).limits == (2 * GI, GI // 2)
 
 
-def test_what_a_former_life_did_not_change_is_the_kubelets():
+def test_unchanged_value_is_the_kubelets():
     found = Adopted("50%", says=GI, journalled=Original(frozenset()))
     assert (found.limits, found.container.journalled) == ((GI, GI // 2), None)
 
 
-def test_a_record_in_a_pod_that_carries_the_key_itself_is_dropped(translator):
+def test_record_from_a_pods_own_key_is_dropped(translator):
     pod = told_pb2.PodSandbox(id="p", annotations=[entry("coloc.nri.io/record", "x")])
     container = told_pb2.Container(
         id="c", pod_sandbox_id="p", annotations=[entry("coloc.nri.io/record", "x")]
@@ -296,7 +294,7 @@ class Asking:
         return self.node.state.pods["p"].pod.cpu_request
 
 
-def test_a_pods_request_is_read_when_its_sandbox_starts():
+def test_request_is_read_at_the_sandbox_start():
     asking = Asking(Requests({"p": 4000})).started()
     assert (asking.request, asking.requests.reads) == (4000, 1)
     assert asking.node.state.pods["p"].wish.qos is QoSClass.DEDICATED
@@ -308,7 +306,7 @@ def test_a_creation_within_the_request_reads_nothing():
     assert asking.requests.reads == 1
 
 
-def test_a_request_is_read_again_before_a_class_is_denied():
+def test_request_is_reread_before_denying_a_class():
     asking = Asking(Requests({"p": 0})).started()
     assert asking.node.state.pods["p"].wish.qos is QoSClass.SHARED
     asking.requests.by_pod["p"] = 2000
@@ -316,7 +314,7 @@ def test_a_request_is_read_again_before_a_class_is_denied():
     assert (asking.request, asking.requests.reads) == (2000, 2)
 
 
-def test_a_request_is_read_again_before_cpus_are_denied():
+def test_request_is_reread_before_denying_cpus():
     asking = Asking(Requests({"p": 1000})).started()
     asking.requests.by_pod["p"] = 2000
     assert asking.create().exclusive.bit_count() == 2
@@ -335,7 +333,7 @@ def test_a_growth_reads_the_request_again():
     assert asking.update("c", 4096).exclusive.bit_count() == 4
 
 
-def test_a_request_that_cannot_be_read_any_more_stays():
+def test_unreadable_request_stays():
     asking = Asking(Requests({"p": 2000})).started()
     asking.create()
     del asking.requests.by_pod["p"]
@@ -361,7 +359,7 @@ def test_without_a_kubelet_a_limit_is_no_request():
     assert (finding.kind.value, finding.key) == ("annotation.denied", "coloc.nri.io/qos-class")
 
 
-def test_a_pod_that_was_missed_is_read_before_it_owns_cpus():
+def test_missed_pod_is_read_before_owning_cpus():
     asking = Asking(Requests({"p": 1000}))
     owned = asking.create(shares=4096)
     assert (owned.exclusive.bit_count(), asking.request) == (1, 1000)
@@ -378,7 +376,7 @@ def test_a_resize_of_the_pod_is_taken_over():
     assert asking.resize_pod() is None
 
 
-def test_our_own_weight_on_a_reclaimed_pod_is_not_read():
+def test_own_weight_of_a_reclaimed_pod_is_ignored():
     asking = Asking(Requests({"p": 2000}), qos="reclaimed").started()
     assert asking.node.state.boxed("p")
     asking.requests.by_pod["p"] = 0
@@ -405,7 +403,7 @@ def test_a_list_reads_requests_that_size_pools(tuning):
 
 
 @pytest.mark.parametrize(("milli", "qos"), [(2000, QoSClass.DEDICATED), (500, QoSClass.SHARED)])
-def test_a_list_reads_the_request_of_a_dedicated_pod(milli, qos):
+def test_list_reads_a_dedicated_pods_request(milli, qos):
     asking = Asking(Requests({"p": milli}))
     container = asking.container("c", 8192).container
     listed = asking.listed(container)
@@ -452,7 +450,7 @@ class TestALowerRequest:
         assert asking.update("c", 4096).exclusive.bit_count() == 4
         assert asking.update("c", 4096).exclusive.bit_count() == 4
 
-    def test_what_was_no_lower_at_creation_is_not_later(self):
+    def test_request_at_creation_stays_the_bound(self):
         asking = self.asking("2")
         asking.create(shares=2048)
         assert asking.update("c", 4096).exclusive.bit_count() == 4

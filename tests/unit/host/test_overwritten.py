@@ -44,19 +44,19 @@ def rig(tmp_path: Path) -> Rig:
 
 
 class TestWhoseValueIsPutBack:
-    def test_a_value_that_comes_after_the_word_of_a_resize_is_the_kubelets(self, rig):
+    def test_value_after_an_announced_resize_is_the_kubelets(self, rig):
         rig.overwritten.resized(FOLDER, 100)
         rig.overwritten.found(FILE, "3", 100 + LASTS_S / 2)
         assert rig.original == "3"
 
-    def test_so_is_one_that_was_found_shortly_before_it(self, rig):
+    def test_value_shortly_before_it_is_the_kubelets(self, rig):
         rig.overwritten.found(FILE, "3", 100)
         assert rig.original == "2"
         rig.overwritten.resized(FOLDER, 100 + LASTS_S / 2)
         assert rig.original == "3"
 
     @pytest.mark.parametrize("later", [True, False], ids=["long after", "long before"])
-    def test_what_was_found_at_another_time_is_a_reset(self, rig, later):
+    def test_value_at_another_time_is_a_reset(self, rig, later):
         if later:
             rig.overwritten.resized(FOLDER, 100)
         rig.overwritten.found(FILE, "3", 100 + LASTS_S)
@@ -80,7 +80,7 @@ class TestWhoseValueIsPutBack:
         again.found(FILE, "3", 100)
         assert rig.original == "2"
 
-    def test_a_file_that_the_kubelet_never_writes_keeps_its_original(self, rig):
+    def test_file_never_written_by_kubelets_keeps_its_original(self, rig):
         io = f"{FOLDER}/io.weight"
         rig.journal.note(io, "default 100")
         rig.overwritten.wrote(io, "default 10")
@@ -95,7 +95,7 @@ class TestWhoseValueIsPutBack:
         rig.overwritten.resized(FOLDER, 100 + LASTS_S)
         assert (rig.overwritten.ours(FILE), rig.original) == (None, None)
 
-    def test_of_more_resizes_than_a_node_has_pods_the_oldest_are_forgotten(self, rig):
+    def test_oldest_of_too_many_resizes_are_forgotten(self, rig):
         rig.overwritten.resized("/cg/first", 100)
         rig.overwritten.resized(FOLDER, 100)
         rig.overwritten.resized("/cg/first", 100)
@@ -104,7 +104,7 @@ class TestWhoseValueIsPutBack:
         rig.overwritten.found(FILE, "3", 101)
         assert rig.original == "2"
 
-    def test_a_resize_that_is_told_again_is_among_the_newest(self, rig):
+    def test_repeated_resize_is_the_newest(self, rig):
         for _ in range(2):
             rig.overwritten.resized(FOLDER, 100)
             for number in range(MOST - 1):
@@ -132,19 +132,19 @@ def bounded(host: Host, limit: str, *, first: bool = True) -> str:
 
 
 class TestBounds:
-    def test_a_resize_down_below_our_bound_stays_as_it_is(self, v2):
+    def test_resize_below_our_bound_stays(self, v2):
         assert bounded(v2, str(2 * GIB)) == str(GIB)
         v2.writer.resized("pod")
         assert bounded(v2, "4096") == "4096"
         assert v2.noted()["memory.max"] == "4096"
 
-    def test_a_resize_up_lets_the_bound_grow_beyond_the_former_limit(self, v2):
+    def test_resize_up_raises_the_bound(self, v2):
         assert bounded(v2, "4096") == "4096"
         v2.writer.resized("pod")
         assert bounded(v2, str(2 * GIB)) == str(GIB)
         assert v2.noted()["memory.max"] == str(2 * GIB)
 
-    def test_v1s_word_for_no_limit_is_above_a_bound(self, v1):
+    def test_no_limit_on_v1_is_above_a_bound(self, v1):
         v1.cgroup(memory_limit_in_bytes=str(GIB))
         file = str(v1.file("memory.limit_in_bytes"))
         v1.journal.note_known(file, "-1")
@@ -152,17 +152,17 @@ class TestBounds:
         assert v1.writer.bound("pod", (bound,)).failures == ()
         assert (v1.text("memory.limit_in_bytes"), v1.journal.original(file)) == (str(GIB // 2), "-1")
 
-    def test_without_the_runtimes_word_it_is_a_reset_and_is_put_right(self, v2):
+    def test_unannounced_raise_is_repaired(self, v2):
         bounded(v2, str(2 * GIB))
         assert bounded(v2, "max") == str(GIB)
         assert v2.noted()["memory.max"] == str(2 * GIB)
 
-    def test_a_limit_raised_while_there_was_no_daemon_is_the_one_to_go_back_to(self, v2):
+    def test_limit_raised_without_the_daemon_is_the_original(self, v2):
         bounded(v2, str(2 * GIB))
         assert bounded(v2, "max", first=False) == str(GIB)
         assert v2.noted()["memory.max"] == "max"
 
-    def test_a_bound_of_a_former_life_is_known_for_ours_once_it_is_seen(self, v2):
+    def test_previous_bound_is_recognised_once_seen(self, v2):
         bounded(v2, str(2 * GIB))
         again = CgroupWriter(v2.writer._layout, v2.journal, str(v2.root), lambda _: None)
         for shown in (str(GIB), "max"):
@@ -171,7 +171,7 @@ class TestBounds:
         assert v2.noted()["memory.max"] == str(2 * GIB)
 
 
-def test_a_pods_shares_are_put_back_to_what_its_resize_gave_it(v1):
+def test_shares_are_restored_to_the_resized_value(v1):
     v1.apply("", SHARES, journalled=True)
     v1.writer.resized("pod")
     v1.cgroup(cpu_shares="2048")
@@ -179,7 +179,7 @@ def test_a_pods_shares_are_put_back_to_what_its_resize_gave_it(v1):
     assert (v1.text("cpu.shares"), v1.noted()["cpu.shares"]) == ("2", "2048")
 
 
-def test_a_pod_that_leaves_right_after_its_resize_keeps_what_that_gave_it(v1):
+def test_pod_keeps_its_resize_after_leaving(v1):
     v1.apply("", SHARES, journalled=True)
     v1.writer.resized("pod")
     v1.cgroup(cpu_shares="2048")
@@ -193,13 +193,13 @@ def touched_and_resized(host: Host) -> None:
     host.cgroup(cpu_shares="2048")
 
 
-def test_a_resize_that_nobody_has_seen_yet_is_known_after_a_last_look(v1):
+def test_last_check_finds_an_unseen_resize(v1):
     touched_and_resized(v1)
     v1.writer.look_again()
     assert (v1.text("cpu.shares"), v1.noted()["cpu.shares"]) == ("2048", "2048")
 
 
-def test_a_last_look_passes_over_what_is_gone_and_what_cannot_be_read(v1, monkeypatch):
+def test_last_check_skips_missing_and_unreadable_files(v1, monkeypatch):
     touched_and_resized(v1)
 
     def refused(path: str) -> str | None:
@@ -211,14 +211,14 @@ def test_a_last_look_passes_over_what_is_gone_and_what_cannot_be_read(v1, monkey
     assert v1.noted()["cpu.shares"] == "1024"
 
 
-def test_a_last_look_is_for_resizes_that_are_not_over_yet(rig, monkeypatch):
+def test_last_check_reads_only_resizes_in_progress(rig, monkeypatch):
     monkeypatch.setattr(files, "read", lambda _path: "3")
     rig.overwritten.resized(FOLDER, 100)
     rig.overwritten.look_again(100 + LASTS_S)
     assert rig.original == "2"
 
 
-def test_shares_of_a_former_life_are_known_for_ours_once_they_are_seen(v1):
+def test_previous_shares_are_recognised_once_seen(v1):
     v1.apply("", SHARES, journalled=True)
     again = CgroupWriter(v1.writer._layout, v1.journal, str(v1.root), lambda _: None)
     for shown in ("2", "2048"):
@@ -228,7 +228,7 @@ def test_shares_of_a_former_life_are_known_for_ours_once_they_are_seen(v1):
     assert v1.noted()["cpu.shares"] == "2048"
 
 
-def test_on_a_kernel_of_larger_pages_our_own_bound_is_nobody_elses(v2, monkeypatch):
+def test_bound_rounded_to_large_pages_is_ours(v2, monkeypatch):
     write = files.write
     monkeypatch.setattr(files, "write", lambda path, text: write(path, str(int(text) // 65536 * 65536)))
     v2.cgroup(memory_max="max")
@@ -239,7 +239,7 @@ def test_on_a_kernel_of_larger_pages_our_own_bound_is_nobody_elses(v2, monkeypat
 
 
 class TestProtectionsOfOthers:
-    def test_what_is_raised_above_ours_stays_raised_and_goes_on_for_ever(self, v2):
+    def test_protection_raised_above_ours_stays(self, v2):
         v2.writer.protect("pod", "memory.low", 4096)
         v2.cgroup(memory_low="8192")
         for amount in (4096, 5000, 0):
@@ -247,7 +247,7 @@ class TestProtectionsOfOthers:
             assert v2.text("memory.low") == "8192"
         assert v2.noted() == {}
 
-    def test_who_raised_one_may_lower_it_again_as_far_as_ours(self, v2):
+    def test_raised_protection_may_fall_to_ours(self, v2):
         v2.writer.protect("pod", "memory.low", 4096)
         for others, expected in (("8192", "8192"), ("100", "4096"), ("5000", "5000")):
             v2.cgroup(memory_low=others)
@@ -261,7 +261,7 @@ class TestProtectionsOfOthers:
             v2.writer.protect("pod", "memory.low", 0)
             assert (v2.text("memory.low"), v2.noted()) == (others, {})
 
-    def test_one_of_a_former_life_is_known_for_ours_once_it_is_seen(self, v2):
+    def test_previous_protection_is_recognised_once_seen(self, v2):
         v2.writer.protect("pod", "memory.low", 4096)
         again = CgroupWriter(v2.writer._layout, v2.journal, str(v2.root), lambda _: None)
         for shown in ("4096", "8192"):

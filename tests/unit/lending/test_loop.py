@@ -34,7 +34,7 @@ def test_two_readings_end_the_learning():
     assert feed.tick().target.binding is Binding.DWELL
 
 
-def test_the_box_grows_to_what_the_peak_of_use_leaves():
+def test_pool_grows_beside_the_peak_of_use():
     found = grown().tick(2_000)
     # 8 x 950 - 2000 - 100
     assert (found.headroom.cpu_milli, found.headroom.online_cpu_milli, found.target.cpus) == (5_500, 2_000, 6)
@@ -54,7 +54,7 @@ def test_growth_comes_in_steps():
     assert all(b - a <= 1 for a, b in pairwise(sizes))
 
 
-def test_what_a_growth_cost_is_told_by_the_next_reading_and_kept():
+def test_cost_of_growth_comes_with_the_next_reading():
     feed = Feed()
     assert any(feed.tick(2_000).target.change is Change.GROW for _ in range(200))
     feed.tick(2_000, took_s=0.01)
@@ -62,20 +62,20 @@ def test_what_a_growth_cost_is_told_by_the_next_reading_and_kept():
     assert feed.memory.lent.growth_took_s == 0.01
 
 
-def test_one_dear_tick_does_not_slow_the_loop_that_costs_little_in_the_mean():
+def test_one_costly_tick_does_not_slow_the_loop():
     feed = Feed()
     feed.ticks(3, 2_000)
     assert feed.tick(2_000, took_s=0.01, mean_took_s=0.0001).next_s == feed.tuning.tick_s
     assert feed.tick(2_000, took_s=0.0001, mean_took_s=0.01).next_s == feed.tuning.tick_max_s
 
 
-def test_a_burst_takes_the_cpus_back_with_the_tick_that_shows_it():
+def test_burst_takes_cpus_back_at_once():
     feed = grown()
     found = feed.tick(7_500, box=100)
     assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
 
 
-def test_a_short_peak_within_the_dwell_keeps_the_box_small():
+def test_short_peak_within_the_dwell_prevents_growth():
     feed = grown()
     feed.tick(7_500, box=100)
     sizes = {feed.tick(2_000).target.cpus for _ in range(45)}
@@ -112,7 +112,7 @@ def test_an_idle_box_is_not_blamed():
     assert found.target.change is Change.KEEP
 
 
-def test_counters_that_cannot_be_read_keep_the_box_until_they_are_stale():
+def test_unreadable_counters_keep_the_pool_until_stale():
     feed = grown()
     lost = [Sample(1, Role.PODS, feed.now, None)]
     kept, floor = [], None
@@ -134,21 +134,21 @@ def test_after_a_gap_the_dwell_begins_anew():
     assert sizes[-1] == 6
 
 
-def test_a_tick_is_late_by_our_own_advice_too():
+def test_tick_is_late_by_the_advised_period():
     feed = grown()
     feed.tick(6_000)
     feed.ticks(100, 2_000)
     assert {feed.tick(2_000, seconds=0.07).target.binding for _ in range(50)} == {Binding.LATE}
 
 
-def test_pods_that_are_no_longer_read_at_all_lend_the_floor():
+def test_unread_pods_lend_the_floor():
     feed = grown()
     feed.now += 20
     found = feed.give(FastReadings(feed.now, (Sample(50, Role.ONLINE, feed.now, 0),), lendable=8))
     assert (found.target.cpus, found.target.binding) == (1, Binding.STALE)
 
 
-def test_readings_taken_long_before_they_are_judged_count_as_late():
+def test_readings_judged_late_count_as_late():
     feed = grown(online=5_000)
     for _ in range(100):
         readings = feed.read(0.02, {Role.PODS: 2_500, Role.SYSTEM: 100, Role.BOX: 500})
@@ -157,7 +157,7 @@ def test_readings_taken_long_before_they_are_judged_count_as_late():
     assert (found.target.cpus, found.target.binding) == (3, Binding.LATE)
 
 
-def test_a_clock_that_went_back_begins_anew_with_the_floor():
+def test_clock_set_back_lends_the_floor():
     feed = grown()
     feed.now -= 50
     found = feed.tick(2_000)
@@ -165,7 +165,7 @@ def test_a_clock_that_went_back_begins_anew_with_the_floor():
     assert found.target.binding is Binding.LEARNING
 
 
-def test_a_clock_that_went_back_takes_the_core_more_too_and_says_so():
+def test_clock_set_back_ends_the_extra_core():
     lent = Lent(cpus=1, milli=1_000, more=Yielded(cpus=1))
     found = tick(LoopMemory(at=100.0, lent=lent), FastReadings(50.0, lendable=8), ReclaimTuning(), 50.0)
     assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
@@ -179,7 +179,7 @@ def test_the_same_input_gives_the_same_result():
     )
 
 
-def test_a_tick_does_not_change_the_memory_it_was_given():
+def test_tick_does_not_change_its_input():
     feed = grown()
     before = feed.memory
     copied = (dict(before.meters), dict(before.gauges))
@@ -192,7 +192,7 @@ def test_without_lendable_cpus_one_is_named():
     assert feed.ticks(100).target.cpus == 1
 
 
-def test_switched_off_the_box_has_all_cpus_of_share():
+def test_pool_without_lending_has_all_of_share():
     feed = grown()
     feed.tuning = ReclaimTuning(enabled=False)
     found = feed.tick()
@@ -200,7 +200,7 @@ def test_switched_off_the_box_has_all_cpus_of_share():
     assert (found.headroom.cpu_milli, found.next_s) == (0, feed.tuning.idle_tick_s)
 
 
-def test_switched_on_the_box_falls_to_the_floor_and_learns():
+def test_lending_begins_with_the_floor():
     feed = Feed(tuning=ReclaimTuning(enabled=False))
     feed.tick()
     feed.tuning = replace(feed.tuning, enabled=True)
@@ -208,12 +208,12 @@ def test_switched_on_the_box_falls_to_the_floor_and_learns():
     assert (found.target.cpus, found.target.change) == (1, Change.SUPPRESS)
 
 
-def test_the_next_period_is_part_of_the_result_and_remembered():
+def test_result_holds_the_next_period():
     found = grown().tick(2_000)
     assert found.next_s == found.memory.period_s == ReclaimTuning().tick_s
 
 
-def test_the_empty_memory_is_shared_and_cannot_be_changed():
+def test_empty_memory_cannot_be_changed():
     assert LoopMemory().meters is LoopMemory().meters
     assert not hasattr(LoopMemory().meters, "__setitem__")
 
@@ -230,7 +230,7 @@ class TestABoxThatWasFound:
     def tick(self, feed: Feed, online: int = 2_000, **more: Any) -> Tick:
         return feed.tick(online, box=5_000, members=1, **more)
 
-    def test_keeps_its_cpus_while_nothing_is_known_and_nothing_is_promised(self, feed):
+    def test_keeps_its_cpus_without_readings_or_promises(self, feed):
         found = self.tick(feed)
         assert (found.target.cpus, found.target.change) == (6, Change.KEEP)
         assert (found.headroom.cpu_milli, found.headroom.unused_milli) == (0, 0)
@@ -241,21 +241,21 @@ class TestABoxThatWasFound:
         assert set(sizes) == {6}
         assert self.tick(feed).headroom.cpu_milli > 5_000
 
-    def test_gives_back_with_the_second_reading_what_there_is_no_room_for(self, feed):
+    def test_shrinks_to_the_headroom_with_the_second_reading(self, feed):
         sizes = [self.tick(feed, 5_000).target.cpus for _ in range(3)]
         assert sizes == [6, 3, 3]
 
-    def test_is_not_judged_while_a_member_of_it_has_no_rate(self, feed):
+    def test_waits_for_the_rates_of_its_members(self, feed):
         # use without a rate counts as online use: 5000m of the reclaim pool, 1000m of pods
         sizes = [feed.tick(1_000, box=5_000, members=2).target.cpus for _ in range(40)]
         assert set(sizes) == {6}
 
-    def test_is_judged_by_what_was_measured_when_that_takes_too_long(self, feed):
+    def test_is_judged_without_late_rates(self, feed):
         for _ in range(60):
             found = feed.tick(3_000, box=5_000, members=2)
         assert (found.target.cpus, found.headroom.cpu_milli) == (5, 4_500)
 
-    def test_has_its_floor_when_nothing_could_be_measured_for_that_long(self, feed):
+    def test_has_its_floor_without_any_measurement(self, feed):
         blind = [feed.give(FastReadings(feed.now + at, lendable=8, cpus=8, members=1)) for at in (0.02, 0.9)]
         assert [tick.target.cpus for tick in blind] == [6, 6]
         feed.now += 1.1

@@ -43,7 +43,7 @@ def milli(*samples: Sample, cpus: int = 0) -> int | None:
 PODS, SYSTEM = pair(Role.PODS, 3000, key=1), pair(Role.SYSTEM, 400, key=2)
 
 
-def test_a_rate_is_what_the_counter_rose_by_over_its_own_interval():
+def test_rate_is_the_rise_over_its_interval():
     assert milli(*pair(Role.PODS, 1500, seconds=0.02)) == 1500
 
 
@@ -61,22 +61,22 @@ def test_the_first_sample_has_no_rate():
     ],
     ids=["counter went back", "clock went back", "clock jumped", "faster than all CPUs"],
 )
-def test_a_doubtful_interval_of_the_box_leaves_no_rate(second):
+def test_doubtful_interval_of_reclaimed_pods_leaves_no_rate(second):
     first = Sample(1, Role.BOX, AT - 1, 7_000)
     assert milli(first._replace(at=AT - 1.5, usage_us=6_500), first, second, cpus=2) is None
 
 
-def test_a_doubtful_interval_of_the_pods_keeps_the_last_rate_but_not_its_time():
+def test_doubtful_interval_of_pods_keeps_the_rate():
     known = meters(*PODS, Sample(1, Role.PODS, AT + 1, 0))
     assert (known[1].milli, known[1].rated_at, known[1].at) == (3000, AT, AT + 1)
 
 
-def test_after_a_doubtful_interval_the_next_one_counts_from_there():
+def test_next_interval_begins_after_the_doubtful_one():
     restarted = Sample(1, Role.PODS, AT + 1, 0)
     assert milli(*PODS, restarted, Sample(1, Role.PODS, AT + 2, 250_000)) == 250
 
 
-def test_a_rise_of_all_cpus_plus_a_scheduler_tick_is_possible():
+def test_rise_beyond_all_cpus_by_a_tick_counts():
     assert milli(*pair(Role.BOX, 2008), cpus=2) == 2008
 
 
@@ -85,24 +85,24 @@ def test_a_sample_too_soon_waits_for_the_next():
     assert meters(*PODS, early) == meters(*PODS)
 
 
-def test_a_box_member_that_is_gone_is_no_longer_subtracted():
+def test_ended_reclaimed_pod_is_not_subtracted():
     gone = Sample(3, Role.BOX, AT, None)
     with_box = use(*PODS, *SYSTEM, *pair(Role.BOX, 1000, key=3))
     without = use(*PODS, *SYSTEM, *pair(Role.BOX, 1000, key=3), gone)
     assert (with_box.online, without.online, without.members) == (2000, 3000, 0)
 
 
-def test_a_cgroup_that_was_gone_before_it_was_known_is_nothing():
+def test_cgroup_gone_before_its_first_reading_is_ignored():
     assert meters(Sample(3, Role.BOX, AT, None)) == {}
 
 
-def test_pods_that_cannot_be_read_keep_their_last_rate_and_its_age():
+def test_unreadable_pods_keep_their_rate_and_age():
     kept = use(*PODS, *SYSTEM, Sample(1, Role.PODS, AT + 0.5, None), at=AT + 0.5)
     assert (kept.online, kept.oldest) == (3000, AT)
 
 
 @pytest.mark.parametrize("role", [Role.PODS, Role.SYSTEM])
-def test_after_a_reading_that_told_nothing_a_rate_is_made_of_the_two_after_it(role):
+def test_rate_returns_two_readings_after_an_empty_one(role):
     unread, after = Sample(1, role, AT + 0.5, None), Sample(1, role, AT + 1, 3_107_000)
     known = meters(*pair(role, 3000), unread, after)
     assert (known[1].milli, known[1].rated_at) == (3000, AT)
@@ -110,11 +110,11 @@ def test_after_a_reading_that_told_nothing_a_rate_is_made_of_the_two_after_it(ro
 
 
 @pytest.mark.parametrize("role", [Role.PODS, Role.SYSTEM])
-def test_who_is_gone_has_no_rate_whoever_it_was(role):
+def test_ended_cgroup_has_no_rate(role):
     assert meters(*pair(role, 1000), Sample(1, role, AT, gone=True)) == {}
 
 
-def test_who_was_not_read_for_very_long_is_forgotten():
+def test_cgroup_unread_for_long_is_forgotten():
     late = Sample(2, Role.SYSTEM, AT + 10.5, 0)
     assert set(meters(*pair(Role.BOX, 10), late)) == {2}
 
@@ -124,18 +124,18 @@ def test_a_cgroup_in_a_new_role_begins_anew():
     assert (known[1].role, known[1].milli, known[1].until) == (Role.BOX, 0, -math.inf)
 
 
-def test_online_is_what_pods_use_beside_box_and_dedicated():
+def test_online_use_excludes_reclaimed_and_dedicated_pods():
     found = use(*PODS, *SYSTEM, *pair(Role.BOX, 1000, key=3), *pair(Role.DEDICATED, 700, key=4))
     assert (found.online, found.system, found.box, found.members) == (1300, 400, 1000, 1)
 
 
-def test_a_host_group_is_no_part_of_the_pods_but_of_what_runs_beside_them():
+def test_host_group_counts_beside_the_pods():
     system = pair(Role.SYSTEM, 4_300, key=2)
     found = use(*pair(Role.PODS, 500, key=1), *system, *pair(Role.HOST, 4_000, key=3))
     assert (found.online, found.system, found.box, found.members) == (500, 300, 4_000, 1)
 
 
-def test_a_host_group_that_was_read_before_it_rested_takes_nothing_off_the_pods():
+def test_idle_host_group_takes_nothing_off_pods():
     found = use(*PODS, *SYSTEM, *pair(Role.HOST, 4_000, key=3), *pair(Role.RESERVED, 150, key=5))
     assert (found.online, found.system) == (2850, 0)
 
@@ -150,17 +150,17 @@ def test_pods_on_reserved_cpus_are_no_online_use():
     assert (found.online, found.system) == (2500, 0)
 
 
-def test_a_moment_in_which_the_system_did_nothing_is_judged_as_any_other():
+def test_idle_system_is_judged_as_any_other():
     found = use(*PODS, *pair(Role.SYSTEM, 0, key=2), *pair(Role.RESERVED, 900, key=5))
     assert (found.online, found.system, found.reserved) == (2100, 0, 900)
 
 
-def test_where_the_system_is_not_measured_reserved_use_is_not_taken_from_the_pods():
+def test_unmeasured_system_takes_nothing_from_the_pods():
     found = use(*PODS, *pair(Role.RESERVED, 900, key=5))
     assert (found.online, found.system, found.reserved) == (3000, 0, 0)
 
 
-def test_an_online_group_seen_busier_than_the_remainder_counts_more():
+def test_busier_online_group_replaces_the_remainder():
     found = use(*PODS, *SYSTEM, *pair(Role.BOX, 2500, key=3), *pair(Role.ONLINE, 1900, key=6))
     assert found.online == 1900
 
@@ -170,11 +170,11 @@ def test_online_use_is_never_negative():
     assert found.online == 0
 
 
-def test_without_a_rate_of_the_pods_there_is_no_use():
+def test_no_use_without_a_rate_of_pods():
     assert total(PODS[0], *SYSTEM) is None
 
 
-def test_without_a_rate_of_a_system_that_is_read_there_is_no_use():
+def test_no_use_without_a_rate_of_the_system():
     assert total(*PODS, SYSTEM[0]) is None
 
 
@@ -187,13 +187,13 @@ def test_a_box_not_read_lately_is_not_subtracted():
     assert (found.online, found.members) == (3000, 1)
 
 
-def test_a_dedicated_container_read_by_rotation_keeps_its_rate_for_two_rounds():
+def test_dedicated_container_keeps_its_rate_two_rounds():
     slow = pair(Role.DEDICATED, 700, seconds=4, key=4)
     within, beyond = use(*PODS, *SYSTEM, *slow, at=AT + 8), use(*PODS, *SYSTEM, *slow, at=AT + 8.01)
     assert (within.online, beyond.online) == (2300, 3000)
 
 
-def test_the_age_is_that_of_the_oldest_vital_rate():
+def test_oldest_vital_rate_gives_the_age():
     found = use(*PODS, *SYSTEM, Sample(1, Role.PODS, AT + 0.1, 3_307_000))
     assert (found.rated_at, found.oldest) == (AT + 0.1, AT)
 
@@ -201,7 +201,7 @@ def test_the_age_is_that_of_the_oldest_vital_rate():
 BEHIND = usage.behind_s(4, 0.004)
 
 
-def test_a_burst_counts_at_once_less_what_the_counters_can_feign():
+def test_burst_counts_without_the_counters_error():
     # 4 ms of 20 ms on each of 4 CPUs, independently: 200m x 2
     assert usage.judged(4000, 0.02, 1000, 0.06, BEHIND) == 3600
 
@@ -214,12 +214,12 @@ def test_a_fall_is_believed_slowly():
     assert usage.judged(0, 0.02, 1000, 0.06, BEHIND) == 750
 
 
-def test_without_a_past_the_newest_rate_is_the_mean():
+def test_first_rate_is_the_mean():
     assert usage.judged(800, 0.02, 0, 0.0, BEHIND) == 800
 
 
 @pytest.mark.parametrize(("counters_s", "milli"), [(0.004, None), (0.01, 1500)], ids=["250 Hz", "100 Hz"])
-def test_a_counter_may_catch_up_by_a_scheduler_tick_and_no_more(counters_s, milli):
+def test_counter_may_catch_up_by_one_tick(counters_s, milli):
     first, later = (Sample(1, Role.PODS, at, used) for at, used in ((AT, 0), (AT + 0.02, 30_000)))
     known = usage.advance({}, FastReadings(AT, (first,), cpus=1), 1.0)
     readings = FastReadings(AT + 0.02, (later,), cpus=1, counters_s=counters_s)

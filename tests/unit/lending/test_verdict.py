@@ -31,17 +31,17 @@ def test_the_box_grows_by_a_step():
     assert verdict(THREE).binding is Binding.GROWTH_STEP
 
 
-def test_the_last_step_goes_only_as_far_as_the_peak_of_use_allows():
+def test_last_step_stops_at_the_peak_of_use():
     found = verdict(THREE._replace(milli=4_500, cpus=4))
     assert (found.lent.milli, found.lent.cpus, found.binding) == (5_000, 5, Binding.ONLINE_USE)
 
 
-def test_growth_smaller_than_the_dead_band_is_not_worth_it():
+def test_no_growth_within_the_dead_band():
     found = verdict(FULL, peak=2_850)
     assert (found.lent, found.binding) == (FULL, Binding.DEAD_BAND)
 
 
-def test_a_core_that_fits_with_the_dead_band_is_lent_even_after_a_small_rise():
+def test_fitting_core_is_lent_after_a_small_rise():
     assert lent(FULL._replace(cpus=4), peak=2_900) == (5_100, 5)
 
 
@@ -51,7 +51,7 @@ def test_less_headroom_shrinks_the_box_at_once():
     assert found.lent.cut_at == NOW
 
 
-def test_a_box_that_keeps_its_cores_only_lowers_what_it_grows_from():
+def test_kept_pool_lowers_only_its_base_of_growth():
     assert verdict(FULL, online=2_700).lent == FULL._replace(milli=4_800)
 
 
@@ -60,7 +60,7 @@ def test_no_headroom_leaves_the_floor_of_one_core():
     assert lent(FULL, online=9_000, threads=2) == (0, 2)
 
 
-def test_a_floor_that_became_a_whole_core_is_lent_at_once():
+def test_floor_of_a_whole_core_is_lent():
     assert lent(Lent(milli=900, cpus=1), threads=2, peak=7_000) == (900, 2)
 
 
@@ -77,7 +77,7 @@ def test_a_stall_leaves_half_of_the_box():
 @pytest.mark.parametrize(
     ("cpus", "threads", "left"), [(2, 1, 1), (3, 1, 1), (1, 1, 1), (6, 2, 2), (4, 2, 2), (7, 2, 2)]
 )
-def test_a_stall_takes_whole_cores_and_one_at_least(cpus, threads, left):
+def test_stall_takes_at_least_one_whole_core(cpus, threads, left):
     before = Lent(milli=1_000 * cpus, cpus=cpus)
     assert verdict(before, stall=Stall(blamed=0.5), threads=threads).lent.cpus == left
 
@@ -92,11 +92,11 @@ def test_a_stall_at_the_floor_puts_growth_off():
     assert (found.lent.cpus, found.lent.cut_at, found.binding) == (1, NOW, Binding.STALL)
 
 
-def test_waiting_that_the_box_did_not_cause_changes_nothing():
+def test_stall_of_another_cause_changes_nothing():
     assert verdict(THREE, stall=Stall(blamed=0.1, own=0.9)) == verdict(THREE)
 
 
-def test_until_there_is_a_rate_the_floor_is_lent():
+def test_floor_is_lent_without_a_rate():
     found = verdict(FULL, known_since=float("-inf"))
     assert (found.lent.milli, found.lent.cpus, found.binding) == (0, 1, Binding.LEARNING)
 
@@ -106,7 +106,7 @@ def test_until_there_is_a_rate_the_floor_is_lent():
     [(5, 8, 5), (5, 4, 4), (1, 8, 2)],
     ids=["as it is", "no more than is lendable", "a core at least"],
 )
-def test_a_box_that_was_found_is_kept_until_there_is_a_rate(found, lendable, cpus):
+def test_found_pool_is_kept_without_a_rate(found, lendable, cpus):
     before = Lent(1_000 * found, found)
     kept = verdict(before, known_since=float("-inf"), learns_until=NOW + 0.1, lendable=lendable, threads=2)
     assert (kept.lent, kept.binding) == (before._replace(cpus=cpus), Binding.LEARNING)
@@ -122,12 +122,12 @@ def test_stale_readings_lend_the_floor():
     assert (found.lent.milli, found.lent.cpus, found.binding) == (0, 1, Binding.STALE)
 
 
-def test_a_tick_later_than_readings_may_be_old_lends_the_floor():
+def test_tick_after_stale_readings_lends_the_floor():
     found = verdict(FULL, late_s=1.01)
     assert (found.lent.milli, found.lent.cpus, found.binding) == (0, 1, Binding.LATE)
 
 
-def test_a_tick_two_periods_late_does_not_grow_the_box():
+def test_late_tick_does_not_grow_the_pool():
     found = verdict(THREE, late_s=0.04)
     assert (found.lent, found.binding) == (THREE, Binding.LATE)
     assert verdict(THREE, late_s=0.039).lent.cpus == 4
@@ -137,12 +137,12 @@ def test_a_late_tick_still_shrinks_the_box():
     assert lent(FULL, online=6_000, late_s=0.5) == (1_500, 2)
 
 
-def test_without_a_new_rate_the_box_does_not_grow():
+def test_no_growth_without_a_new_rate():
     found = verdict(THREE, measured=False, age_s=0.5)
     assert (found.lent, found.binding) == (THREE, Binding.STALE)
 
 
-def test_doubtful_readings_are_named_also_where_there_is_nothing_to_gain():
+def test_doubtful_readings_are_named_without_any_gain():
     assert verdict(FULL, measured=False).binding is Binding.STALE
 
 
@@ -164,13 +164,13 @@ def test_between_two_steps_lies_some_time():
 
 
 @pytest.mark.parametrize(("ago_s", "grows"), [(3.9, False), (4.1, True)])
-def test_growth_that_is_dear_to_write_comes_less_often(ago_s, grows):
+def test_growth_with_costly_writes_is_rarer(ago_s, grows):
     # 10 ms for it and 10 ms for the cut that may follow are half a percent of 4 s
     before = THREE._replace(grown_at=NOW - ago_s, growth_took_s=0.01)
     assert (verdict(before).lent.cpus > before.cpus) is grows
 
 
-def test_a_cut_does_not_wait_for_what_growth_has_cost():
+def test_cost_of_growth_delays_no_cut():
     assert lent(THREE._replace(grown_at=NOW - 0.01, growth_took_s=10.0), online=6_000) == (1_500, 2)
 
 
@@ -179,7 +179,7 @@ def test_a_box_with_all_cpus_says_so():
     assert verdict(everything, online=0, system=0, peak=0).binding is Binding.ALL_LENT
 
 
-def test_a_box_at_the_floor_without_headroom_says_so():
+def test_floor_without_headroom_is_reported():
     assert verdict(Lent(milli=900, cpus=1), peak=7_100).binding is Binding.FLOOR
 
 
@@ -190,12 +190,12 @@ def test_growth_taken_back_soon_doubles_the_dwell():
     assert verdict(soon._replace(hold_s=8.0), online=6_000).lent.hold_s == 8.0
 
 
-def test_one_burst_doubles_the_dwell_once_however_many_cuts_it_takes():
+def test_several_cuts_of_a_burst_double_dwell_once():
     again = FULL._replace(grown_at=NOW - 1, cut_at=NOW - 0.02, hold_s=2.0)
     assert verdict(again, online=6_000).lent.hold_s == 2.0
 
 
-def test_growth_taken_back_late_is_met_with_the_first_dwell():
+def test_late_cut_resets_the_dwell():
     assert (
         verdict(FULL._replace(hold_s=8.0, grown_at=NOW - 17, cut_at=NOW - 20), online=6_000).lent.hold_s
         == 1.0
@@ -209,13 +209,13 @@ def test_a_dwell_longer_than_the_longest_is_kept():
     assert found.lent.hold_s == 20.0
 
 
-def test_a_long_dwell_ends_after_four_times_itself_without_a_cut():
+def test_long_dwell_ends_after_four_quiet_dwells():
     held = Lent(cut_at=NOW, hold_s=4.0)
     assert held.dwell_s(NOW + 16, TUNING) == 4.0
     assert held.dwell_s(NOW + 16.1, TUNING) == TUNING.dwell_s
 
 
-def test_at_the_start_the_dwell_is_the_configured_one():
+def test_first_dwell_is_the_configured_one():
     assert Lent().dwell_s(NOW, TUNING) == TUNING.dwell_s
 
 
@@ -224,33 +224,33 @@ YIELDING = Lent(milli=5_000, cpus=5, cut_at=0.0, grown_at=0.0, hold_s=1.0, more=
 LASTING = Stall(blamed=0.06, lasting=0.051)
 
 
-def test_a_box_whose_tasks_yield_has_a_core_more_than_its_headroom():
+def test_yielding_tasks_get_the_extra_core():
     after = verdict(FULL, yields=True).lent
     assert (after.cpus, after.box) == (5, 6)
 
 
-def test_a_box_whose_tasks_do_not_yield_any_more_loses_it():
+def test_extra_core_ends_when_tasks_stop_yielding():
     assert verdict(YIELDING).lent.box == 5
 
 
-def test_the_core_more_needs_use_that_is_known_for_the_dwell():
+def test_extra_core_needs_use_over_the_dwell():
     assert verdict(FULL, yields=True, known_since=NOW - 0.9).lent.box == 5
 
 
-def test_the_core_more_never_comes_on_a_late_tick():
+def test_late_tick_lends_no_extra_core():
     assert verdict(FULL, yields=True, late_s=0.04).lent.box == 5
 
 
-def test_all_of_a_node_is_the_most_that_is_lent():
+def test_at_most_the_whole_node_is_lent():
     assert verdict(Lent(milli=8_000, cpus=8), yields=True, online=0, system=0, peak=0).lent.box == 8
 
 
-def test_a_burst_takes_the_core_more_with_what_the_headroom_loses():
+def test_burst_takes_extra_core_and_lost_headroom():
     after = verdict(YIELDING, yields=True, online=6_000, rise=3_500).lent
     assert (after.cpus, after.box) == (2, 2)
 
 
-def test_a_burst_takes_the_core_more_for_what_both_changes_cost():
+def test_extra_core_ends_at_the_cost_of_both():
     dear = YIELDING._replace(growth_took_s=0.013)
     found = verdict(dear, yields=True, rise=3_000).lent
     assert found.more == Yielded(0, NOW + 2 * 0.013 / TUNING.cost_share)
@@ -262,21 +262,21 @@ def test_a_stall_takes_the_core_more_first():
     assert found.lent.cut_at == YIELDING.cut_at
 
 
-def test_a_stall_without_it_cuts_the_box_and_keeps_it_away_for_a_moment():
+def test_stall_cuts_the_pool_and_delays_extra_core():
     found = verdict(FULL, yields=True, stall=LASTING).lent
     assert (found.box, found.more.back_at) == (2, NOW + 0.1)
 
 
-def test_waiting_for_a_moment_behind_tasks_that_yield_is_no_stall():
+def test_short_wait_behind_yielding_tasks_is_no_stall():
     assert verdict(YIELDING, yields=True, stall=Stall(blamed=0.5, lasting=0.05)).lent.box == 6
 
 
-def test_a_stall_at_the_floor_does_not_keep_the_core_more_away():
+def test_stall_at_the_floor_delays_no_extra_core():
     found = verdict(Lent(milli=800, cpus=1, cut_at=0.0), yields=True, stall=LASTING).lent
     assert (found.box, found.more) == (1, Yielded())
 
 
-def test_a_stall_while_use_rises_cuts_the_box_itself_too():
+def test_stall_during_a_rise_cuts_the_pool():
     found = verdict(YIELDING, yields=True, online=3_500, stall=LASTING).lent
     assert found.box == 2
 
@@ -289,12 +289,12 @@ PAUSED = replace(TUNING, paused="lending is paused until noon")
 
 
 @pytest.mark.parametrize("before", [Lent(), THREE, FULL], ids=["nothing yet", "three", "full"])
-def test_while_lending_is_paused_the_box_has_its_floor(before):
+def test_pool_has_its_floor_during_a_pause(before):
     found = decide(before, CALM, PAUSED)
     assert (found.lent.milli, found.lent.cpus, found.binding) == (0, 1, Binding.PAUSED)
 
 
-def test_after_a_pause_growth_waits_for_the_dwell_as_after_a_cut():
+def test_growth_waits_for_the_dwell_after_a_pause():
     paused = decide(FULL, CALM, PAUSED).lent
     soon = decide(paused, CALM._replace(now=NOW + 0.5), TUNING)
     assert (soon.lent.cpus, soon.binding) == (1, Binding.DWELL)

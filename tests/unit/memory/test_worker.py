@@ -32,18 +32,18 @@ def test_a_member_is_bounded_in_whole_pages(rig):
     assert rig.of(SECOND) == rig.nothing
 
 
-def test_nobody_is_bounded_so_that_it_could_not_live(rig):
+def test_limits_leave_room_to_live(rig):
     rig.worker.write(bounds(0, 0))
     assert rig.of(BATCH) == rig.expected(LEAST, LEAST)
 
 
-def test_who_is_no_member_any_more_gets_back_what_it_had(rig):
+def test_leaving_pod_gets_its_original_values(rig):
     rig.worker.write({**bounds(), **bounds(pod="second")})
     rig.worker.write(bounds(pod="second"))
     assert (rig.of(BATCH), rig.of(SECOND)) == (rig.nothing, rig.expected(GIB, 2 * GIB))
 
 
-def test_an_order_that_waited_while_its_pod_left_is_not_carried_out(rig):
+def test_order_for_a_pod_that_left_is_dropped(rig):
     rig.worker.write(bounds())
     create(rig.node, "app", kit.SHARED, on="batch")
     assert not rig.node.state.boxed("batch")
@@ -51,7 +51,7 @@ def test_an_order_that_waited_while_its_pod_left_is_not_carried_out(rig):
     assert rig.of(BATCH) == rig.nothing
 
 
-def test_a_limit_that_somebody_else_had_set_is_never_raised(rig):
+def test_foreign_limit_is_never_raised(rig):
     name = FILES[rig.version][-1]
     rig.tree.write(BATCH, name, str(GIB))
     rig.worker.write(bounds(GIB, 4 * GIB))
@@ -62,7 +62,7 @@ def test_a_limit_that_somebody_else_had_set_is_never_raised(rig):
     assert rig.of(BATCH)[-1] == GIB
 
 
-def test_a_member_whose_writes_are_slow_keeps_no_other_from_its_turn(rig):
+def test_slow_writes_delay_no_other_pod(rig):
     rig.worker.write({**bounds(), **bounds(pod="second")})
     newer = {**bounds(GIB // 2), **bounds(GIB // 2, pod="second")}
     bound, orders = rig.writer.bound, [newer] * 3
@@ -88,7 +88,7 @@ def test_restore_puts_everything_back(rig):
     assert (rig.of(BATCH), rig.of(SECOND)) == (rig.nothing, rig.nothing)
 
 
-def test_what_a_former_life_bounded_is_given_back_once_everybody_is_known(rig):
+def test_previous_limits_end_after_the_list(rig):
     rig.worker.write({**bounds(), **bounds(pod="second")})
     worker = rig.again()
     rig.node.told = False
@@ -107,7 +107,7 @@ def test_without_a_member_there_is_no_thread(rig):
     assert rig.worker.ended(0)
 
 
-def test_what_a_former_life_bounded_is_given_back_though_there_is_no_member(rig):
+def test_previous_limits_end_without_reclaimed_pods(rig):
     rig.worker.write(bounds())
     worker = rig.again()
     rig.node.told = False
@@ -119,7 +119,7 @@ def test_what_a_former_life_bounded_is_given_back_though_there_is_no_member(rig)
     worker.stop()
 
 
-def test_what_a_former_life_gave_is_found_by_who_was_bounded(rig):
+def test_previous_values_are_found_by_the_limits(rig):
     rig.worker.write(bounds())
     worker = rig.again()
     high = None if rig.version == 1 else GIB
@@ -138,7 +138,7 @@ def test_a_pod_that_is_gone_troubles_nobody(rig):
     assert rig.heard.records == []
 
 
-def test_a_refusal_is_told_once_and_the_others_are_served(rig):
+def test_refusal_is_recorded_once(rig):
     broken = (
         rig.root / "sys/fs/cgroup" / ("memory" if rig.version == 1 else "") / BATCH / FILES[rig.version][-1]
     )
@@ -150,7 +150,7 @@ def test_a_refusal_is_told_once_and_the_others_are_served(rig):
     assert rig.of(SECOND) == rig.expected(GIB, 2 * GIB)
 
 
-def test_the_thread_writes_what_was_submitted_last_and_gives_back_what_is_released(rig):
+def test_thread_writes_the_newest_and_restores_released(rig):
     rig.worker.submit(bounds(2 * GIB, 3 * GIB))
     rig.worker.submit(bounds())
     becomes(lambda: rig.of(BATCH) == rig.expected(GIB, 2 * GIB), "the newest bounds")
@@ -162,7 +162,7 @@ def test_the_thread_writes_what_was_submitted_last_and_gives_back_what_is_releas
     assert not rig.worker._thread.is_alive()
 
 
-def test_a_bound_that_somebody_took_away_is_back_and_told_of_the_pod(rig):
+def test_removed_limit_is_repaired_and_recorded(rig):
     rig.worker.write(bounds())
     rig.tree.write(BATCH, FILES[rig.version][-1], NO_LIMIT[rig.version])
     rig.worker.write(bounds())
@@ -173,7 +173,7 @@ def test_a_bound_that_somebody_took_away_is_back_and_told_of_the_pod(rig):
     assert (record.before, record.after) == ({}, {"memory.limit": 2 * GIB})
 
 
-def test_a_host_group_that_comes_later_is_bounded_without_blame(rig):
+def test_later_host_group_is_limited_without_drift(rig):
     wanted = {"yarn": Bounds(Part(GIB, 2 * GIB))}
     rig.worker.write(wanted)
     rig.tree.make("yarn")
@@ -188,7 +188,7 @@ def test_a_bound_that_changes_is_no_drift(rig):
     assert rig.heard.records == []
 
 
-def test_who_takes_bounds_away_for_ever_is_let_be_until_another_is_wanted(rig):
+def test_repairs_pause_until_another_limit_is_wanted(rig):
     rig.worker.write(bounds())
     for _ in range(REPAIRS_PER_MINUTE + 2):
         rig.tree.write(BATCH, FILES[rig.version][-1], NO_LIMIT[rig.version])
@@ -199,7 +199,7 @@ def test_who_takes_bounds_away_for_ever_is_let_be_until_another_is_wanted(rig):
     assert rig.of(BATCH) == rig.expected(GIB // 2, GIB)
 
 
-def test_a_host_groups_bound_is_told_with_its_path(rig):
+def test_host_groups_limit_is_recorded_with_its_path(rig):
     rig.tree.make("yarn")
     wanted = {"yarn": Bounds(Part(GIB, 2 * GIB))}
     rig.worker.write(wanted)
@@ -217,7 +217,7 @@ def test_a_thread_outlives_what_nobody_foresaw(rig):
     rig.worker.stop()
 
 
-def test_others_writes_are_made_one_after_the_other_and_a_refusal_is_told(rig):
+def test_delayed_writes_run_in_order(rig):
     refused = KernelInterfaceError("/pod/memory.high", "write 4096 to", "No space left on device")
     made: list[str] = []
     begun, slow = Event(), Event()
@@ -246,7 +246,7 @@ def test_others_writes_are_made_one_after_the_other_and_a_refusal_is_told(rig):
     assert [(one.event.value, one.pod) for one in rig.heard.records] == [("write.failed", "batch")]
 
 
-def test_a_write_that_is_refused_is_not_made_again_at_each_look(rig, monkeypatch):
+def test_refused_write_is_not_repeated_each_time(rig, monkeypatch):
     monkeypatch.setattr(refusals, "FIRST_PAUSE_S", 600.0)
     refused = KernelInterfaceError("/pod/memory.high", "write 4096 to", "Device or resource busy")
     tries: list[str] = []
@@ -264,7 +264,7 @@ def test_a_write_that_is_refused_is_not_made_again_at_each_look(rig, monkeypatch
     assert tries == ["one more"]
 
 
-def test_what_was_not_begun_when_it_ends_is_not_written(rig):
+def test_end_drops_writes_not_begun(rig):
     made: list[str] = []
 
     def ending() -> None:
@@ -278,7 +278,7 @@ def test_what_was_not_begun_when_it_ends_is_not_written(rig):
     assert made == ["begun"]
 
 
-def test_what_a_vm_asks_for_outside_of_the_box_is_nobodys_leftover(tmp_path):
+def test_vms_request_outside_the_pool_is_no_leftover(tmp_path):
     rig = Rig(tmp_path, 2)
     rig.tree.make("kubepods/podweb")
     create(rig.node, "app", replace(kit.SHARED, handler="pod", knobs=Knobs(memory_high=GIB)))

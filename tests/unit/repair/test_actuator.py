@@ -40,7 +40,7 @@ class Rig:
         self.node.learn(kit.EVERYTHING)
 
 
-def test_a_starting_pod_is_limited_with_the_files_that_are_there_by_then():
+def test_starting_pod_is_limited_by_files_found_then():
     rig = Rig()
     start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
     rig.node.learn(Capability(cgroup=2))
@@ -52,7 +52,7 @@ def test_a_starting_pod_is_limited_with_the_files_that_are_there_by_then():
 # ---- departures ----
 
 
-def test_a_start_waits_for_its_barrier_and_is_told_who_is_late():
+def test_start_learns_which_cgroups_are_late():
     rig = Rig(cpus={APP: kit.mask("0-7")})
     create(rig.node, "app")
     outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
@@ -63,7 +63,7 @@ def test_a_start_waits_for_its_barrier_and_is_told_who_is_late():
     assert rig.actuator.await_departure("owner", 0) is None, "it was waited for once"
 
 
-def test_who_was_moved_in_time_is_no_reason_to_wait():
+def test_start_ignores_cgroups_moved_in_time():
     rig = Rig(cpus={APP: kit.mask("0-7")})
     create(rig.node, "app")
     outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
@@ -73,7 +73,7 @@ def test_who_was_moved_in_time_is_no_reason_to_wait():
     assert rig.actuator.actual["app"] == kit.mask("2-7")
 
 
-def test_a_former_user_whose_move_the_kernel_refused_is_not_taken_for_gone():
+def test_refused_move_is_no_departure():
     rig = Rig(cpus={APP: kit.mask("0-7")})
     create(rig.node, "app")
     outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
@@ -90,7 +90,7 @@ def test_nobody_waits_for_what_was_never_taken():
     assert Rig().actuator.await_departure("app", 0) is None
 
 
-def test_nobody_steps_aside_for_hooks_while_one_waits_for_a_departure(monkeypatch):
+def test_awaited_departure_has_no_pauses(monkeypatch):
     rig = Rig()
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
@@ -123,7 +123,7 @@ def test_owners_come_when_the_others_have_left():
     assert [t.path for t in rig.cgroups.targets] == [APP, "kubepods/poddb/owner"]
 
 
-def test_cgroups_that_stay_are_counted_when_the_time_is_over():
+def test_cgroups_that_stay_are_counted():
     rig, leaving, coming = handed_over()
     assert rig.actuator.hand_over(kit.mask("0-1"), leaving, coming, 0) == 1
 
@@ -140,7 +140,7 @@ def test_no_sweep_pins_an_owner_early(monkeypatch):
 # ---- placing ----
 
 
-def test_of_a_vm_the_pod_is_placed_and_read_back_for_each_of_its_containers():
+def test_vms_pod_is_placed_and_read_back():
     rig = Rig(cpus={"kubepods/podweb": 0xFF, APP: 0xFF})
     vm = Wish(QoSClass.DEDICATED, handler="pod")
     create(rig.node, "app", vm, 2000)
@@ -157,7 +157,7 @@ def test_an_observer_reads_what_a_vms_pod_has():
     assert rig.actuator.actual == {"app": 0b11}
 
 
-def test_placing_says_what_somebody_else_changed_since_the_answer_and_nothing_if_nobody_did():
+def test_placing_returns_the_drift_since_the_answer():
     rig = Rig(cpus={APP: kit.mask("0-3")})
     create(rig.node, "app")
     rig.actuator.answered("app", rig.node.state)
@@ -168,7 +168,7 @@ def test_placing_says_what_somebody_else_changed_since_the_answer_and_nothing_if
     assert rig.actuator.actual == {"app": kit.mask("0-7")}
 
 
-def test_what_the_answer_could_not_know_is_no_drift():
+def test_values_beyond_the_answer_are_no_drift():
     rig = Rig(cpus={APP: kit.mask("0-7")})
     create(rig.node, "app")
     rig.actuator.answered("app", rig.node.state)
@@ -177,7 +177,7 @@ def test_what_the_answer_could_not_know_is_no_drift():
     assert rig.actuator.actual == {"app": kit.mask("2-7")}
 
 
-def test_an_observer_knows_who_would_live_on_what_is_lent_outside_kubernetes():
+def test_observer_knows_host_groups():
     rig = Rig(Tuning(observe=True, reclaim=ReclaimTuning(host_groups=("yarn",))), {"yarn": 1})
     rig.actuator._sweep()
     assert rig.actuator.members_outside() == ("yarn",)
@@ -212,7 +212,7 @@ def test_containers_placed_alone_do_not_follow_their_pod():
     assert rig.cgroups.apart == (Apart(APP),)
 
 
-def test_containers_that_inherit_are_read_when_their_pod_was_moved():
+def test_inheriting_containers_are_read_after_their_pod():
     rig = Rig(cpus={"kubepods/podbatch": kit.mask("0-7"), "kubepods/podbatch/job": kit.mask("2-7")})
     start_pod(rig.node, "batch")
     create(rig.node, "job", kit.RECLAIMED, 0, on="batch")
@@ -224,7 +224,7 @@ def test_containers_that_inherit_are_read_when_their_pod_was_moved():
 # ---- sweeps ----
 
 
-def test_a_sweep_puts_right_what_somebody_reset_and_says_so():
+def test_sweep_repairs_and_records_a_reset():
     rig = Rig(cpus={APP: kit.mask("0-7")})
     create(rig.node, "app")
     rig.actuator.place("app")
@@ -235,7 +235,7 @@ def test_a_sweep_puts_right_what_somebody_reset_and_says_so():
     assert rig.actuator.swept_at > 0
 
 
-def test_a_sweep_that_is_quicker_than_an_order_takes_nobodys_blame():
+def test_sweep_before_an_order_records_no_drift():
     rig = Rig(cpus={APP: kit.mask("0-7"), BATCH: kit.mask("0-7")})
     start_pod(rig.node, "batch")
     create(rig.node, "app")
@@ -246,7 +246,7 @@ def test_a_sweep_that_is_quicker_than_an_order_takes_nobodys_blame():
     assert rig.heard.records == []
 
 
-def test_a_target_that_was_overtaken_is_never_written_last():
+def test_overtaken_target_is_never_written_last():
     rig = Rig(cpus={BATCH: kit.mask("0-7")})
     start_pod(rig.node, "batch")
     rig.actuator.place_pod("batch")
@@ -265,7 +265,7 @@ def test_a_target_that_was_overtaken_is_never_written_last():
 
 
 @pytest.mark.parametrize(("name", "is_told"), [("cpu.weight", False), ("io.weight", True)])
-def test_kubelets_own_writes_of_a_resize_are_not_told(name, is_told):
+def test_kubelets_resize_is_not_recorded(name, is_told):
     rig = Rig(cpus={BATCH: kit.mask("0-7")})
     rig.node.learn(Capability(2, kit.EVERYTHING.files))
     start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
@@ -276,7 +276,7 @@ def test_kubelets_own_writes_of_a_resize_are_not_told(name, is_told):
     assert bool(rig.heard.records) is is_told
 
 
-def test_a_weight_that_somebody_reset_is_put_right_and_told_with_before_and_after():
+def test_reset_weight_is_recorded_with_both_values():
     rig = Rig(cpus={BATCH: kit.mask("0-7")})
     rig.node.learn(Capability(2, kit.EVERYTHING.files))
     start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
@@ -293,7 +293,7 @@ def test_a_weight_that_somebody_reset_is_put_right_and_told_with_before_and_afte
     assert record.because == "repaired: cpu.weight 100 instead of 1, io.weight 100 instead of 10"
 
 
-def test_a_reset_that_the_next_order_finds_is_told_too():
+def test_order_records_a_reset_that_it_finds():
     rig = Rig(cpus={BATCH: kit.mask("0-7")})
     rig.node.learn(Capability(2, kit.EVERYTHING.files))
     start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
@@ -307,7 +307,7 @@ def test_a_reset_that_the_next_order_finds_is_told_too():
     )
 
 
-def test_a_container_that_is_still_being_made_is_put_right_without_a_word():
+def test_repair_before_the_start_is_not_recorded():
     """runc makes the cgroup first and writes its values later; a sweep may run between the two."""
     rig = Rig(cpus={APP: kit.mask("0-7")})
     made = kit.container("app", "web", 2000, cgroups_path=f"/{APP}")
@@ -317,7 +317,7 @@ def test_a_container_that_is_still_being_made_is_put_right_without_a_word():
     assert rig.heard.said() == []
 
 
-def test_a_rival_who_never_rests_is_left_alone_after_some_repairs():
+def test_repairs_pause_against_a_constant_rival():
     rig = Rig(cpus={APP: kit.mask("0-3")})
     create(rig.node, "app")
     rig.actuator.place("app")
@@ -329,7 +329,7 @@ def test_a_rival_who_never_rests_is_left_alone_after_some_repairs():
     assert rig.actuator.place("app"), "a start is no sweep: its container is placed nevertheless"
 
 
-def test_one_cgroup_that_fails_in_a_way_nobody_foresaw_keeps_no_other_from_its_values():
+def test_unexpected_failure_stops_no_other_cgroup():
     rig = Rig(cpus={APP: kit.mask("0-3"), "kubepods/podweb/bad": 1})
     create(rig.node, "bad")
     create(rig.node, "app")
@@ -364,7 +364,7 @@ def test_the_journal_is_tidied_now_and_then():
     assert rig.cgroups.tidied == 2
 
 
-def test_a_journal_of_much_that_may_be_gone_is_tidied_with_the_next_sweep():
+def test_sweep_tidies_a_cluttered_journal():
     rig = Rig()
     rig.cgroups.is_cluttered = True
     for _ in range(3):
@@ -375,7 +375,7 @@ def test_a_journal_of_much_that_may_be_gone_is_tidied_with_the_next_sweep():
 # ---- memory of the reclaim cgroups ----
 
 
-def test_a_pod_that_is_no_member_of_the_box_is_said_to_have_left_it():
+def test_pod_that_leaves_the_pool_is_released():
     rig = Rig()
     start_pod(rig.node, "batch")
     start_pod(rig.node, "still", Wish(QoSClass.RECLAIMED, preserve=frozenset({"cpu"})))
@@ -406,7 +406,7 @@ def test_an_ordered_sweep_looks_at_everybody_at_once():
     assert {target.path for target in rig.cgroups.targets} >= {APP, BATCH}
 
 
-def test_an_ordered_sweep_repairs_also_what_was_let_be():
+def test_ordered_sweep_ends_pauses():
     rig = Rig(cpus={APP: kit.mask("0-7")})
     create(rig.node, "app")
     rig.actuator._sweep()
@@ -429,7 +429,7 @@ def test_a_previous_pool_is_its_smallest_cgroups():
     assert rig.actuator.former_box() == 4
 
 
-def test_who_is_outside_kubernetes_is_known_before_the_first_sweep():
+def test_host_groups_are_known_before_the_first_sweep():
     members = Tuning(reclaim=ReclaimTuning(host_groups=("hadoop-yarn",)))
     rig = Rig(cpus={"hadoop-yarn": 0b11}, tuning=members)
     rig.cgroups.texts["hadoop-yarn", "cpuset.cpus"] = "0-1"

@@ -100,7 +100,7 @@ def running(rig: Rig):
     assert not rig.pusher._thread.is_alive()
 
 
-def test_a_spec_that_differs_is_pushed_and_then_known(rig):
+def test_differing_spec_is_pushed_once(rig):
     rig.pusher.learned("app", Knobs(cpus="0-3"))
     assert rig.pusher._push("app") >= module.PAUSE_S
     assert rig.pusher._push("app") == 0
@@ -113,12 +113,12 @@ def test_answered_values_may_be_written_late(rig):
     assert rig.pusher._push("app") == 0, "the spec has these values already"
 
 
-def test_what_a_push_changes_is_remembered_before_it_is_changed(rig):
+def test_values_are_remembered_before_a_push(rig):
     rig.pusher._push("app")
     assert rig.remembered == [("app", ALL, 0)]
 
 
-def test_what_is_raised_right_before_a_push_is_what_is_pushed(rig):
+def test_limit_raised_before_a_push_is_pushed(rig):
     create(rig.node, "job", LENT, 0, on="batch")
     rig.pusher.learned("job", LOAN)
     rig.node.decide(AmountsGranted({"job": Knobs(memory_limit=1 << 20)}, "there is less"))
@@ -132,7 +132,7 @@ def test_what_is_raised_right_before_a_push_is_what_is_pushed(rig):
     assert rig.runtime.pushed == [("job", Knobs(memory_limit=1 << 25))]
 
 
-def test_what_nobody_can_judge_right_before_a_push_is_put_off(rig):
+def test_push_with_unreadable_use_is_put_off(rig):
     rig.easing = lambda _: False
     began = time.monotonic()
     assert rig.pusher._push("app") == 0
@@ -154,7 +154,7 @@ def test_a_spec_that_agrees_is_left_alone(rig):
     assert rig.runtime.pushed == []
 
 
-def test_what_a_container_was_lent_is_pushed_and_then_only_what_changed_of_it(rig):
+def test_lent_values_are_pushed_then_only_their_changes(rig):
     create(rig.node, "job", LENT, 0, on="batch")
     rig.pusher.learned("job", Knobs(shares=2))
     rig.pusher._push("job")
@@ -176,7 +176,7 @@ def test_pushed_cpus_fit_the_reclaim_pool(rig, within_pod):
     assert rig.runtime.pushed == [("job", LOAN.overlaid(box))]
 
 
-def test_a_push_that_waited_says_what_fits_by_now(rig):
+def test_waiting_push_carries_the_newest_values(rig):
     create(rig.node, "job", LENT, 0, on="batch")
     rig.node.learn(Capability(cgroup=1))
     rig.pusher.learned("job", ALL)
@@ -191,21 +191,21 @@ def test_a_push_that_waited_says_what_fits_by_now(rig):
     assert (rig.runtime.pushed, newer) == ([("job", LOAN)], [Knobs(cpus="2-7")])
 
 
-def test_values_that_the_kubelet_gave_are_never_pushed_over(rig):
+def test_kubelets_values_are_never_overwritten(rig):
     by_class = replace(kit.SHARED, knobs=Knobs(shares=4096))
     create(rig.node, "native", by_class, 1000)
     rig.pusher._push("native")
     assert rig.runtime.pushed == [("native", ALL)]
 
 
-def test_a_value_of_the_class_is_pushed_where_the_kubelet_gave_none(rig):
+def test_class_value_fills_the_kubelets_gap(rig):
     by_class = replace(kit.SHARED, knobs=Knobs(shares=4096))
     create(rig.node, "plain", by_class, 0)
     rig.pusher._push("plain")
     assert rig.runtime.pushed == [("plain", Knobs(cpus="0-7", shares=4096))]
 
 
-def test_what_an_annotation_ordered_is_pushed_over_the_kubelets(rig):
+def test_annotated_value_overrides_the_kubelets(rig):
     limited = Knobs(memory_limit=1 << 20)
     create(rig.node, "native", replace(kit.SHARED, knobs=limited, annotated=limited), 1000)
     rig.pusher.learned("native", Knobs(cpus="0-7", memory_limit=1 << 30))
@@ -213,7 +213,7 @@ def test_what_an_annotation_ordered_is_pushed_over_the_kubelets(rig):
     assert rig.runtime.pushed == [("native", limited)]
 
 
-def test_our_own_push_is_recognised_while_it_is_under_way_and_only_then(rig):
+def test_push_is_recognised_only_in_flight(rig):
     seen = []
     rig.runtime.during = lambda: seen.append(
         (
@@ -229,7 +229,7 @@ def test_our_own_push_is_recognised_while_it_is_under_way_and_only_then(rig):
     assert not rig.pusher.recognises("", Knobs())
 
 
-def test_a_push_under_way_says_what_is_newer_when_it_is_asked(rig):
+def test_push_in_flight_is_renewed(rig):
     create(rig.node, "job", LENT)
     rig.pusher.learned("job", ALL)
     found: list[Knobs] = []
@@ -245,11 +245,11 @@ def test_a_push_under_way_says_what_is_newer_when_it_is_asked(rig):
     assert rig.runtime.pushed == [("job", LOAN)]
 
 
-def test_where_no_push_is_under_way_there_is_nothing_newer(rig):
+def test_without_a_push_nothing_is_renewed(rig):
     assert rig.pusher.renew("app") == Knobs()
 
 
-def test_whose_cpus_were_pushed_is_looked_at_at_once(rig):
+def test_files_are_checked_after_pushed_cpus(rig):
     create(rig.node, "job", LENT)
     rig.pusher.learned("job", ALL)
     rig.pusher._push("app")
@@ -266,14 +266,14 @@ def test_a_push_is_announced_before_its_call(rig):
     assert found == ["job"]
 
 
-def test_what_a_push_brought_while_the_daemon_ends_is_not_written_once_more(rig):
+def test_push_during_the_stop_writes_no_files(rig):
     """After `stop` the files may already be restored."""
     rig.runtime.during = rig.pusher.stop
     assert rig.pusher._push("app")
     assert rig.placed == []
 
 
-def test_a_refusal_is_tried_again_later_and_said_then(rig):
+def test_repeated_refusal_is_recorded(rig):
     rig.runtime.raises = RuntimeRefused("not now")
     began = time.monotonic()
     assert rig.pusher._push("app") == module.PAUSE_S
@@ -287,7 +287,7 @@ def test_a_refusal_is_tried_again_later_and_said_then(rig):
     assert rig.runtime.pushed[-1] == ("app", ALL)
 
 
-def test_a_refusal_of_the_last_moment_is_said_when_the_daemon_ends(rig):
+def test_last_refusal_is_recorded_at_the_stop(rig):
     rig.runtime.raises = RuntimeRefused("not now")
     rig.pusher.submit(("app",))
     rig.pusher.start()
@@ -297,7 +297,7 @@ def test_a_refusal_of_the_last_moment_is_said_when_the_daemon_ends(rig):
     assert rig.heard.said() == [("push.failed", "runtime_refused")]
 
 
-def test_a_refusal_for_a_container_whose_end_is_told_after_it_is_nothing(rig):
+def test_refusal_before_the_end_event_is_ignored(rig):
     rig.runtime.raises = RuntimeRefused("its process has ended")
     rig.pusher._push("app")
     rig.node.decide(ContainerGone("app"))
@@ -305,7 +305,7 @@ def test_a_refusal_for_a_container_whose_end_is_told_after_it_is_nothing(rig):
     assert (rig.heard.records, rig.pusher._untold) == ([], {})
 
 
-def test_refusals_that_go_on_are_said_ever_more_seldom_and_tried_once_a_minute(rig):
+def test_lasting_refusals_back_off_to_a_minute(rig):
     rig.runtime.raises = RuntimeRefused("not now")
     for _ in range(20):
         began = time.monotonic()
@@ -314,19 +314,19 @@ def test_refusals_that_go_on_are_said_ever_more_seldom_and_tried_once_a_minute(r
     assert began <= rig.pusher._waiting["app"] - module.BACK_OFF_CAP_S <= time.monotonic()
 
 
-def test_a_lost_runtime_is_left_in_peace_for_everybody(rig):
+def test_lost_runtime_delays_all_pushes(rig):
     rig.runtime.raises = TransportLost("gone")
     assert rig.pusher._push("app") == module.BACK_OFF_S
 
 
-def test_a_refusal_for_a_container_that_ended_meanwhile_is_nothing(rig):
+def test_refusal_for_an_ended_container_is_ignored(rig):
     rig.runtime.raises = RuntimeRefused("no such container")
     rig.runtime.during = lambda: rig.node.decide(ContainerGone("app"))
     rig.pusher._push("app")
     assert (rig.heard.records, rig.pusher._waiting) == ([], {})
 
 
-def test_files_that_show_something_else_are_said_and_it_is_pushed_again(rig):
+def test_differing_files_are_recorded_and_pushed_again(rig):
     rig.problem = "cpu.cfs_quota_us is 1, pushed was 2"
     rig.pusher._push("app")
     assert rig.heard.said() == [("push.failed", "found_different")]
@@ -337,7 +337,7 @@ def test_files_that_show_something_else_are_said_and_it_is_pushed_again(rig):
     assert rig.pusher._failures == {}
 
 
-def test_a_runtime_that_forgets_what_it_took_is_not_stormed(rig):
+def test_forgetful_runtime_gets_no_flood_of_pushes(rig):
     rig.pusher._push("app")
     rig.pusher.learned("app", Knobs(cpus="0-3"))
     assert rig.pusher._push("app") == 0
@@ -347,7 +347,7 @@ def test_a_runtime_that_forgets_what_it_took_is_not_stormed(rig):
     assert len(rig.runtime.pushed) == 2
 
 
-def test_without_a_runtime_it_is_put_off_and_not_called(rig):
+def test_push_without_a_runtime_is_put_off(rig):
     rig.runtime.connected = False
     assert rig.pusher._push("app") == module.BACK_OFF_S
     assert (rig.runtime.pushed, list(rig.pusher._waiting)) == ([], ["app"])
@@ -360,14 +360,14 @@ def test_an_observer_pushes_nothing():
     assert rig.runtime.pushed == []
 
 
-def test_a_member_of_the_box_has_no_set_to_push(rig):
+def test_reclaimed_container_has_no_cpus_to_push(rig):
     create(rig.node, "job", kit.RECLAIMED, 0, on="batch")
     rig.pusher.learned("job", Knobs(shares=2))
     assert rig.pusher._push("job") == 0
     assert rig.runtime.pushed == []
 
 
-def test_the_whole_list_replaces_what_was_known_and_ends_are_forgotten(rig):
+def test_list_replaces_the_known_specs(rig):
     rig.pusher.learned("gone", ALL)
     rig.pusher.learned_all({"app": ALL, "old": ALL})
     rig.pusher.forget("old")
@@ -377,7 +377,7 @@ def test_the_whole_list_replaces_what_was_known_and_ends_are_forgotten(rig):
     assert "ended" not in rig.pusher._specs
 
 
-def test_the_thread_pushes_one_after_the_other_with_a_pause_between(running):
+def test_thread_pauses_between_pushes(running):
     create(running.node, "second")
     began = time.monotonic()
     running.pusher.submit(["app", "second", "app"])
@@ -405,7 +405,7 @@ def test_what_nobody_foresaw_does_not_end_the_thread(running):
     wait_until(lambda: ("second", ALL) in running.runtime.pushed, 20, "the next container's push")
 
 
-def test_nris_own_call_is_used_where_it_is_safe(rig):
+def test_safe_runtime_gets_the_native_call(rig):
     rig.runtime.updates_are_safe = True
     rig.pusher._push("app")
     (update,) = rig.runtime.updated

@@ -19,7 +19,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_who_cannot_be_read_any_more_goes_back_first_and_is_not_forgotten(rig):
+def test_unreadable_container_is_restored_and_remembered(rig):
     rig.raised()
     rig.files.gone = True
     rig.pass_by()
@@ -27,7 +27,7 @@ def test_who_cannot_be_read_any_more_goes_back_first_and_is_not_forgotten(rig):
     assert rig.bandwidths.raised == {}
 
 
-def test_a_refused_return_is_tried_again_at_the_end(rig):
+def test_refused_restoration_is_retried_at_the_end(rig):
     rig.raised()
     rig.files.refuses_quotas, rig.files.failures = True, (BUSY,)
     rig.files.gone = True
@@ -37,7 +37,7 @@ def test_a_refused_return_is_tried_again_at_the_end(rig):
     assert rig.files.quotas["kubepods/podweb/app"] == QUOTA
 
 
-def test_a_throttled_container_goes_up_while_the_node_is_idle(rig):
+def test_throttled_container_is_raised_on_an_idle_node(rig):
     assert rig.raised() == 120_000
     assert rig.files.applied[-1].extra == 20_000
 
@@ -50,7 +50,7 @@ def in_pool(pool: PoolTuning) -> Rig:
     return Rig(replace(ON, pools=(pool,)), IN_GOLD)
 
 
-def test_in_a_pool_with_cpus_of_its_own_nobody_is_raised_because_share_is_idle():
+def test_idle_share_raises_no_other_pool():
     rig = in_pool(PoolTuning("gold", minimum=2, maximum=2))
     for _ in range(3):
         rig.pass_by()
@@ -58,11 +58,11 @@ def test_in_a_pool_with_cpus_of_its_own_nobody_is_raised_because_share_is_idle()
     assert rig.files.applied == []
 
 
-def test_in_a_pool_that_is_but_a_name_over_share_containers_are_raised():
+def test_named_pool_over_share_is_raised():
     assert in_pool(PoolTuning("gold")).raised() == 120_000
 
 
-def test_who_was_raised_in_share_and_comes_to_a_pool_of_its_own_goes_back(rig):
+def test_move_out_of_share_ends_the_raise(rig):
     rig.raised()
     with_gold = replace(ON, pools=(PoolTuning("gold", minimum=2),))
     event = Reconfigured(rig.node.state.topology, {"app": IN_GOLD}, {"web": IN_GOLD})
@@ -72,12 +72,12 @@ def test_who_was_raised_in_share_and_comes_to_a_pool_of_its_own_goes_back(rig):
     assert rig.last_written() == [QUOTA]
 
 
-def test_what_an_operator_lets_the_box_have_is_no_bound_for_online_containers(rig):
+def test_reclaim_limits_bound_no_online_container(rig):
     rig.headroom = Headroom(0, 0, 1000, Binding.ONLINE_USE, 4000)
     assert rig.raised() == 120_000
 
 
-def test_on_a_busy_node_it_goes_back_and_its_own_quota_is_written(rig):
+def test_busy_node_restores_the_own_quota(rig):
     rig.raised()
     rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE, 100)
     for _ in range(5):
@@ -88,7 +88,7 @@ def test_on_a_busy_node_it_goes_back_and_its_own_quota_is_written(rig):
     assert QUOTA in [share.quota for share in shares]
 
 
-def test_a_raise_that_the_kernel_does_not_take_back_is_not_forgotten(rig):
+def test_refused_restoration_is_remembered(rig):
     rig.raised()
     rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE)
     rig.files.failures = (KernelInterfaceError("/cpu.cfs_quota_us", "write", "Invalid argument"),)
@@ -113,7 +113,7 @@ def test_previously_raised_quotas_are_restored(tuning):
 
 
 @pytest.mark.parametrize("wish", [kit.DEDICATED, kit.SYSTEM])
-def test_what_a_former_life_raised_goes_back_also_in_a_class_that_is_never_raised(wish):
+def test_previous_raise_ends_in_every_class(wish):
     rig = Rig(wish=wish)
     rig.files.left = {APP, "kubepods/podweb"}
     rig.pass_by()
@@ -122,7 +122,7 @@ def test_what_a_former_life_raised_goes_back_also_in_a_class_that_is_never_raise
     assert rig.bandwidths.raised == {}
 
 
-def test_nobody_is_taken_over_before_the_runtime_has_told_everything():
+def test_no_takeover_before_the_runtimes_list():
     rig = Rig(Tuning())
     rig.node.told = False
     rig.files.left = {APP}
@@ -130,7 +130,7 @@ def test_nobody_is_taken_over_before_the_runtime_has_told_everything():
     assert (rig.bandwidths.raised, rig.files.applied) == ({}, [])
 
 
-def test_a_burst_that_only_a_former_life_wanted_is_given_back():
+def test_previous_burst_is_restored():
     rig = Rig(Tuning(), wish=bursting(None))
     rig.files.left = {"kubepods/podweb"}
     rig.pass_by()
@@ -140,14 +140,14 @@ def test_a_burst_that_only_a_former_life_wanted_is_given_back():
     assert len(rig.files.applied) == 1
 
 
-def test_at_the_end_what_was_raised_is_the_kubelets_own_again(rig):
+def test_end_restores_the_kubelets_quotas(rig):
     rig.raised()
     rig.bursts.end()
     assert rig.files.applied[-1].containers[APP].quota == QUOTA
     assert rig.files.applied[-1].extra == 0
 
 
-def test_who_was_raised_goes_back_as_soon_as_it_is_only_observed(rig):
+def test_mode_observe_restores_raised_quotas(rig):
     rig.raised()
     rig.node.tuning = replace(ON, observe=True)
     rig.bursts.look(rig.now + 0.1)
@@ -170,7 +170,7 @@ def test_an_observer_tries_a_refused_return_again(rig):
     assert (rig.files.quotas[APP], rig.bandwidths.raised) == (QUOTA, {})
 
 
-def test_an_observer_gives_back_what_a_former_life_raised_and_orders_no_burst_beside():
+def test_observer_restores_a_previous_raise():
     rig = Rig(Tuning(observe=True), wish=bursting(50))
     rig.files.left, rig.files.quotas = {APP, "kubepods/podweb"}, {APP: 200_000}
     rig.pass_by()
@@ -180,7 +180,7 @@ def test_an_observer_gives_back_what_a_former_life_raised_and_orders_no_burst_be
     assert (written.containers[APP].quota, written.containers[APP].burst) == (QUOTA, None)
 
 
-def test_at_the_end_nothing_is_written_where_nobody_was_raised(rig):
+def test_end_without_a_raise_writes_nothing(rig):
     rig.bursts.end()
     assert rig.files.applied == []
 
@@ -217,7 +217,7 @@ def test_a_move_that_changes_no_bandwidth_writes_none():
     assert len(rig.files.applied) == 1
 
 
-def test_a_pod_of_which_nobody_wants_anything_any_more_is_not_looked_at_again():
+def test_pod_without_wishes_is_not_checked():
     rig = Rig(wish=bursting(50))
     rig.bandwidths.sweep()
     reconfigured(rig, bursting(None))
@@ -272,7 +272,7 @@ def test_it_does_nothing_unless_it_is_on(tuning):
     assert rig.files.applied == []
 
 
-def test_switched_off_what_was_raised_goes_back_at_once(rig):
+def test_switching_off_restores_at_once(rig):
     rig.raised()
     rig.node.tuning = Tuning()
     rig.bursts.look(rig.now + 0.1)
@@ -280,7 +280,7 @@ def test_switched_off_what_was_raised_goes_back_at_once(rig):
     assert [s.quota for s in rig.files.applied[-1].containers.values()] == [QUOTA]
 
 
-def test_it_is_not_reckoned_oftener_than_it_is_worth(rig):
+def test_computed_no_more_often_than_useful(rig):
     rig.pass_by()
     seen = len(rig.files.applied)
     rig.bursts.look(rig.now + 0.1)
