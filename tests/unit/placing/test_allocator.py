@@ -181,18 +181,19 @@ class TestKinds:
     """Machine "hybrid": cores of two threads 0-15, of one 16-23. "three-kinds": 7 is the fastest, 4-6, then 0-3."""
 
     @pytest.mark.parametrize(
-        ("count", "free", "cpus"),
+        ("count", "free", "cpus", "words"),
         [
-            (1, "0-23", "0"),
-            (4, "12-15,16-23", "12-15"),
-            (6, "12-15,16-23", "16-21"),
-            (10, "12-15,16-23", "12-21"),
+            (1, "0-23", "0", "on its fastest cores"),
+            (4, "12-15,16-23", "12-15", "on its fastest cores"),
+            (6, "12-15,16-23", "16-21", "on cores of kind 1, where kind 0 is fastest"),
+            (10, "12-15,16-23", "12-21", "on cores of several kinds, because no kind has enough"),
         ],
         ids=["fastest", "all-of-the-fastest", "one-kind", "several"],
     )
-    def test_kinds_are_not_mixed_while_one_has_enough(self, count, free, cpus):
+    def test_kinds_are_mixed_only_if_necessary(self, count, free, cpus, words):
         found = grant(count, free, "hybrid")
         assert cpuset.render(found.cpus) == cpus
+        assert words in found.because
 
     def test_the_fastest_may_have_the_highest_id(self):
         assert chosen(1, "0-7", "three-kinds") == "7"

@@ -4,12 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.events import ContainerCreating, PoolsSized
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.workload import Finding, FindingKind, Resources
 from nri_coloc.placing import admission, words
-from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node, asking, container, figures, first, pod
+from tests.unit.placing.kit import (
+    DEDICATED,
+    RECLAIMED,
+    SHARED,
+    Node,
+    asking,
+    container,
+    figures,
+    first,
+    mask,
+    pod,
+)
 
 DENIED = Finding(FindingKind.DENIED, "coloc.nri.io/numa", "exclusive", "less", "single")
 INVALID = Finding(FindingKind.INVALID, "coloc.nri.io/priority", "high", "an integer", "0")
@@ -31,6 +42,11 @@ class TestAdmission:
             Knobs(cpus="0-1"),
             Knobs(cpus="0-1"),
         )
+
+    @pytest.mark.parametrize("cpus", ["", "2-3"])
+    def test_claimed_cpus_are_figures(self, cpus: str):
+        creating = ContainerCreating(pod(), container("main", claimed=mask(cpus)), SHARED)
+        assert figures(Node().happen(creating)).get("claimed_cpus", "") == cpus
 
     def test_a_container_placed_by_file_has_its_place(self):
         node, found = admitted()

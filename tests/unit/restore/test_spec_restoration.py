@@ -1,6 +1,7 @@
 """Specs get the kubelet's values back, from the container's record or from the journal of its files."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from nri_coloc.nri import codec
 from nri_coloc.nri.events import Call, Synchronize
 from nri_coloc.restore import restoration
 from nri_coloc.restore.restoration import RuntimeAt
-from nri_coloc.restore.spec_restoration import SpecRestoration, SpecsRestored
+from nri_coloc.restore.spec_restoration import SpecRestoration, SpecsRestored, carries_records
 from nri_coloc.runtime.listing import Listing
 from nri_coloc.runtime.pusher import PAUSE_S
 from tests.rig import told
@@ -91,10 +92,13 @@ class Rig:
     def run(self, **options: Any) -> SpecsRestored:
         layout = cgroup_layout.detect(str(self.root))
         work = SpecRestoration(layout, str(self.root), self, self.entries, self.pauses.append)
+        return work.run(self.listing(), **options)
+
+    def listing(self) -> Listing:
         listing = Listing(codec.Reader(KnownKeys()))
         containers = [told.container(each) for each in self.containers]
         listing.add(Synchronize(Call(1, "Synchronize", 0), [told.pod(self.pod)], containers, more=False))
-        return work.run(listing, **options)
+        return listing
 
     def file(self, name: str, controller: str = "", container: str = "c") -> Path:
         return self.base / (controller if self.version == 1 else "") / PATH / container / name
@@ -132,6 +136,12 @@ def test_a_cpuset_that_nobody_gave_is_the_pods(rig):
     rig.run()
     assert [changes for _, changes, _ in rig.told] == [Knobs(cpus="0-7")]
     assert rig.text("cpuset.cpus", "cpuset") == ("0-7" if rig.version == 1 else "")
+
+
+def test_memory_nodes_without_an_original_are_the_pods(rig):
+    rig.container("c", recorded(mems=None)).linux.resources.cpu.mems = "1"
+    rig.run()
+    assert [changes for _, changes, _ in rig.told] == [Knobs(mems="0")]
 
 
 @pytest.mark.parametrize(
@@ -254,6 +264,27 @@ def test_scores_of_processes_are_given_back(rig):
     rig.container("c", recorded(oom_score_adj=900))
     assert rig.run() == SpecsRestored()
     assert rig.score.read_text().strip() == "900"
+
+
+def test_score_of_the_kubelet_stays(rig):
+    rig.container("c", recorded(shares=2))
+    rig.run()
+    assert rig.score.read_text().strip() == "1000"
+
+
+def test_missing_controllers_hinder_nothing(v1):
+    v1.container("c", recorded(**{"oom_score_adj": 900, "io.weight": None}))
+    for controller in ("cpuset", "blkio"):
+        shutil.rmtree(v1.base / controller)
+    assert v1.run() == SpecsRestored()
+    assert v1.score.read_text().strip() == "900"
+
+
+def test_one_record_shows_an_earlier_daemon(rig):
+    rig.container("plain")
+    assert not carries_records(rig.listing())
+    rig.container("c", recorded(shares=2))
+    assert carries_records(rig.listing())
 
 
 def test_a_score_that_the_kernel_refuses_is_told_with_what_it_means(rig):
