@@ -1,7 +1,7 @@
 """`make bench`: every benchmark, or those named on the command line; prints a table, writes build/bench.json.
 
 A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`) needs Go and runs only when
-it is named; the same holds for `colocation` (`make bench-colocation`), which takes options of its own.
+it is named; the same holds for `colocation` (`make bench-colocation`) and `pressure`, which take options of their own.
 """
 
 import os
@@ -15,6 +15,7 @@ from benchmarks import (
     decision,
     figures,
     hook,
+    pressure,
     pushes,
     real,
     sampling,
@@ -37,6 +38,7 @@ ALL = {
     "sync": synchronize.run,
     "turns": turns.run,
 }
+WITH_OPTIONS: dict[str, Callable[..., None]] = {"colocation": command.run, "pressure": pressure.run}
 NEEDS_ROOT = ("burst", "pushes", "real")
 NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {**ALL, "side-by-side": side_by_side.run}
 
@@ -44,13 +46,13 @@ NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {**ALL, "side-by-s
 def main() -> None:
     """Run the benchmarks of the command line."""
     print(figures.machine())
-    if sys.argv[1:2] == ["colocation"]:
-        _colocation()
+    if sys.argv[1:2] and sys.argv[1] in WITH_OPTIONS:
+        _with_options(sys.argv[1])
         return
     asked = _asked(sys.argv[1:] or list(ALL))
     unknown = [name for name, _ in asked if name not in NAMED]
     if unknown:
-        sys.exit(f"no benchmark {', '.join(unknown)}; there are {', '.join((*NAMED, 'colocation'))}")
+        sys.exit(f"no benchmark {', '.join(unknown)}; there are {', '.join((*NAMED, *WITH_OPTIONS))}")
     for name, numbers in asked:
         if name in NEEDS_ROOT and os.geteuid() != 0:
             print(f"left out: {name}, which needs root")
@@ -74,16 +76,16 @@ def _asked(words: list[str]) -> list[tuple[str, list[int]]]:
     return found
 
 
-def _colocation() -> None:
-    """Run `colocation`, which has options and figures of its own."""
+def _with_options(name: str) -> None:
+    """Run a benchmark that has options and figures of its own."""
     if os.geteuid() != 0:
-        sys.exit("colocation: a real containerd needs root")
+        sys.exit(f"{name}: a real containerd needs root")
     try:
-        command.run(sys.argv[2:])
+        WITH_OPTIONS[name](sys.argv[2:])
     except RigError as error:
-        sys.exit(f"colocation: {error}")
+        sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
-        sys.exit("colocation: interrupted; everything was taken away again")
+        sys.exit(f"{name}: interrupted; everything was taken away again")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ http {{
     default_type text/plain;
     gzip on;
     gzip_types *;
+    {direct}
     gzip_comp_level 6;
     keepalive_requests 1000000000;
     keepalive_timeout 3600;
@@ -53,16 +54,22 @@ http {{
 }}
 """
 
+_DIRECT: Final = "directio 4k; directio_alignment 4k;"
+
 
 class Server:
-    """Run an nginx; `folder` is empty at first and must stay while it runs."""
+    """Run an nginx; `folder` is empty at first and must stay while it runs.
 
-    def __init__(self, cri: Cri, folder: Path) -> None:
+    direct: whether it reads its files past the page cache.
+    """
+
+    def __init__(self, cri: Cri, folder: Path, *, direct: bool = False) -> None:
         self.port = free_port()
         nginx = packages.unpacked_as("nginx", Wanted("nginx", ("",), known="1.22.1"))
         self.version = nginx.version
         configuration = folder / "nginx.conf"
-        configuration.write_text(_CONFIGURATION.format(processes=PROCESSES, port=self.port))
+        text = _CONFIGURATION.format(processes=PROCESSES, port=self.port, direct=_DIRECT if direct else "")
+        configuration.write_text(text)
         _write_files(folder / "www")
         mounts = {
             **{path: Path(path) for path in BORROWED if Path(path).exists()},

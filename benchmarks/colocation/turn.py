@@ -137,13 +137,13 @@ class Stage:
             return self._day(hog, pace, seed)
 
     def _day(self, hog: Hog | None, pace: Pace, seed: int) -> Day:
-        with self._load(pace, seed) as load:
-            looks = _looks(load, lambda: self._look(hog, load.pid), pace.seconds)
+        with load(self.programs, self.server.port, pace, seed) as running:
+            looks = _looks(running, lambda: self._look(hog, running.pid), pace.seconds)
             try:
-                answers, words = load.communicate(timeout=GRACE_S)
+                answers, words = running.communicate(timeout=GRACE_S)
             except subprocess.TimeoutExpired as error:
                 raise RigError("the load does not end") from error
-        if load.returncode:
+        if running.returncode:
             raise RigError(f"the load failed: {words.decode(errors='replace')}")
         told = array("q", answers)
         return Day(told[0::2], told[1::2], tuple(looks))
@@ -156,26 +156,27 @@ class Stage:
         lent = cgroups.cpus(hog.pod.cgroup) or cgroups.online()
         return Look(0.0, *ticks, known_us, online_us, hog.count(), len(lent))
 
-    @contextmanager
-    def _load(self, pace: Pace, seed: int) -> Iterator["subprocess.Popen[bytes]"]:
-        """Run the load at real-time priority: at a normal one it would measure its own waiting."""
-        options = {
-            "port": self.server.port, "files": FILES, "workers": PROCESSES, "connections": 16 * PROCESSES,
-            "seconds": pace.seconds, "warm-up": WARM_UP_S, "low": pace.low, "high": pace.high, "seed": seed,
-        }  # fmt: skip
-        arguments = [f"-{name}={value}" for name, value in options.items()]
-        load = subprocess.Popen(
-            ["chrt", "--fifo", PRIORITY, str(self.programs / "load"), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={"GODEBUG": "asyncpreemptoff=1", "GOGC": "off"},
-        )
-        try:
-            yield load
-        finally:
-            if load.poll() is None:
-                load.kill()
-            load.communicate()
+
+@contextmanager
+def load(built: Path, port: int, pace: Pace, seed: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the load at real-time priority: at a normal one it would measure its own waiting."""
+    options = {
+        "port": port, "files": FILES, "workers": PROCESSES, "connections": 16 * PROCESSES,
+        "seconds": pace.seconds, "warm-up": WARM_UP_S, "low": pace.low, "high": pace.high, "seed": seed,
+    }  # fmt: skip
+    arguments = [f"-{name}={value}" for name, value in options.items()]
+    running = subprocess.Popen(
+        ["chrt", "--fifo", PRIORITY, str(built / "load"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"GODEBUG": "asyncpreemptoff=1", "GOGC": "off"},
+    )
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.communicate()
 
 
 def _looks(load: "subprocess.Popen[bytes]", look: Callable[[], Look], seconds: float) -> list[Look]:

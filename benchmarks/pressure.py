@@ -1,0 +1,279 @@
+"""Right and wrong verdicts beside nginx on a real containerd: `python -m benchmarks pressure --seed N --cases K`.
+
+A case is one reclaimed pod of one of five kinds that begins beside an online pod and two innocent reclaimed pods, all
+under the daemon. nginx reads its files past the page cache, so that it waits for the disk as a database does. The
+online pod is hurt if its p99 is more than 1.2 times that of the seconds before. Right is a verdict that names the hog
+and no innocent if it was hurt, and no verdict if it was not. All parameters of a case follow from the seed.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import tempfile
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from benchmarks import figures
+from benchmarks.colocation import kubelet, programs
+from benchmarks.colocation.arrangements import seated_daemon
+from benchmarks.colocation.server import Server
+from benchmarks.colocation.turn import P99, WARM_UP_S, Pace, load, percentile
+from tests.rig import kubepods, packages, workloads
+from tests.rig.configuration import NEWEST
+from tests.rig.containerd import bring_up
+from tests.rig.cri import Cri
+from tests.rig.daemon import Daemon
+from tests.rig.load import burners
+from tests.rig.workloads import Workload
+
+JSON: Final = Path("build/pressure.json")
+ALLOCATABLE: Final = 768 << 20
+DATA_BYTES: Final = 1 << 30
+HURT: Final = 1.2
+"""p99 beside the hog, in multiples of the p99 before it, above which the online pod was hurt."""
+
+LEARNS_S: Final = 15.0
+CALM_S, BESIDE_S, RESTS_S = 6.0, 6.0, 3.0
+BEGINS_S: Final = 0.5
+"""Seconds after the hog's start that belong to neither part: containerd and runc use the machine too."""
+
+PACE: Final = Pace(250, 250, CALM_S + BEGINS_S + BESIDE_S)
+LEARNING: Final = Pace(250, 250, LEARNS_S)
+
+
+class Case(NamedTuple):
+    """One case: its kind, its number within the kind, and the hog's program."""
+
+    kind: str
+    number: int
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a case.
+
+    p99_ms: before the hog and beside it.
+    verdicts: for each verdict its resource and the pods that it names.
+    """
+
+    kind: str
+    command: str
+    p99_ms: tuple[float, float]
+    verdicts: tuple[tuple[str, tuple[str, ...]], ...]
+    outcome: str
+
+    @property
+    def right(self) -> bool:
+        """Return whether the verdict was right."""
+        return self.outcome in ("named", "quiet")
+
+
+def cases(seed: int, count: int, kinds: Sequence[str]) -> list[Case]:
+    """Return the cases of a seed, one kind after the other, round-robin."""
+    draw = random.Random(seed)
+    return [Case(kind, number, KINDS[kind](draw)) for number in range(count) for kind in kinds]
+
+
+def outcome(*, hurt: bool, named: Sequence[Sequence[str]], hog: str) -> str:
+    """Return the outcome of a case: named, quiet, missed, false, or innocent (a verdict on another pod)."""
+    if not hurt:
+        return "false" if named else "quiet"
+    if not named:
+        return "missed"
+    return "named" if all(set(each) == {hog} for each in named) else "innocent"
+
+
+def _shell(line: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", line)
+
+
+def _loops(line: str, count: int) -> tuple[str, ...]:
+    """Return a program that runs a line for ever, so many times at once."""
+    return _shell(" ".join(f"while :; do {line}; done &" for _ in range(count)) + " wait")
+
+
+def _busy(draw: random.Random) -> tuple[str, ...]:
+    return burners(draw.randint(1, 8))
+
+
+def _forks(draw: random.Random) -> tuple[str, ...]:
+    return _loops("/bin/true", draw.randint(1, 8))
+
+
+def _cache(draw: random.Random) -> tuple[str, ...]:
+    return _loops(f"cat /scratch/data* | head -c {draw.randint(300, 1000)}m > /dev/null", draw.randint(1, 3))
+
+
+def _anonymous(draw: random.Random) -> tuple[str, ...]:
+    return _loops(
+        f"dd if=/dev/zero of=/dev/null bs={draw.randint(100, 300)}M count=2 2>&-", draw.randint(1, 3)
+    )
+
+
+def _disk(draw: random.Random) -> tuple[str, ...]:
+    size, count = draw.choice(("64k", "256k", "1M", "4M")), draw.randint(1, 8)
+    if draw.random() < 0.5:
+        return _loops(f"dd if=/scratch/data of=/dev/null bs={size} iflag=direct 2>&-", count)
+    return _loops(f"dd if=/dev/zero of=/scratch/out bs={size} count=64 oflag=direct 2>&-", count)
+
+
+KINDS: Final[Mapping[str, Callable[[random.Random], tuple[str, ...]]]] = {
+    "busy": _busy,
+    "forks": _forks,
+    "cache": _cache,
+    "anonymous": _anonymous,
+    "disk": _disk,
+}
+
+INNOCENTS: Final = {
+    "steady": _loops("i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done; sleep 0.2", 1),
+    "reader": _loops("dd if=/scratch/data of=/dev/null bs=16k count=20 iflag=direct 2>&-; sleep 0.2", 1),
+}
+
+
+class Stage:
+    """The node with its online pod, its innocents and the daemon."""
+
+    def __init__(self, cri: Cri, daemon: Daemon, folder: Path, built: Path) -> None:
+        self._cri, self._daemon, self._folder, self._built = cri, daemon, folder, built
+        (folder / "online").mkdir()
+        self.server = Server(cri, folder / "online", direct=True)
+        for name, command in INNOCENTS.items():
+            self._pod(name, command)
+
+    def learn(self) -> None:
+        """Let the daemon learn the online pod's baseline."""
+        with self._load(LEARNING, 0) as running:
+            running.communicate()
+
+    def play(self, case: Case) -> Result:
+        """Return the result of a case. The hog's pod is there before; its container begins after the calm part."""
+        hog = f"hog-{case.kind}-{case.number}"
+        pod, seen = self._sandbox(hog), self._newest()
+        with self._load(PACE, case.number) as running:
+            time.sleep(WARM_UP_S + CALM_S)
+            self._run(pod, case.command)
+            answers, _ = running.communicate()
+        self._cri.remove_pod(pod.id)
+        kubepods.remove(pod.cgroup)
+        told = array("q", answers)
+        calm, beside = _p99s(list(zip(told[0::2], told[1::2], strict=True)))
+        verdicts = tuple(self._verdicts(seen))
+        named = [pods for _, pods in verdicts]
+        time.sleep(RESTS_S)
+        return Result(
+            kind=case.kind,
+            command=case.command[-1],
+            p99_ms=(calm, beside),
+            verdicts=verdicts,
+            outcome=outcome(hurt=beside > HURT * calm, named=named, hog=f"default/{hog}"),
+        )
+
+    @contextmanager
+    def _load(self, pace: Pace, seed: int) -> Iterator[Any]:
+        with load(self._built, self.server.port, pace, seed) as running:
+            yield running
+
+    def _sandbox(self, name: str) -> Any:
+        return self._cri.run_pod(
+            name, annotations={workloads.QOS: "reclaimed"}, cgroup_parent=kubepods.BESTEFFORT
+        )
+
+    def _pod(self, name: str, command: tuple[str, ...]) -> Workload:
+        return self._run(self._sandbox(name), command)
+
+    def _run(self, pod: Any, command: tuple[str, ...]) -> Workload:
+        mounts = {"/scratch": self._folder}
+        made = self._cri.create_container(pod, "app", command=command, mounts=mounts, shares=2, oom=1000)
+        return Workload(self._cri, pod, made).start()
+
+    def _newest(self) -> int:
+        return max((int(one["seq"]) for one in self._daemon.audit("pressure.verdict")), default=-1)
+
+    def _verdicts(self, seen: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for one in self._daemon.audit("pressure.verdict"):
+            if int(one["seq"]) > seen:
+                inputs = one["inputs"]
+                names = (key.removesuffix(".hurt_use") for key in inputs if key.endswith(".hurt_use"))
+                yield str(inputs["resource"]), tuple(names)
+
+
+def _p99s(requests: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Return the p99 before the hog began and beside it, in ms."""
+    calm = [took for arrival, took in requests if arrival / 1e9 < CALM_S]
+    beside = [took for arrival, took in requests if arrival / 1e9 > CALM_S + BEGINS_S]
+    return percentile(calm, P99), percentile(beside, P99)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Play the cases; print and write the results. RigError if the node cannot be set up."""
+    options = _parser().parse_args(arguments)
+    results: list[Result] = []
+    try:
+        with _stage() as stage:
+            stage.learn()
+            for case in cases(options.seed, options.cases, options.kinds):
+                results.append(stage.play(case))
+                _show(results[-1])
+    finally:
+        _report(results, options.seed)
+
+
+def _show(result: Result) -> None:
+    calm, beside = result.p99_ms
+    print(
+        f"  {result.kind:9} {result.outcome:8} p99 {calm:6.1f} -> {beside:6.1f} ms  {result.verdicts}  "
+        f"{result.command[:60]}",
+        flush=True,
+    )
+
+
+def _report(results: Sequence[Result], seed: int) -> None:
+    by_kind = {kind: [one for one in results if one.kind == kind] for kind in KINDS}
+    for kind, some in by_kind.items():
+        if some:
+            counts = Counter(one.outcome for one in some)
+            print(f"{kind:9} right {sum(one.right for one in some)} of {len(some)}: {dict(counts)}")
+    JSON.parent.mkdir(exist_ok=True)
+    about = {"machine": figures.machine(), "seed": seed, "cases": [asdict(one) for one in results]}
+    JSON.write_text(json.dumps(about, indent=2) + "\n")
+
+
+@contextmanager
+def _stage() -> Iterator[Stage]:
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="pressure-", dir=packages.cache().parent))
+        stack.callback(shutil.rmtree, folder)
+        built = programs.built()
+        _write_data(folder)
+        stack.enter_context(kubelet.node(ALLOCATABLE))
+        containerd = bring_up(NEWEST)
+        stack.callback(containerd.stop)
+        cri = stack.enter_context(containerd.cri())
+        stack.callback(cri.remove_all)
+        daemon = stack.enter_context(seated_daemon(containerd, ""))
+        yield Stage(cri, daemon, folder, built)
+
+
+def _write_data(folder: Path) -> None:
+    with (folder / "data").open("wb") as file:
+        piece = random.Random(0).randbytes(1 << 20)
+        for _ in range(DATA_BYTES >> 20):
+            file.write(piece)
+    (folder / "out").write_bytes(b"")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks pressure")
+    parser.add_argument("--seed", type=int, default=1, help="of all parameters")
+    parser.add_argument("--cases", type=int, default=2, help="of each kind")
+    parser.add_argument("--kinds", nargs="+", choices=[*KINDS], default=[*KINDS])
+    return parser
