@@ -55,7 +55,7 @@ class Cluster:
         self.node.prepare(options or KubeletOptions())
         self.node.start_containerd()
         self.control_plane.start()
-        self.node.start_kubelet(self.control_plane.kubeconfig(NODE))
+        self.start_kubelet()
         if not comes(self.is_ready):
             raise RigError(f"the node did not become Ready\n{self.words()}")
 
@@ -90,13 +90,17 @@ class Cluster:
         if name == "containerd":
             self.node.start_containerd()
         else:
-            self.node.start_kubelet(self.control_plane.kubeconfig(NODE))
+            self.start_kubelet()
+
+    def start_kubelet(self) -> None:
+        """Start the kubelet of this node and wait until it is healthy."""
+        self.node.start_kubelet(self.control_plane.kubeconfig(NODE))
 
     def reconfigure(self, options: KubeletOptions) -> None:
         """Restart the kubelet with other settings; the state of its CPU manager is removed."""
         self.node.terminate("kubelet")
         self.node.reconfigure(options)
-        self.node.start_kubelet(self.control_plane.kubeconfig(NODE))
+        self.start_kubelet()
         self.wait(self.is_ready, "a ready node")
 
     # ---- kubectl ----

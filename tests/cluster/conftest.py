@@ -85,8 +85,8 @@ def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
 
 @pytest.fixture
 def product(shared_product: Product, cluster: Cluster) -> Product:
-    """Return the daemon as the DaemonSet, ready."""
-    shared_product.wait_ready()
+    """Return the daemon as the DaemonSet of deploy/daemonset.yaml alone, ready."""
+    shared_product.stand_alone()
     return shared_product
 
 

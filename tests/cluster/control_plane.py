@@ -5,14 +5,17 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.namespace import NODE_ADDRESS, Namespace, ends
+from tests.cluster.namespace import NODE_ADDRESS, Namespace
 from tests.rig import RigError
 from tests.rig.waiting import comes
 
 ADMIN: Final = "admin"
 NODE: Final = "node"
 NODE_NAME: Final = "node"
-SERVER: Final = f"https://{NODE_ADDRESS}:6443"
+PORT: Final = 443
+"""The port of the service `kubernetes`, so that pods reach the API server without a kube-proxy."""
+
+SERVER: Final = f"https://{NODE_ADDRESS}:{PORT}"
 ORDER: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _SERVICES: Final = "10.78.0.0/24"
 
@@ -42,14 +45,17 @@ class ControlPlane:
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = self._namespace.spawn(self._command(name), log)
 
-    def stop_one(self, name: str) -> None:
-        """End one and wait for its end: two API servers cannot have one port."""
-        ends(self._processes.pop(name, None))
+    def kill_one(self, name: str) -> None:
+        """Kill one with SIGKILL, if it runs. After SIGTERM an API server serves its watches for a while."""
+        process = self._processes.pop(name, None)
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def stop(self) -> None:
-        """End all four, the last started first."""
+        """Kill all four, the last started first."""
         for name in reversed(ORDER):
-            self.stop_one(name)
+            self.kill_one(name)
 
     def kubeconfig(self, user: str) -> Path:
         """Return the file with a user's credentials."""
@@ -94,7 +100,8 @@ class ControlPlane:
         return [
             "--etcd-servers=http://127.0.0.1:2379",
             f"--service-cluster-ip-range={_SERVICES}",
-            f"--bind-address={NODE_ADDRESS}",
+            "--bind-address=0.0.0.0",
+            f"--secure-port={PORT}",
             f"--advertise-address={NODE_ADDRESS}",
             f"--cert-dir={folder}/apiserver",
             f"--token-auth-file={folder}/tokens.csv",

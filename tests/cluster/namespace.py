@@ -21,6 +21,9 @@ from tests.rig import RigError
 from tests.rig.waiting import poll
 
 NODE_ADDRESS: Final = "10.77.0.1"
+SERVICE_ADDRESS: Final = "10.78.0.1"
+"""The address of the service `kubernetes`. No kube-proxy runs: the node has the address itself."""
+
 BRIDGE: Final = "node0"
 HOST_LINK: Final = "nri-coloc0"
 _NETWORK: Final = "10.77.0.0/24"
@@ -29,6 +32,7 @@ PLACES: Final = (
     "/run/containerd",
     "/var/run/nri",
     "/run/nri-coloc",
+    "/run/nri-coloc-cluster",
     "/var/lib/nri-coloc",
     "/var/lib/kubelet",
     "/var/lib/cni",
@@ -44,6 +48,7 @@ for place in {places}; do mount --bind "{folder}/at$place" "$place"; done
 ip link set lo up
 ip link add {bridge} type bridge
 ip address add {address}/24 dev {bridge}
+ip address add {service}/32 dev {bridge}
 ip link set {bridge} up
 ip route add default dev {bridge}
 echo up
@@ -69,6 +74,7 @@ class Namespace:
             "folder": self._folder,
             "bridge": BRIDGE,
             "address": NODE_ADDRESS,
+            "service": SERVICE_ADDRESS,
         }
         self._process = subprocess.Popen(
             ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", _SCRIPT.format(**values)],

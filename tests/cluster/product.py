@@ -31,6 +31,7 @@ class Product:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._config = ""
+        self._beside: list[dict[str, Any]] = []
 
     def install(self, config: str = "") -> None:
         """Import the image on the node, apply the manifest, wait until the daemon is ready."""
@@ -42,6 +43,28 @@ class Product:
         self._config = config or self._config
         self._cluster.apply(*manifests(self._config))
         self.wait_ready()
+
+    def join(self, objects: list[dict[str, Any]]) -> None:
+        """Apply other manifests, which hold the DaemonSet too; `stand_alone` removes the other objects."""
+        own = {_key(each) for each in manifests()}
+        self._beside = [each for each in objects if _key(each) not in own]
+        self._cluster.apply(*objects)
+
+    def stand_alone(self) -> None:
+        """Return to the objects of deploy/daemonset.yaml and wait until the daemon is ready."""
+        if self._beside:
+            self._delete(self._beside)
+            self._beside = []
+            self._cluster.apply(*manifests(self._config))
+            self._cluster.wait(self.is_rolled_out, "the daemon's new pod")
+        self.wait_ready()
+
+    def is_rolled_out(self) -> bool:
+        """Return whether the DaemonSet's pod has the newest template."""
+        found = self._cluster.get("daemonset", NAME, NAMESPACE)
+        status = found["status"]
+        is_observed = status.get("observedGeneration") == found["metadata"]["generation"]
+        return is_observed and bool(status.get("updatedNumberScheduled"))
 
     def reconfigure(self, config: str) -> None:
         """Start the daemon with another configuration and wait until it knows all pods; it may not be ready.
@@ -64,8 +87,7 @@ class Product:
 
     def remove(self) -> None:
         """Delete all that the manifest made and wait until its pod is gone."""
-        items = {"apiVersion": "v1", "kind": "List", "items": manifests(self._config)}
-        self._cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=json.dumps(items))
+        self._delete(manifests(self._config))
         self._cluster.wait(lambda: not self.pods(), "the end of the daemon's pod")
 
     def wait_ready(self) -> None:
@@ -136,6 +158,10 @@ class Product:
         records = self.json(f"/v1/audit?limit=4096{f'&pod={pod}' if pod else ''}").get("records", [])
         return [record for record in records if not event or record["event"] == event]
 
+    def _delete(self, objects: list[dict[str, Any]]) -> None:
+        items = {"apiVersion": "v1", "kind": "List", "items": objects}
+        self._cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=json.dumps(items))
+
     def _is_ready(self) -> bool:
         pods = self.pods()
         conditions = pods[0].get("status", {}).get("conditions", []) if len(pods) == 1 else []
@@ -154,9 +180,13 @@ def missing_capabilities() -> tuple[str, ...]:
 
 def manifests(config: str = "") -> list[dict[str, Any]]:
     """Return the objects of deploy/daemonset.yaml, less what cannot be granted here."""
-    objects: list[dict[str, Any]] = list(yaml.safe_load_all(MANIFEST.read_text()))
+    return granted(list(yaml.safe_load_all(MANIFEST.read_text())), config)
+
+
+def granted(objects: list[dict[str, Any]], config: str = "") -> list[dict[str, Any]]:
+    """Return objects without the capabilities that cannot be granted here, and with a configuration."""
     for found in objects:
-        if found["kind"] == "DaemonSet":
+        if _key(found) == ("DaemonSet", NAME):
             for container in found["spec"]["template"]["spec"]["containers"]:
                 added = container["securityContext"]["capabilities"]["add"]
                 unknown = [name for name in added if name not in _CAPABILITY_BITS]
@@ -166,3 +196,7 @@ def manifests(config: str = "") -> list[dict[str, Any]]:
         if found["kind"] == "ConfigMap" and config:
             found["data"]["config.yaml"] = config
     return objects
+
+
+def _key(found: dict[str, Any]) -> tuple[str, str]:
+    return found["kind"], found["metadata"]["name"]

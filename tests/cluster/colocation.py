@@ -1,0 +1,103 @@
+"""Daemon, companion and controller together, as `kubectl apply -k deploy` brings them up, all from one image.
+
+Two changes, named here. The companion waits seconds where the product waits half a minute
+(`tests/rig/hasty_companion.py`). The daemon raises quotas, and may lend up to twice the machine's CPUs, so that
+a busy machine still has an offer. `tests/cluster/product.py` names a third one.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from nri_coloc.kubernetes.presets import DEFAULT, OPEN
+from tests.cluster.cluster import Cluster
+from tests.cluster.control_plane import NODE_NAME
+from tests.cluster.product import NAMESPACE, Product, granted
+from tests.cluster.product_image import PROJECT
+from tests.cluster.running import Pods
+from tests.rig import cgroups
+
+DAEMON: Final = "nri-coloc"
+COMPANION: Final = "nri-coloc-cluster"
+CONTROLLER: Final = "nri-coloc-controller"
+HASTY: Final = PROJECT / "tests/rig/hasty_companion.py"
+RECLAIM: Final = "reclaim: {cpuWatermark: 200, features: [scheduler-hints, scheduler-idle, quota-burst]}"
+SOCKET: Final = "run/nri-coloc-cluster/cluster.sock"
+
+
+class Colocation:
+    """The three workloads on the node of a cluster."""
+
+    def __init__(self, cluster: Cluster, product: Product) -> None:
+        self._cluster = cluster
+        self.product = product
+
+    def install(self) -> None:
+        """Apply all manifests of deploy/ and wait until the node is open."""
+        self.product.join(self._objects())
+        self._cluster.wait(self.product.is_rolled_out, "the daemon's new pod")
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Wait until each pod is ready and the node is open."""
+        self._cluster.wait(self._is_ready, "daemon, companion and two controllers")
+        self.product.wait_ready()
+        self._cluster.wait(lambda: OPEN in self.allocatable(), "an open node")
+
+    def pods(self, name: str) -> list[dict[str, Any]]:
+        """Return the pods of one of the three."""
+        labels = f"--selector=app.kubernetes.io/name={name}"
+        words = ("get", "pods", f"--namespace={NAMESPACE}", labels, "--output=json")
+        items: list[dict[str, Any]] = json.loads(self._cluster.kubectl(*words))["items"]
+        return items
+
+    def restart(self, name: str) -> None:
+        """Delete the pods of one of the three; others take their place."""
+        labels = f"--selector=app.kubernetes.io/name={name}"
+        self._cluster.kubectl("delete", "pods", f"--namespace={NAMESPACE}", labels, "--wait=false")
+
+    def process(self, name: str, container: str) -> Path:
+        """Return the folder in /proc of the first process of a container."""
+        pod = self.pods(name)[0]["metadata"]["name"]
+        return Path("/proc", str(min(cgroups.pids(Pods(self._cluster).cgroup(pod, container, NAMESPACE)))))
+
+    def admin(self, *order: str) -> None:
+        """Give the daemon an order, in its own container."""
+        pod = self.product.pods()[0]["metadata"]["name"]
+        self._cluster.kubectl("exec", pod, f"--namespace={NAMESPACE}", "--", "nri-coloc", "admin", *order)
+
+    def allocatable(self) -> dict[str, str]:
+        """Return the allocatable resources of the node."""
+        found: dict[str, str] = self._cluster.get("node", NODE_NAME)["status"]["allocatable"]
+        return found
+
+    def _objects(self) -> list[dict[str, Any]]:
+        text = self._cluster.kubectl("kustomize", str(PROJECT / "deploy"))
+        objects: list[dict[str, Any]] = list(yaml.safe_load_all(text))
+        for found in objects:
+            if found["kind"] == "ConfigMap":
+                found["data"]["config.yaml"] += f"\n{RECLAIM}\n"
+            if found["kind"] == "DaemonSet" and found["metadata"]["name"] == COMPANION:
+                companion = found["spec"]["template"]["spec"]["containers"][0]
+                companion["command"] = ["python", "-c", HASTY.read_text(), "--node=$(NODE_NAME)"]
+        return granted(objects)
+
+    def _is_ready(self) -> bool:
+        """Return whether each pod is ready, and none ends."""
+        words = ("get", "pods", f"--namespace={NAMESPACE}", "--output=json")
+        pods = json.loads(self._cluster.kubectl(*words))["items"]
+        names = [each["metadata"].get("labels", {}).get("app.kubernetes.io/name", "") for each in pods]
+        return sorted(names) == [DAEMON, COMPANION, CONTROLLER, CONTROLLER] and all(map(_is_ready, pods))
+
+
+def lent(cpu: str = "50", memory: str = "33554432") -> dict[str, str]:
+    """Return the requests of a reclaimed container: lent amounts, and one place on an open node."""
+    return {DEFAULT.cpu: cpu, DEFAULT.memory: memory, OPEN: "1"}
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return is_ready and "deletionTimestamp" not in pod["metadata"]
