@@ -75,15 +75,20 @@ class EventWriter:
         """Begin with the numbers of a new connection."""
         with self._lock:
             self._delivery.connected()
-            self._lost = 0
+            self._lost = self._delivery.lost
 
     def take(self, answer: pb.NextResponse) -> None:
         """Take the Events of an answer."""
         with self._lock:
             self._delivery.take(event_messages.events_of(answer, time.time()))
-        if answer.events_lost > self._lost:
-            self._log.warning("Events were lost in the daemon: too many at once", lost=answer.events_lost)
-        self._lost = answer.events_lost
+            lost = answer.events_lost + self._delivery.lost
+        if lost > self._lost:
+            self._log.warning(
+                "Events were lost: too many at once, or refused by the API server",
+                daemon=answer.events_lost,
+                companion=lost - answer.events_lost,
+            )
+        self._lost = lost
 
     def run(self, stop: Event) -> None:
         """Write Events until `stop` is set."""

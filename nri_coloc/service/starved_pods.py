@@ -98,12 +98,16 @@ def _wants(before: Picture, after: Picture, state: NodeState) -> dict[str, Want]
 
 
 def _waited(before: Picture, after: Picture, member: Assignment) -> float | None:
-    """Return the part of the time in which a task of a container waited; None if it is unknown."""
+    """Return the part of the time in which a task of a container waited; None if it is unknown.
+
+    Time for which its own quota held it back does not count: only a stall beyond it is a want.
+    """
     first, last = before.containers.get(member.id), after.containers.get(member.id)
     if first is None or last is None or first.key != last.key or last.at <= first.at:
         return None
     waited_us = risen(_waited_us(first), _waited_us(last))
-    return None if waited_us is None else min(1.0, waited_us / 1e6 / (last.at - first.at))
+    held_us = risen(first.throttled_us, last.throttled_us) or 0
+    return None if waited_us is None else min(1.0, max(0, waited_us - held_us) / 1e6 / (last.at - first.at))
 
 
 def _waited_us(reading: GroupReading) -> int | None:

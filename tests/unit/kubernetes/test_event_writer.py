@@ -190,6 +190,14 @@ def test_losses_of_the_daemon_are_logged_once(tmp_path):
     assert str(log.lines).count("Events were lost") == 1
 
 
+def test_events_that_were_given_up_are_logged_once(tmp_path):
+    with writing(tmp_path, lambda _: Reply(422)) as (writer, _, log):
+        take(writer, message(1))
+        writer.take(pb.NextResponse())
+        writer.take(pb.NextResponse())
+    assert str(log.lines).count("Events were lost") == 1
+
+
 @pytest.mark.parametrize("field", ["message", "reason", "pod"])
 def test_a_control_character_of_the_daemon_is_no_event(tmp_path, field):
     bad = message(1)

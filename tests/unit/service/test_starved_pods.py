@@ -33,13 +33,15 @@ class Rig:
         self.headroom = Headroom(cpu_milli=8000)
         self._kernel = kernel
         self._at = self._used_us = self._waited_us = 0.0
+        self._throttled_us = 0
         self.pods = StarvedPods(node, self, picture=lambda: self.picture, headroom=lambda: self.headroom)
 
     def decided(self, decisions, state, previous, latency_us=None):
         self.found += decisions
 
-    def minute(self, used_milli, waited):
+    def minute(self, used_milli, waited, throttled=0.0):
         self._at += 60
+        self._throttled_us += round(throttled * 60e6)
         self._used_us += used_milli * 60_000
         self._waited_us += waited * 60e6
         self._take(self._container())
@@ -48,7 +50,7 @@ class Rig:
     def _container(self):
         us = round(self._waited_us)
         if self._kernel == "PSI":
-            return GroupReading(2, self._at, cpu=Pressure(us))
+            return GroupReading(2, self._at, cpu=Pressure(us), throttled_us=self._throttled_us)
         return GroupReading(2, self._at, run_delay_us=us)
 
     def between(self):
@@ -79,6 +81,13 @@ def test_a_suppressed_pod_is_recorded():
     for _ in range(11):
         rig.minute(used_milli=900, waited=0.9)
     assert [said.reason for said in rig.found] == [Reason.SUPPRESSED]
+
+
+def test_a_pod_that_its_own_quota_holds_back_lacks_nothing():
+    rig = Rig()
+    for _ in range(5):
+        rig.minute(used_milli=5, waited=0.9, throttled=0.9)
+    assert rig.found == []
 
 
 def test_an_online_pod_is_not_judged():
