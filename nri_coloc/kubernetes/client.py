@@ -14,6 +14,8 @@ from nri_coloc.ttrpc.errors import TtrpcError
 from nri_coloc.ttrpc.status import Code
 
 PIECE = 64 * 1024
+TURN_S = 1.0
+"""Seconds between two calls of `meanwhile`."""
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -38,6 +40,7 @@ class DaemonLink:
         self._wire = Connection(
             Role.CLIENT, receive_limit=messages.MESSAGE_LIMIT, send_limit=messages.MESSAGE_LIMIT
         )
+        self._answers: dict[int, Response] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
         try:
@@ -46,13 +49,20 @@ class DaemonLink:
             self._socket.close()
             raise DaemonAwayError(f"{path}: {error.strerror or error}") from error
 
-    def call(self, method: str, message: Message, answer: type[_Answer], timeout_s: float) -> _Answer:
-        """Return the answer of a call."""
+    def call(
+        self,
+        method: str,
+        message: Message,
+        answer: type[_Answer],
+        timeout_s: float,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> _Answer:
+        """Return the answer of a call. `meanwhile`: called each second until it comes; it may make other calls."""
         try:
             stream, sent = self._wire.send_request(messages.SERVICE, method, message.SerializeToString())
             self._socket.settimeout(timeout_s)
             self._socket.sendall(sent)
-            found = self._answer(stream, self._clock() + timeout_s)
+            found = self._answer(stream, self._clock() + timeout_s, meanwhile)
             if found.code == Code.OK:
                 return answer.FromString(found.payload)
         except (OSError, TtrpcError, DecodeError) as error:
@@ -64,12 +74,24 @@ class DaemonLink:
         """End the connection."""
         self._socket.close()
 
-    def _answer(self, stream: int, end_s: float) -> Response:
-        while True:
-            self._socket.settimeout(max(0.01, end_s - self._clock()))
-            data = self._socket.recv(PIECE)
-            if not data:
-                raise ConnectionError("the daemon ended the connection")
-            for event in self._wire.receive_data(data):
-                if isinstance(event, Response) and event.stream == stream:
-                    return event
+    def _answer(self, stream: int, end_s: float, meanwhile: Callable[[], None] | None) -> Response:
+        while stream not in self._answers:
+            left_s = end_s - self._clock()
+            if left_s <= 0:
+                raise TimeoutError("timed out")
+            self._socket.settimeout(min(left_s, left_s if meanwhile is None else TURN_S))
+            try:
+                self._receive()
+            except TimeoutError:
+                if meanwhile is not None:
+                    meanwhile()
+        return self._answers.pop(stream)
+
+    def _receive(self) -> None:
+        """Keep the answers that the next bytes bring, also those of other calls."""
+        data = self._socket.recv(PIECE)
+        if not data:
+            raise ConnectionError("the daemon ended the connection")
+        for event in self._wire.receive_data(data):
+            if isinstance(event, Response):
+                self._answers[event.stream] = event

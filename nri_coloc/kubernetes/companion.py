@@ -1,4 +1,4 @@
-"""Run the companion: carry the daemon's offer into the status of the node.
+"""Run the companion: carry the daemon's offer into the status of the node, and facts about pods to the daemon.
 
 Three threads follow the daemon, the pods of the node and the node object, and one writes Events. The main thread
 decides each second, and sooner after a change, whether the report must change (`reporting`), and sends the PATCH.
@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -20,6 +21,7 @@ from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
 from nri_coloc.kubernetes.courier import Courier, Entry
 from nri_coloc.kubernetes.event_writer import EventWriter
+from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.figures import Figures
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.publication import State
@@ -27,6 +29,7 @@ from nri_coloc.kubernetes.reporting import Report, Reporting, Wanted
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
 from nri_coloc.kubernetes.watching import Watch
+from nri_coloc.ttrpc.status import Code
 
 TURN_S: Final = 1.0
 CALL_S: Final = 5.0
@@ -69,7 +72,7 @@ class Own(NamedTuple):
 
 
 class Daemon:
-    """The daemon's newest state, followed on a thread.
+    """The daemon's newest state, followed on a thread, which also sends facts about pods.
 
     heard: the state and the monotonic time of its arrival; None while the daemon is away.
     orders: its open eviction orders, of the same answer.
@@ -78,7 +81,16 @@ class Daemon:
     problem: why the daemon cannot be reached; empty if it can.
     """
 
-    def __init__(self, path: str, own: Own, *, log: Log, events: Events, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        own: Own,
+        *,
+        log: Log,
+        events: Events,
+        changed: Callable[[], None],
+        facts: FactsOutbox,
+    ) -> None:
         self.heard: tuple[State, float] | None = None
         self.orders: tuple[Entry, ...] = ()
         self.preset: Preset | None = None
@@ -89,6 +101,8 @@ class Daemon:
         self._events = events
         self._changed = changed
         self.problem = "the daemon has not answered yet"
+        self._facts = facts
+        self._takes_facts = True
         self._results: Mapping[str, Result] = {}
 
     def take_results(self, results: Mapping[str, Result]) -> None:
@@ -118,10 +132,14 @@ class Daemon:
         link = DaemonLink(self._path, CALL_S)
         try:
             self._greet(link)
-            generation = 0
+            self._facts.connected()
+            generation, self._takes_facts = 0, True
             while not stop.is_set():
+                self._send_facts(link)
                 asked = pb.NextRequest(generation=generation, event_sequence=self._events.recorded)
-                answer = link.call("Next", asked, pb.NextResponse, NEXT_S)
+                answer = link.call(
+                    "Next", asked, pb.NextResponse, NEXT_S, meanwhile=partial(self._send_facts, link)
+                )
                 generation = answer.state.generation
                 self.orders = courier.entries(answer.orders, time.time())
                 self._events.take(answer)
@@ -141,6 +159,22 @@ class Daemon:
         found = [known[each.id] for each in self.orders if each.id in known]
         if found:
             link.call("ReportResults", messages.results_request(found), pb.ReportResultsResponse, CALL_S)
+
+    def _send_facts(self, link: DaemonLink) -> None:
+        """Send one message of facts, if there is one: at most two a second, as the daemon allows."""
+        message = self._facts.next(time.time()) if self._takes_facts else None
+        if message is None:
+            return
+        try:
+            answer = link.call("ReportPods", message, pb.ReportPodsResponse, CALL_S)
+        except DaemonRefusedError as error:
+            if error.code != Code.UNIMPLEMENTED:
+                raise
+            self._takes_facts = False
+            self._log.info("the daemon takes no facts about pods; it is of another version")
+            return
+        if answer.not_kept:
+            self._log.warning("the daemon has no room for facts about pods", pods=answer.not_kept)
 
     def _greet(self, link: DaemonLink) -> None:
         hello = pb.HelloRequest(
@@ -167,7 +201,10 @@ class Companion:
         self._changed = Event()
         self._stop = Event()
         self._events = EventWriter(api, own.node, log=log)
-        self._daemon = Daemon(socket, own, log=log, events=self._events, changed=self._changed.set)
+        self._facts = FactsOutbox()
+        self._daemon = Daemon(
+            socket, own, log=log, events=self._events, changed=self._changed.set, facts=self._facts
+        )
         self._threads: list[Thread] = []
         self._watches: list[Watch] = []
         self._reporter: Reporter | None = None
@@ -198,7 +235,8 @@ class Companion:
         return self._daemon.preset
 
     def _report(self, preset: Preset) -> None:
-        pods, node = NodePods(preset, self._changed.set), ThisNode(preset, self._changed.set)
+        pods = NodePods(preset, self._changed.set, self._facts)
+        node = ThisNode(preset, self._changed.set)
         for path, follower, selector in (
             ("/api/v1/pods", pods, requests.selector(self._own.node)),
             ("/api/v1/nodes", node, f"metadata.name={self._own.node}"),

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from nri_coloc.kubernetes import objects, presets, requests
+from nri_coloc.kubernetes import facts, objects, presets, requests
 from nri_coloc.kubernetes.api import Object
+from nri_coloc.kubernetes.facts import ReadFacts
+from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Demand, Floor
 
@@ -15,28 +17,40 @@ class NodePods:
     """The pods of one node, as a follower of a watch.
 
     floor: sums of their requests; None before the first list.
-    changed: called after each change.
+    changed: called after each change of the sums.
+    facts: gets the facts about each pod.
     """
 
-    def __init__(self, preset: Preset, changed: Callable[[], None]) -> None:
+    def __init__(self, preset: Preset, changed: Callable[[], None], facts: FactsOutbox) -> None:
         self.floor: Floor | None = None
         self._preset = preset
         self._changed = changed
+        self._facts = facts
         self._demands: dict[str, Demand] = {}
 
     def replace(self, found: Iterator[Object]) -> None:
         """Take all pods of the node."""
-        demands = dict(map(self._demand, found))  # no variable keeps a pod while the next page is read
-        self._demands = {uid: demand for uid, demand in demands.items() if demand is not None}
+        read = list(map(self._read, found))  # no variable keeps a pod while the next page is read
+        self._demands = {uid: demand for uid, demand, _ in read if demand is not None}
+        self._facts.replace({uid: told for uid, _, told in read if told is not None})
         self._add_up()
 
-    def _demand(self, pod: Object) -> tuple[str, Demand | None]:
-        return _uid(pod), requests.demand(pod, self._preset)
+    def _read(self, pod: Object) -> tuple[str, Demand | None, ReadFacts | None]:
+        demand = requests.demand(pod, self._preset)
+        return _uid(pod), demand, None if demand is None else self._facts_of(pod)
+
+    def _facts_of(self, pod: Object) -> ReadFacts | None:
+        try:
+            return facts.read(pod, self._preset)
+        except ValueError:  # a pod that breaks a bound has no facts
+            return None
 
     def take(self, kind: str, found: Object) -> None:
         """Take one change."""
-        uid = _uid(found)
-        demand = None if kind == "DELETED" else requests.demand(found, self._preset)
+        uid, demand, told = self._read(found)
+        if kind == "DELETED":
+            demand = told = None
+        self._facts.take(uid, told)
         if demand == self._demands.get(uid):
             return
         if demand is None:

@@ -10,11 +10,13 @@ import pytest
 
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.core.workload import Pod
 from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.companion import Companion, Daemon, Own
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
 from nri_coloc.kubernetes.event_writer import EventWriter
+from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.figures import OBJECTS
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
@@ -208,7 +210,14 @@ def test_an_unexpected_error_keeps_following(tmp_path, monkeypatch):
     stop, log = Event(), Lines()
     with serving(tmp_path, lambda _: Reply()) as api:
         events = EventWriter(api.connect(), "a", log=log)
-    daemon = Daemon("/no/socket", Own("a", "0.1.0"), log=log, events=events, changed=lambda: None)
+    daemon = Daemon(
+        "/no/socket",
+        Own("a", "0.1.0"),
+        log=log,
+        events=events,
+        changed=lambda: None,
+        facts=FactsOutbox(),
+    )
     tries = iter([lambda: 1 // 0, stop.set])
     monkeypatch.setattr(daemon, "_follow", lambda *_: next(tries)())
     daemon.run(stop)
@@ -234,3 +243,45 @@ def test_an_event_of_the_daemon_is_written_once(found, tmp_path):
         wait_until(lambda: not found.events.publish(0.0).entries, SOON_S, "a confirmed Event")
     [body] = found.written
     assert (body["reason"], body["involvedObject"]["name"]) == ("AnnotationInvalid", "web")
+
+
+# --- facts of pods --------------------------------------------------------------------------------------
+
+
+def whole(uid):
+    """Return a pod that facts can be read of."""
+    found = pod(uid)
+    found["metadata"] |= {"namespace": "jobs", "name": uid}
+    return found
+
+
+def told(found, uid):
+    """Return the last facts about a pod that the daemon got."""
+    return found.side.facts[-1].of(Pod("p", uid, uid, "jobs")) if found.side.facts else None
+
+
+def test_facts_of_pods_reach_the_daemon(found, tmp_path):
+    found.pods = [whole("a"), whole("b")]
+    with running(found, tmp_path):
+        wait_until(lambda: told(found, "a") and told(found, "b"), SOON_S, "facts of both pods")
+
+
+def test_a_restarted_daemon_gets_all_facts_again(found, tmp_path):
+    found.pods = [whole("a")]
+    with running(found, tmp_path) as run:
+        wait_until(lambda: told(found, "a"), SOON_S, "facts")
+        run.server.close()
+        found.side.facts.clear()
+        again = CompanionServer(
+            str(found.path),
+            found.side,
+            orders=found.orders,
+            events=found.events,
+            version="0.1.0",
+            log=Lines(),
+        )
+        again.look(SETTINGS)
+        try:
+            wait_until(lambda: told(found, "a"), SOON_S, "facts again")
+        finally:
+            again.close()

@@ -343,6 +343,9 @@ def test_a_container_of_unknown_kind_does_not_count(greeted):
     assert told(greeted).containers == ()
 
 
+LARGE = pb.PodFacts(
+    uid="u", namespace="a", name="w", containers=[pb.ContainerFacts(name=f"c{n}") for n in range(128)]
+)
 TWICE = [pb.ContainerFacts(name="c", kind=pb.CONTAINER_MAIN)] * 2
 
 
@@ -351,6 +354,7 @@ TWICE = [pb.ContainerFacts(name="c", kind=pb.CONTAINER_MAIN)] * 2
     [
         pb.ReportPodsRequest(pods=[FACTS] * 65),
         pb.ReportPodsRequest(gone=["u"] * 257),
+        pb.ReportPodsRequest(pods=[LARGE] * 9),
         pb.ReportPodsRequest(pods=[pb.PodFacts(uid="u1", name="web")]),
         pb.ReportPodsRequest(pods=[pb.PodFacts(uid="u1", namespace="a\nb", name="web")]),
         pb.ReportPodsRequest(pods=[pb.PodFacts(uid="u1", namespace="a", name="w" * 254)]),
@@ -360,7 +364,7 @@ TWICE = [pb.ContainerFacts(name="c", kind=pb.CONTAINER_MAIN)] * 2
         ),
         pb.ReportPodsRequest(pods=[FACTS], complete=True),
     ],
-    ids=["pods", "gone", "no namespace", "control", "long name", "twice", "amount", "no list"],
+    ids=["pods", "gone", "containers", "no namespace", "control", "long name", "twice", "amount", "no list"],
 )
 def test_facts_beyond_a_bound_change_nothing(greeted, message):
     code, _ = greeted.call("ReportPods", message)

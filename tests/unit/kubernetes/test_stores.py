@@ -3,6 +3,7 @@
 from typing import Any
 from weakref import ref
 
+from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts, Shown
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
 
@@ -23,7 +24,7 @@ def node(uid="n1", **resources):
 
 
 def pods(*found):
-    store = NodePods(DEFAULT, lambda: None)
+    store = NodePods(DEFAULT, lambda: None, FactsOutbox())
     store.replace(iter(found))
     return store
 
@@ -40,7 +41,7 @@ def test_the_floor_is_the_sum_of_all_pods():
 
 
 def test_no_list_yet_means_no_floor():
-    assert NodePods(DEFAULT, lambda: None).floor is None
+    assert NodePods(DEFAULT, lambda: None, FactsOutbox()).floor is None
 
 
 def test_a_deleted_pod_leaves_the_floor():
@@ -57,7 +58,7 @@ def test_an_ended_pod_leaves_the_floor():
 
 def test_a_change_without_effect_wakes_nothing():
     woken = []
-    store = NodePods(DEFAULT, lambda: woken.append(1))
+    store = NodePods(DEFAULT, lambda: woken.append(1), FactsOutbox())
     store.replace(iter([pod("a")]))
     store.take("MODIFIED", pod("a"))
     assert len(woken) == 1
@@ -108,5 +109,5 @@ def test_no_pod_is_kept_meanwhile():
             del made
             kept[-1] = kept[-1]() is not None
 
-    NodePods(DEFAULT, lambda: None).replace(found())
+    NodePods(DEFAULT, lambda: None, FactsOutbox()).replace(found())
     assert kept == [False, False]

@@ -1,0 +1,87 @@
+"""Hold the facts about the node's pods until the daemon has them: all after each connection, later the changes."""
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import Final
+
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes.facts import ReadFacts
+
+LARGEST: Final = messages.MESSAGE_LIMIT * 3 // 4
+"""Bytes of a message at most, so that its frame and the UIDs of ended pods fit too."""
+
+
+class FactsOutbox:
+    """The facts of the pods of this node. Any thread may call each method."""
+
+    def __init__(self) -> None:
+        self._mutex = Lock()
+        self._facts: dict[str, ReadFacts] = {}
+        self._unsent: set[str] = set()
+        self._gone: set[str] = set()
+        self._is_known = False
+        self._begins = False
+        self._completes = False
+
+    def connected(self) -> None:
+        """Begin a complete list: a new connection to the daemon is usable."""
+        with self._mutex:
+            self._begins = self._completes = True
+            self._unsent, self._gone = set(self._facts), set()
+
+    def replace(self, facts: Mapping[str, ReadFacts]) -> None:
+        """Take the facts of all pods, by UID."""
+        with self._mutex:
+            for uid in self._facts.keys() - facts.keys():
+                self._drop(uid)
+            for each in facts.values():
+                self._take(each)
+            self._is_known = True
+
+    def take(self, uid: str, facts: ReadFacts | None) -> None:
+        """Take the facts of one pod; None for a pod that has ended, or whose object breaks a bound."""
+        with self._mutex:
+            if facts is None:
+                self._drop(uid)
+            else:
+                self._take(facts)
+
+    def _take(self, facts: ReadFacts) -> None:
+        if self._facts.get(facts.uid) != facts:
+            self._facts[facts.uid] = facts
+            self._unsent.add(facts.uid)
+            self._gone.discard(facts.uid)
+
+    def _drop(self, uid: str) -> None:
+        if self._facts.pop(uid, None) is not None:
+            self._unsent.discard(uid)
+            self._gone.add(uid)
+
+    def next(self, now_s: float) -> pb.ReportPodsRequest | None:
+        """Return the next message to send; None if the daemon has all facts, or the first list is not read yet.
+
+        now_s: seconds since 1970.
+        """
+        with self._mutex:
+            if not self._is_known or not (self._begins or self._completes or self._unsent or self._gone):
+                return None
+            gone = sorted(self._gone)[: messages.MOST_GONE]
+            message = pb.ReportPodsRequest(gone=gone, begin=self._begins)
+            self._gone.difference_update(gone)
+            self._fill(message, now_s)
+            self._begins = False
+            message.complete = self._completes and not self._unsent
+            self._completes = self._completes and not message.complete
+            return message
+
+    def _fill(self, message: pb.ReportPodsRequest, now_s: float) -> None:
+        """Move unsent facts into the message, up to its bounds."""
+        size = containers = 0
+        for uid in sorted(self._unsent)[: messages.MOST_PODS]:
+            found = messages.facts_message(self._facts[uid], now_s)
+            size, containers = size + found.ByteSize(), containers + len(found.containers)
+            if size > LARGEST or containers > messages.MOST_CONTAINERS_OF_CALL:
+                return
+            message.pods.append(found)
+            self._unsent.discard(uid)
