@@ -19,6 +19,7 @@ The other resource continues.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isinf
 from typing import Final, NamedTuple
 
@@ -48,6 +49,17 @@ class Supply(NamedTuple):
     box_milli: int | None = None
     most_milli: int | None = None
     host_groups: int = 0
+
+
+DAY_S: Final = 86_400.0
+HOUR_S: Final = 3_600.0
+
+
+class Ahead(NamedTuple):
+    """The offer that is expected for an hour."""
+
+    cpu_milli: int
+    memory_bytes: int
 
 
 class _Part(NamedTuple):
@@ -114,6 +126,30 @@ def capacity(
     measured = shown(forecast, online, expected, now_s, tuning)
     cpu, memory = _parts(measured, supply, online, _pasts(blind, previous.borne), tuning, part=tuning.lend)
     return offer._replace(borne_milli=cpu.amount, borne_bytes=memory.amount)
+
+
+def ahead(
+    forecast: Forecast,
+    online: Mapping[str, OnlinePod],
+    supply: Supply,
+    now_s: float,
+    tuning: ReclaimTuning,
+) -> tuple[Ahead, ...]:
+    """Return the offer for each of the next 24 hours, without a schedule; empty until the node was watched for a day.
+
+    The online pods of now use what their workloads used in the same hour yesterday.
+    """
+    system = forecast.histories.get(SYSTEM)
+    if system is None or system.seen_s < DAY_S:
+        return ()
+    blank = replace(forecast, observed=NEVER, latest={}, peaks={})
+    apart = supply._replace(box_milli=None)
+    found: list[Ahead] = []
+    for hour in range(24):
+        expected = expect(blank, online, now_s + hour * HOUR_S, tuning)
+        cpu = _cpu(expected, apart, online, tuning, 1.0)
+        found.append(Ahead(cpu.amount, _memory(expected, apart, online, tuning, 1.0).amount))
+    return tuple(found)
 
 
 def _pasts(blind: Blind, before: tuple[int, int]) -> tuple[_Past, _Past]:

@@ -12,7 +12,7 @@ from nri_coloc.core.readings import Picture
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.forecast import expectations as prediction
 from nri_coloc.forecast import use
-from nri_coloc.forecast.capacity import Supply, capacity
+from nri_coloc.forecast.capacity import Ahead, Supply, ahead, capacity
 from nri_coloc.forecast.expectations import Expectation, Forecast
 from nri_coloc.forecast.use import SYSTEM, Use
 from nri_coloc.pods.replicas import OnlinePod
@@ -41,7 +41,7 @@ class Scene(NamedTuple):
 
 
 class Outlook:
-    """The forecast and the offer. It belongs to one thread; any thread may read `capacity`."""
+    """The forecast and the offer. It belongs to one thread; any thread may read `capacity` and call `ahead`."""
 
     def __init__(self) -> None:
         self.capacity = Capacity()
@@ -52,6 +52,17 @@ class Outlook:
         self._offered_s = float("-inf")
         self._supply = Supply(0, 0, kubepods_limit=0)
         self._used = (0, 0)
+        self._offered_by: tuple[Forecast, Scene, Supply] | None = None
+
+    def ahead(self, now_s: float) -> tuple[Ahead, ...]:
+        """Return the offer for each of the next 24 hours, without a schedule; empty while too little was learnt.
+
+        It costs 24 expectations: 18 ms of CPU for 110 pods.
+        """
+        if self._offered_by is None:
+            return ()
+        forecast, scene, supply = self._offered_by
+        return ahead(forecast, scene.online, supply, now_s, scene.tuning)
 
     def resume(self, learnt: Forecast) -> None:
         """Continue with the histories of the previous process."""
@@ -97,6 +108,7 @@ class Outlook:
         if stands and 0.0 <= now_s - self._offered_s < ADVERTISED_S:
             return False
         self._offered_for, self._offered_s, self._used = known, now_s, used
+        self._offered_by = self.forecast, scene, self._supply
         self.capacity = capacity(
             self.forecast,
             scene.online,

@@ -50,7 +50,7 @@ class Figures:
 
 
 def summary(state: State) -> dict[str, Any]:
-    """Return `spec.summary` of the object: lending state, offer, headroom, and the number of pods by class."""
+    """Return `spec.summary` of the object: lending state, offer, headroom, pods by class, and 24 hours of outlook."""
     figures = state.summary
     return {
         "lending": state.lending.value,
@@ -64,6 +64,7 @@ def summary(state: State) -> dict[str, Any]:
             "reclaimed": figures.reclaimed,
             "system": figures.system,
         },
+        "outlook": [_amounts(each) for each in figures.outlook],
     }
 
 

@@ -21,6 +21,7 @@ from nri_coloc.kubernetes.reporting import Lending
 SERVICE: Final = "coloc.cluster.v1.Cluster"
 PROTOCOL: Final = 1
 MESSAGE_LIMIT: Final = 256 * 1024
+HOURS: Final = 24
 MOST_PODS: Final = 64
 MOST_GONE: Final = 256
 MOST_CONTAINERS_OF_CALL: Final = 1024
@@ -243,12 +244,19 @@ def _summary(summary: Summary) -> pb.Summary:
         shared=summary.shared,
         reclaimed=summary.reclaimed,
         system=summary.system,
+        outlook=map(_amounts, summary.outlook),
     )
 
 
 def _summary_of(message: pb.Summary) -> Summary:
+    _count(message.outlook, "outlook", HOURS)
     return Summary(
-        _amounts_of(message.headroom), message.dedicated, message.shared, message.reclaimed, message.system
+        headroom=_amounts_of(message.headroom),
+        dedicated=message.dedicated,
+        shared=message.shared,
+        reclaimed=message.reclaimed,
+        system=message.system,
+        outlook=tuple(map(_amounts_of, message.outlook)),
     )
 
 

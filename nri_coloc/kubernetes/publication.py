@@ -19,6 +19,7 @@ class Summary(NamedTuple):
 
     headroom: the amounts that may be lent now.
     dedicated, shared, reclaimed, system: number of pods by class.
+    outlook: the offer expected for each of the next 24 hours; empty while too little was learnt.
     """
 
     headroom: Amounts = Amounts()
@@ -26,6 +27,7 @@ class Summary(NamedTuple):
     shared: int = 0
     reclaimed: int = 0
     system: int = 0
+    outlook: tuple[Amounts, ...] = ()
 
 
 class State(NamedTuple):

@@ -3,27 +3,28 @@
 import time
 from collections import Counter
 from math import inf
-from typing import Final
 
 from nri_coloc.core.events import FactsReported
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.pod_facts import PodFacts
 from nri_coloc.core.seams import After, all_of, tell
 from nri_coloc.core.workload import QoSClass
+from nri_coloc.forecast.capacity import HOUR_S
 from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.kubernetes.presets import Amounts
-from nri_coloc.kubernetes.publication import State, Summary
+from nri_coloc.kubernetes.publication import SUMMARY_S, State, Summary
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.placing.node import Node
 from nri_coloc.service.lending_clock import LendingClock
 from nri_coloc.service.node_watch import LendingNow
 from nri_coloc.service.offer_view import OfferView
 
-_CLASSES: Final = (QoSClass.DEDICATED, QoSClass.SHARED, QoSClass.RECLAIMED, QoSClass.SYSTEM)
-
 
 class ClusterSide:
-    """The state that the companion reports of this node, and the facts that it reports of pods. For any thread."""
+    """The state that the companion reports of this node, and the facts that it reports of pods.
+
+    `state` and `told` belong to the thread of the companion's socket.
+    """
 
     def __init__(
         self, node: Node, offer: OfferView, *, clock: LendingClock, survey: Survey, after: After
@@ -33,6 +34,8 @@ class ClusterSide:
         self._clock = clock
         self._survey = survey
         self._after = after
+        self._outlook: tuple[Amounts, ...] = ()
+        self._outlook_until_s = float("-inf")
 
     def told(self, facts: PodFacts) -> None:
         """Decide by the newest facts about pods."""
@@ -81,4 +84,26 @@ class ClusterSide:
 
     def _summary(self, headroom: Amounts) -> Summary:
         classes = Counter(place.wish.qos for place in self._node.state.pods.values())
-        return Summary(headroom, *(classes[qos] for qos in _CLASSES))
+        return Summary(
+            headroom=headroom,
+            dedicated=classes[QoSClass.DEDICATED],
+            shared=classes[QoSClass.SHARED],
+            reclaimed=classes[QoSClass.RECLAIMED],
+            system=classes[QoSClass.SYSTEM],
+            outlook=self._newest_outlook(),
+        )
+
+    def _newest_outlook(self) -> tuple[Amounts, ...]:
+        """Return the expected offers, computed again as often as a summary is published."""
+        now_s = time.monotonic()
+        if now_s >= self._outlook_until_s:
+            self._outlook = self._computed_outlook()
+            self._outlook_until_s = now_s + (SUMMARY_S if self._outlook else 0.0)
+        return self._outlook
+
+    def _computed_outlook(self) -> tuple[Amounts, ...]:
+        now_s, found = time.time(), []
+        for hour, each in enumerate(self._survey.outlook.ahead(now_s)):
+            part = self._clock.offer_at(now_s + hour * HOUR_S)
+            found.append(Amounts(int(each.cpu_milli * part), int(each.memory_bytes * part)))
+        return tuple(found)

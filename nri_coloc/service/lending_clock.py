@@ -63,6 +63,10 @@ class LendingClock:
         is_known = all(one is other for one, other in zip(known_for, self._known_for, strict=True))
         return is_known and self._known_s <= now_s < until_s
 
+    def offer_at(self, at_s: float) -> float:
+        """Return the part of the headroom that new pods are offered at a time, 0 to 1, if no order follows."""
+        return at(self._known_for[0], at_s, self._switch.now()).offer
+
     def over(self, tuning: Tuning) -> Tuning:
         """Lay the lent part over the settings."""
         factor, offer = self.lending.factor, self.lending.offer

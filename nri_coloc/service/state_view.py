@@ -2,8 +2,9 @@
 
 `cpus` are the decided CPUs, `actual_cpus` the CPUs that were last read back; a reader compares both. If `actual_cpus`
 is empty, `actual_cpus_unknown` has the reason. `throttled` has the limits of a container whose pod is throttled, by
-knob; the key is missing while there are none. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to;
-the key is missing if there are none.
+knob; the key is missing while there are none. `facts` has the companion's facts about a container and its pod; the
+key is missing without facts. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to; the key is missing
+if there are none.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import cpuset
+from nri_coloc.core.pod_facts import Facts, Lent
 from nri_coloc.core.state import POOLS, Assignment, NodeState
 from nri_coloc.core.topology import NumaNode
 from nri_coloc.core.workload import Pod
@@ -108,7 +110,23 @@ def _container(state: NodeState, assignment: Assignment) -> dict[str, Any]:
         "actual_cpus": "",
         "mems": cpuset.render(state.mems_of(assignment)),
         "exclusive": bool(assignment.exclusive),
+        **_facts(state.facts.of(pod), assignment.container.name),
     }
+
+
+def _facts(found: Facts | None, container: str) -> dict[str, Any]:
+    """Return the facts of a container: requests and priority are its pod's, lent amounts its own."""
+    if found is None:
+        return {}
+    lent = next((each.lent for each in found.containers if each.name == container), Lent())
+    shown = {
+        "cpu_request_milli": found.cpu_milli,
+        "memory_request_bytes": found.memory_bytes,
+        "priority": found.priority,
+        "lent_cpu_milli": lent.cpu_milli,
+        "lent_memory_bytes": lent.memory_bytes,
+    }
+    return {"facts": {**shown, "owner": f"{found.owner.kind}/{found.owner.name}".strip("/")}}
 
 
 def _decided_cpus(state: NodeState, assignment: Assignment) -> str:

@@ -8,7 +8,7 @@ import pytest
 from nri_coloc.core.lending import Binding, Capacity
 from nri_coloc.core.settings import ForecastTuning, ReclaimTuning
 from nri_coloc.forecast import expectations
-from nri_coloc.forecast.capacity import Supply, capacity, untold
+from nri_coloc.forecast.capacity import Supply, ahead, capacity, untold
 from nri_coloc.forecast.expectations import Forecast
 from nri_coloc.forecast.use import SYSTEM, Use
 from nri_coloc.pods.replicas import OnlinePod
@@ -296,3 +296,25 @@ def test_while_lending_is_paused_nothing_is_offered_and_it_says_so():
     paused = replace(EXACT, paused="lending is paused until noon")
     found = capacity(seen(), {}, MACHINE, NOON + 1900.0, paused, previous=ALL_OF_IT)
     assert found == Capacity(0, 0, Binding.PAUSED, "lending is paused until noon")
+
+
+def busy_by_day() -> Forecast:
+    """Return a forecast of a pod that used 6 CPUs from noon for 12 hours, then 1 CPU until 13 o'clock."""
+    found, step_s = Forecast(), 120.0
+    for step in range(25 * 30 + 1):
+        milli = 6000 if step < 12 * 30 else 1000
+        uses = {"web": Use("shop/web", milli, GIB), SYSTEM: Use(SYSTEM, 0, 0)}
+        found = expectations.observe(found, uses, NOON + step_s * step, EXACT)
+    return found
+
+
+def test_an_outlook_has_the_course_of_yesterday():
+    online = {"web": pod()}
+    found = ahead(busy_by_day(), online, MACHINE, NOON + 25 * 3600.0, EXACT)
+    assert len(found) == 24
+    assert [each.cpu_milli for each in found[1:9]] == [2000] * 8
+    assert [each.cpu_milli for each in found[12:20]] == [7000] * 8
+
+
+def test_an_outlook_needs_a_day():
+    assert ahead(seen(60, web=Use("shop/web", 1000, GIB)), {"web": pod()}, MACHINE, NOON, EXACT) == ()

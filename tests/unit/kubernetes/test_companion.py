@@ -22,6 +22,8 @@ from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
+from nri_coloc.kubernetes.session import Refusal, Session
+from nri_coloc.ttrpc.status import Code
 from tests.rig.eviction_orders import FewOrders, an_order
 from tests.rig.node_side import NodeSide
 from tests.rig.waiting import wait_until
@@ -285,3 +287,15 @@ def test_a_restarted_daemon_gets_all_facts_again(found, tmp_path):
             wait_until(lambda: told(found, "a"), SOON_S, "facts again")
         finally:
             again.close()
+
+
+def test_an_older_daemon_gets_no_facts(found, tmp_path, monkeypatch):
+    def unknown(*_args):
+        raise Refusal(Code.UNIMPLEMENTED, "ReportPods is not served")
+
+    monkeypatch.setattr(Session, "_report_pods", unknown)
+    found.pods = [whole("a")]
+    with running(found, tmp_path):
+        wait_until(lambda: "takes no facts" in str(found.log.lines), SOON_S, "a remark")
+        wait_until(lambda: found.patches, SOON_S, "a report")
+    assert str(found.log.lines).count("takes no facts") == 1

@@ -44,10 +44,10 @@ def served(tmp_path):
     log = Lines()
     path = tmp_path / "folder" / "cluster.sock"
     orders = FewOrders()
-    server = CompanionServer(
-        str(path), NodeSide(lambda: STATE), orders=orders, events=EventBox(), version="0.1.0", log=log
-    )
-    yield SimpleNamespace(server=server, path=path, log=log, orders=orders)
+    states = [STATE]
+    side = NodeSide(lambda: states[-1])
+    server = CompanionServer(str(path), side, orders=orders, events=EventBox(), version="0.1.0", log=log)
+    yield SimpleNamespace(server=server, path=path, log=log, orders=orders, side=side, states=states)
     server.close()
 
 
@@ -64,6 +64,23 @@ def test_the_companion_gets_the_state(served):
     answer = link.call("Next", pb.NextRequest(), pb.NextResponse, 5)
     link.close()
     assert messages.state_of(answer.state).offer == Amounts(4000, 8 << 30)
+
+
+def test_facts_are_sent_while_a_call_waits(served):
+    served.server.look(SETTINGS)
+    link = greeted(served.path)
+    known = link.call("Next", pb.NextRequest(), pb.NextResponse, 5).state.generation
+
+    def report():
+        if len(served.states) == 1:
+            facts = pb.PodFacts(uid="u1", namespace="shop", name="web")
+            link.call("ReportPods", pb.ReportPodsRequest(pods=[facts]), pb.ReportPodsResponse, 5)
+            served.states.append(STATE._replace(reason="another"))
+
+    answer = link.call("Next", pb.NextRequest(generation=known), pb.NextResponse, 15, meanwhile=report)
+    link.close()
+    assert answer.state.reason == "another"
+    assert [len(each) for each in served.side.facts] == [1]
 
 
 def test_orders_know_whether_a_companion_is_there(served):

@@ -13,7 +13,7 @@ from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
 from nri_coloc.kubernetes.kept_facts import KeptFacts
 from nri_coloc.kubernetes.node_events import NodeEvents
 from nri_coloc.kubernetes.presets import Amounts
-from nri_coloc.kubernetes.publication import Published, State
+from nri_coloc.kubernetes.publication import Published, State, Summary
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.session import Session
 from nri_coloc.ttrpc.connection import Connection, Role
@@ -93,6 +93,12 @@ def test_another_protocol_is_refused():
 def test_hello_comes_first():
     code, _ = Companion().call("Next", pb.NextRequest())
     assert code == Code.FAILED_PRECONDITION
+
+
+def test_an_outlook_arrives_whole(greeted):
+    shown = STATE._replace(summary=Summary(outlook=tuple(Amounts(hour, 1) for hour in range(24))))
+    greeted.call("Next", pb.NextRequest())
+    assert messages.state_of(state(greeted.turn(published=PUBLISHED._replace(state=shown)))) == shown
 
 
 def test_a_new_companion_gets_the_state(greeted):

@@ -9,6 +9,8 @@ import pytest
 
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.forecast.capacity import Ahead
+from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import NODE_STATES
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.schedule.lending import State
@@ -29,8 +31,12 @@ def state(*, observe: bool = False, reclaim: ReclaimTuning | None = None, reason
     lending = SimpleNamespace(
         **({"is_open": True, "drains": False, "factor": 1.0, "state": State.OFFLINE, "because": ""} | clock)
     )
-    survey: Any = SimpleNamespace(picture=SimpleNamespace(at=time.monotonic() - 5))
-    shown: Any = SimpleNamespace(lending=lending)
+    expected = [Ahead(1000 * hour, 1 << 30) for hour in range(24)]
+    survey: Any = SimpleNamespace(
+        picture=SimpleNamespace(at=time.monotonic() - 5), outlook=SimpleNamespace(ahead=lambda _: expected)
+    )
+    from_s = time.time() + 12.5 * 3600
+    shown: Any = SimpleNamespace(lending=lending, offer_at=lambda at_s: 0.5 if at_s > from_s else 1.0)
     return ClusterSide(node, offer, clock=shown, survey=survey, after=()).state()
 
 
@@ -61,3 +67,8 @@ def test_an_unknown_offer_has_no_age():
 
 def test_the_states_of_nodes_are_those_of_the_clock():
     assert set(NODE_STATES) == set(State)
+
+
+def test_the_outlook_follows_the_schedule():
+    outlook = state().summary.outlook
+    assert (outlook[12], outlook[13]) == (Amounts(12_000, 1 << 30), Amounts(6_500, 1 << 29))

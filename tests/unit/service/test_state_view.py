@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner, PodFacts
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace, Pools
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Container, Pod, QoSClass
@@ -157,3 +158,18 @@ def test_a_throttled_pods_containers_show_their_limit():
     (container,) = state_json(node(APP), throttled={"s1": {"io.max": "1.0 MiB/s"}})["containers"]
     assert container["throttled"] == {"io.max": "1.0 MiB/s"}
     assert "throttled" not in state_json(node(APP))["containers"][0]
+
+
+def test_facts_stand_with_their_containers():
+    lent = ContainerFacts("app", Kind.MAIN, 0, 0, Lent(500, GIB))
+    told = Facts("u1", "shop", "web", Owner("Job", "render", "j1"), 9, 1500, 2 * GIB, (lent,))
+    state = node(APP, pods=(Pod("s1", "u1", "web", "shop"),))
+    (row,) = state_json(replace(state, facts=PodFacts({"u1": told})))["containers"]
+    assert row["facts"] == {
+        "cpu_request_milli": 1500,
+        "memory_request_bytes": 2 * GIB,
+        "priority": 9,
+        "lent_cpu_milli": 500,
+        "lent_memory_bytes": GIB,
+        "owner": "Job/render",
+    }
