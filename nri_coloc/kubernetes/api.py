@@ -80,6 +80,7 @@ class Api:
 
     def __init__(self, client: "httpx2.Client") -> None:
         self._client = client
+        self._is_closed = False
 
     def get(self, path: str, **query: str) -> Object:
         """Return one object, such as `/api/v1/nodes/a`."""
@@ -139,6 +140,7 @@ class Api:
         limits = httpx2.Timeout(CALL_S, read=SILENCE_S)
         try:
             with self._client.stream("GET", path, params=asked, timeout=limits) as answer:
+                self._check_open(path)
                 if answer.is_error:
                     answer.read()
                     raise _refused("watch", path, answer)
@@ -149,7 +151,13 @@ class Api:
 
     def close(self) -> None:
         """Close all connections."""
+        self._is_closed = True
         self._client.close()
+
+    def _check_open(self, path: str) -> None:
+        """Raise for a connection that was being opened while `close` ran: the client did not close it."""
+        if self._is_closed:
+            raise ApiUnreachable(f"GET {path}: closed")
 
     def _page(self, path: str, query: Mapping[str, str], most: int | None) -> Object | None:
         """Return an answer; None if it has more bytes than `most`, which are then not received."""
@@ -158,6 +166,7 @@ class Api:
         received = bytearray()
         try:
             with self._client.stream("GET", path, params=query) as answer:
+                self._check_open(path)
                 if answer.is_error:
                     answer.read()
                     raise _refused("GET", path, answer)
