@@ -154,8 +154,9 @@ _LENDING_EVENTS: Final = frozenset(
     }
 )
 _LENDING_REASONS: Final = frozenset(
-    {Reason.HEADROOM, Reason.TIER_LOAD, Reason.REBALANCED, Reason.QUOTA_BURST}
+    {Reason.HEADROOM, Reason.TIER_LOAD, Reason.REBALANCED, Reason.QUOTA_BURST, Reason.POD_FACTS}
 )
+"""A companion may report other facts twice a second: its records must not push out records of placement."""
 
 
 def is_of_lending(event: AuditEvent, reason: Reason) -> bool:

@@ -6,6 +6,7 @@ from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.events import ContainerCreating, FactsReported
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
+from nri_coloc.core.reasons import is_of_lending
 from nri_coloc.core.workload import Container, Pod
 from nri_coloc.placing import protection
 from tests.unit.placing.kit import SHARED, Node, said
@@ -93,3 +94,8 @@ def test_a_pod_without_facts_has_its_certain_request():
     outcome = pod.told()
     assert pod.thousandths == 200
     assert "no longer reports" in outcome.decisions[0].because
+
+
+def test_records_of_facts_push_out_no_admission():
+    (decision,) = Protected(800).told(50).decisions
+    assert is_of_lending(decision.event, decision.reason)
