@@ -357,3 +357,15 @@ class TestInitContainers:
         node.stop("init")
         node.create("main", 2000)
         assert node.owners() == {"main": "0-1"}
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "1 CPU asked, 1 free, and share keeps the last one"),
+        (2, "2 CPUs asked, 1 free, and share keeps the last one"),
+        (0, "none of the free CPUs fit its placement, 0 CPUs asked"),
+    ],
+)
+def test_shortage_is_told_with_its_figures(count: int, words: str):
+    assert admission.short_of(count, mask("3")) == words

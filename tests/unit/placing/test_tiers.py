@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Finding, FindingKind, QoSClass
+from nri_coloc.placing import tiers
 from tests.unit.placing.kit import SHARED, SYSTEM, Node, asking, figures, moved, reply, said
 from tests.unit.placing.pools_kit import ETL, GOLD, IN_GOLD, having, join
 
@@ -314,3 +315,12 @@ class TestStickiness:
         node = having(GOLD)
         join(node, "a", 3000, "silver")
         assert (node["a"].pool, node.cpus("a")) == ("share", "2-7")
+
+
+def test_pool_beyond_its_maximum_is_short():
+    node = having(replace(GOLD, maximum=3))
+    join(node, "fits", 3000)
+    assert tiers.shortage(node.state.pools, "gold") == ""
+    join(node, "more", 1000, on="more")
+    short = "its containers ask for more than its maximum of 3 CPUs"
+    assert tiers.shortage(node.state.pools, "gold") == short
