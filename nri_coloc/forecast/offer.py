@@ -40,7 +40,7 @@ class Scene(NamedTuple):
     most_milli: int | None = None
 
 
-class Outlook:
+class Offer:
     """The forecast and the offer. It belongs to one thread; any thread may read `capacity` and call `ahead`."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Run the slow loop: every few seconds take a snapshot of the node, and derive memory limits and the offer from it.
 
 The snapshot is taken in slices of about half a millisecond with a pause after each. In the pause a hook gets the
-interpreter's lock. Nothing is written here: the worker of `BoxMemory` writes the memory limits, and `Outlook` holds the
+interpreter's lock. Nothing is written here: the worker of `BoxMemory` writes the memory limits, and `Offer` holds the
 offer. One snapshot a minute has every figure, for the metrics. The decisions here need only pods' CPU time and memory.
 
 Nothing follows from a snapshot until the runtime has sent its list. Use of unknown pods would count as the system's, or
@@ -23,7 +23,7 @@ from nri_coloc.core.state import RECLAIM, SHARE, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.forecast import sharing_cost
 from nri_coloc.forecast.forecast_file import ForecastFile
-from nri_coloc.forecast.offer import Online, Outlook, Scene
+from nri_coloc.forecast.offer import Offer, Online, Scene
 from nri_coloc.forecast.snapshot import Paths, PictureTaker, Subjects
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.cgroup_layout import CgroupLayout
@@ -127,7 +127,7 @@ class Survey:
     ) -> None:
         self.picture: Picture | None = None
         self.looked_at = 0.0
-        self.outlook = Outlook()
+        self.offer = Offer()
         self._memory = memory
         self._wall = wall
         self._host_groups = host_groups
@@ -161,7 +161,7 @@ class Survey:
             self._thread.join(ENDS_WITHIN_S)
 
     def _run(self) -> None:
-        self.outlook.resume(self._file.load(self._wall(), self._node.tuning.reclaim))
+        self.offer.resume(self._file.load(self._wall(), self._node.tuning.reclaim))
         self._saved_at = time.monotonic()
         while not self._ending.is_set():
             try:
@@ -200,11 +200,11 @@ class Survey:
     def _decide(self, before: Picture | None, picture: Picture, state: NodeState, scene: Scene) -> None:
         """Learn the use between two snapshots, set the memory of the reclaim cgroups, and make an offer."""
         wall_s, online, tuning = self._wall(), scene.online, scene.tuning
-        self.outlook.saw(before, picture, online, wall_s, tuning)
+        self.offer.saw(before, picture, online, wall_s, tuning)
         # before the offer: no reader may see an offer beside an unknown headroom
-        self._memory.turn(picture, state, self.outlook.expected_memory(online, wall_s, tuning))
-        if self.outlook.advertise(picture, scene, wall_s):
-            offer = self.outlook.capacity
+        self._memory.turn(picture, state, self.offer.expected_memory(online, wall_s, tuning))
+        if self.offer.advertise(picture, scene, wall_s):
+            offer = self.offer.capacity
             self._report.metrics.advertised(offer.cpu_milli, offer.memory_bytes)
 
     def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
@@ -240,8 +240,8 @@ class Survey:
     def _save(self) -> None:
         """Save the learnt histories; without any, keep the file as it is."""
         self._saved_at = time.monotonic()
-        if self.outlook.forecast.histories:
-            self._file.save(self.outlook.forecast, self._wall())
+        if self.offer.forecast.histories:
+            self._file.save(self.offer.forecast, self._wall())
 
 
 _NO_HOST_GROUPS: Mapping[str, str] = {}

@@ -20,7 +20,7 @@ MOST_PODS: Final = 8
 """As many as followed tasks (`run_delay.MOST_TASKS`), chosen by their use between the last two snapshots."""
 
 
-class Waiting:
+class DelayedTasks:
     """Chooses tasks; belongs to the slow loop's thread. `sampler` is the fast loop's."""
 
     def __init__(self, sampler: FastSampler, cgroups: CgroupReader) -> None:

@@ -43,7 +43,7 @@ class Member(NamedTuple):
     may_be_remade: bool = False
 
 
-class Sentry:
+class FileWatch:
     """Watches reclaim cgroups by their paths. The fast loop calls `follow` and `look_at_next`; any thread calls
     `wrote`.
 
@@ -72,7 +72,7 @@ class Sentry:
         except OSError as error:
             self._refused(error)
             return
-        self._thread = Thread(target=self._run, args=(self._watches,), name="sentry", daemon=True)
+        self._thread = Thread(target=self._run, args=(self._watches,), name="file_watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

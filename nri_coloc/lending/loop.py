@@ -45,10 +45,10 @@ from nri_coloc.core.workload import QoSClass
 from nri_coloc.host.alarm import Alarm
 from nri_coloc.lending import fast_loop, folding, glance, measured_groups, partition_loop, sentence
 from nri_coloc.lending.fast_loop import LoopMemory, Tick
-from nri_coloc.lending.file_watch import Sentry
+from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.folding import Folding, Step
 from nri_coloc.lending.glance import Glance
-from nri_coloc.lending.measured_groups import Acquaintance
+from nri_coloc.lending.measured_groups import PodFactsCache
 from nri_coloc.lending.partition_loop import Partition
 from nri_coloc.lending.relocation import Relocation
 from nri_coloc.lending.sampler import BUDGET, FastSampler, counters_s
@@ -111,7 +111,7 @@ class Lending:
     """The loop's thread. `start`, `prepare` and `stop` are for any thread.
 
     headroom: of the newest tick.
-    sentry: watches the files of reclaimed pods, on a thread that begins and ends with this one.
+    file_watch: watches the files of reclaimed pods, on a thread that begins and ends with this one.
     eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
 
     Size: the memory of one loop, changed by one thread; sizes are decided in pure functions.
@@ -124,7 +124,7 @@ class Lending:
         sampler: FastSampler,
         report: Report,
         *,
-        sentry: Sentry,
+        file_watch: FileWatch,
         after: After,
         eevdf: bool,
     ) -> None:
@@ -133,8 +133,8 @@ class Lending:
         self._node = node
         self._report = report
         self._actuator = actuator
-        self._sentry = sentry
-        self._relocation = Relocation(node, actuator, sentry, after=after, eevdf=eevdf)
+        self._file_watch = file_watch
+        self._relocation = Relocation(node, actuator, file_watch, after=after, eevdf=eevdf)
         self._partition = Partition(node, self._relocation, report)
         self._sampler = sampler
         self._memory = _FORGOTTEN
@@ -148,7 +148,7 @@ class Lending:
         self._watched_at = float("-inf")
         self._tuned: Tuning | None = None
         self._host_groups: tuple[str, ...] = ()
-        self._acquaintance = Acquaintance()
+        self._pod_facts = PodFactsCache()
         self._budget = BUDGET
         self._cost = TickCost()
         self._counters_s = counters_s()
@@ -166,7 +166,7 @@ class Lending:
     def start(self) -> None:
         """Begin to measure and to lend."""
         self._thread.start()
-        self._sentry.start()
+        self._file_watch.start()
 
     def prepare(self, event: Event) -> AbstractContextManager[None]:
         """Return a context that sizes the reclaim pool, for an event with its first reclaimed pod and for the list."""
@@ -233,13 +233,13 @@ class Lending:
         """End after the present tick; the reclaim pool keeps its last size."""
         self._stopping = True
         self._alarm.ring()
-        self._sentry.stop()
+        self._file_watch.stop()
 
     def ended(self, seconds: float) -> bool:
         """Return whether both threads have ended within so many seconds, or never began."""
         if self._thread.ident is not None:
             self._thread.join(seconds)
-        return not self._thread.is_alive() and self._sentry.ended(seconds)
+        return not self._thread.is_alive() and self._file_watch.ended(seconds)
 
     def _run(self) -> None:
         planned = time.monotonic()
@@ -385,7 +385,7 @@ class Lending:
             groups = measured_groups.tier_groups_of(state)
             self._budget = partition_loop.budget(len(groups), BUDGET)
         else:
-            groups = measured_groups.groups_of(state, self._lendable(state), host_groups, self._acquaintance)
+            groups = measured_groups.groups_of(state, self._lendable(state), host_groups, self._pod_facts)
             self._budget = BUDGET
         self._boxed = sum(group.role in (Role.BOX, Role.HOST) for group in groups)
         self._sampler.watch(groups)

@@ -27,7 +27,7 @@ class _Seen(NamedTuple):
     facts: PodFacts | None
 
 
-class Acquaintance:
+class PodFactsCache:
     """The facts of a node's pods, computed once for as long as the pod, its containers and the pools stay.
 
     On a busy node pods come and go all the time, and all other pods stay as they were. A container that follows another
@@ -57,14 +57,14 @@ def groups_of(
     state: NodeState,
     lendable: CPUMask,
     host_groups: tuple[str, ...] = (),
-    acquaintance: Acquaintance | None = None,
+    pod_facts: PodFactsCache | None = None,
 ) -> tuple[Group, ...]:
     """Return the groups that show the use of lendable CPUs by online pods and the system, and the reclaim cgroups.
 
     host_groups: the host groups among the reclaim cgroups.
-    acquaintance: facts of pods from earlier states.
+    pod_facts: facts of pods from earlier states.
     """
-    pods = (acquaintance or Acquaintance()).of(state, whereabouts.owned(state.pools, lendable))
+    pods = (pod_facts or PodFactsCache()).of(state, whereabouts.owned(state.pools, lendable))
     kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
     return groups.choose(Facts(kubepods, pods, host_groups, reserved=whereabouts.beyond(state, lendable)))
 

@@ -12,7 +12,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NOBODY, Moves, Outcome
 from nri_coloc.core.seams import After, Change, tell
 from nri_coloc.core.state import RECLAIM, NodeState
-from nri_coloc.lending.file_watch import Member, Sentry
+from nri_coloc.lending.file_watch import FileWatch, Member
 from nri_coloc.placing import reclaim_cgroups
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
@@ -50,13 +50,15 @@ class Relocation:
     eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
     """
 
-    def __init__(self, node: Node, actuator: Actuator, sentry: Sentry, *, after: After, eevdf: bool) -> None:
+    def __init__(
+        self, node: Node, actuator: Actuator, file_watch: FileWatch, *, after: After, eevdf: bool
+    ) -> None:
         self._eevdf = eevdf
         self._node = node
         self._actuator = actuator
         self._after = after
         self._members = _Members()
-        self._sentry = sentry
+        self._file_watch = file_watch
         self._guarded_at = 0.0
 
     @property
@@ -66,7 +68,7 @@ class Relocation:
 
     def look_at(self, state: NodeState) -> None:
         """Have the reclaim cgroups watched; to be called after one came or went."""
-        self._sentry.follow({} if self._node.tuning.observe else self._members_of(state))
+        self._file_watch.follow({} if self._node.tuning.observe else self._members_of(state))
 
     def _members_of(self, state: NodeState) -> dict[str, Member]:
         """Return the reclaim cgroups by path: pods, then host groups."""
@@ -133,7 +135,7 @@ class Relocation:
         if now - self._guarded_at < GUARD_EVERY_S or state.pools.reclaim == state.pools.share:
             return
         self._guarded_at = now
-        self._sentry.look_at_next()
+        self._file_watch.look_at_next()
 
 
 def _leaving_to_the_box(outcome: Outcome, before: NodeState) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from nri_coloc.repair.host_groups import HostGroups
 from nri_coloc.repair.leftovers import Leftovers
 from nri_coloc.repair.orders import Orders
 from nri_coloc.repair.protections import Protections
-from nri_coloc.repair.read_back import Looks
+from nri_coloc.repair.read_back import CpusetReadings
 from nri_coloc.repair.refusals import Refusals
 
 SWEEP_S: Final = 2.0
@@ -142,9 +142,9 @@ class Actuator:
     ) -> None:
         self._memory = memory
         self._look_again = look_again
-        self._looks = Looks(writer, report)
-        self.actual = self._looks.actual
-        self.unread = self._looks.unread
+        self._cpusets = CpusetReadings(writer, report)
+        self.actual = self._cpusets.actual
+        self.unread = self._cpusets.unread
         self.swept_at = 0.0
         self.bandwidths = bandwidths
         self._hints = hints
@@ -226,7 +226,7 @@ class Actuator:
         """Return the number of CPUs of the smallest reclaim cgroup that the previous process placed, else 0."""
         state = self._node.state
         members = {*self._host_groups.look(), *(targets.pod_path(state.pods[k].pod) for k in state.box)}
-        return self._looks.fewest(members & self._writer.placed(), state)
+        return self._cpusets.fewest(members & self._writer.placed(), state)
 
     def know_earlier(self) -> None:
         """Note that containers of the runtime's first list carry the record annotation of an earlier process."""
@@ -253,7 +253,7 @@ class Actuator:
             self.drifts.pushed(container_id)
 
     def forget(self, container_id: str) -> None:
-        self._looks.forget(container_id)
+        self._cpusets.forget(container_id)
         self._departures.forget(container_id)
         self.drifts.forget(container_id)
         self._unannounced.forget(container_id)
@@ -390,7 +390,7 @@ class Actuator:
         state = self._node.state
         assignment = state.containers.get(container_id)
         if assignment is not None:
-            self._looks.at(assignment, state)
+            self._cpusets.at(assignment, state)
 
     def _each(self, apply: Callable[[str], object], ids: Iterable[str], aside_every: int) -> None:
         """Call `apply` for each id, with a pause after every `aside_every` ids."""
@@ -437,9 +437,9 @@ class Actuator:
         self._scores.keep(assignment)
         if target.cpus:
             cpus, refusals = applied.cpus, (str(each) for each in applied.failures)
-            self._looks.note(container_id, cpus, next(refusals, read_back.NO_CGROUP))
+            self._cpusets.note(container_id, cpus, next(refusals, read_back.NO_CGROUP))
         else:
-            cpus = self._looks.at(assignment, state)
+            cpus = self._cpusets.at(assignment, state)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, assignment, state)
         for later in applied.later:
@@ -473,6 +473,6 @@ class Actuator:
             self._memory.later(later, pod_id)
         self._departures.settle("pod", pod_id, applied.cpus)
         if (applied.cpus is not None and applied.before != applied.cpus) or targets.holds_a_vm(state, pod_id):
-            self._looks.at_all(state.of_pod(pod_id), state)  # they inherited it
+            self._cpusets.at_all(state.of_pod(pod_id), state)  # they inherited it
         for each in due:
             self._report.drifted(pod_id, state, each)

@@ -19,7 +19,7 @@ NO_PATH: Final = "the runtime has not reported its cgroup"
 NO_CGROUP: Final = "its cgroup, or the cpuset of its cgroup, does not exist"
 
 
-class Looks:
+class CpusetReadings:
     """Each container is in `actual`, in `unread`, or was not read yet; every thread may read both.
 
     `unread`: why the last reading of a container failed, a sentence.

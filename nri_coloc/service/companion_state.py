@@ -103,7 +103,7 @@ class ClusterSide:
 
     def _computed_outlook(self) -> tuple[Amounts, ...]:
         now_s, found = time.time(), []
-        for hour, each in enumerate(self._survey.outlook.ahead(now_s)):
+        for hour, each in enumerate(self._survey.offer.ahead(now_s)):
             part = self._clock.offer_at(now_s + hour * HOUR_S)
             found.append(Amounts(int(each.cpu_milli * part), int(each.memory_bytes * part)))
         return tuple(found)

@@ -34,7 +34,7 @@ class OfferView:
         """
         now, survey = self._lending.headroom, self._survey
         withheld = self._withheld()
-        offer = survey.outlook.capacity if withheld is None else withheld
+        offer = survey.offer.capacity if withheld is None else withheld
         memory = self._memory.headroom
         reason, because = _reason(offer, memory) if withheld is None else (offer.binding, offer.because)
         return {

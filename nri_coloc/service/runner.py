@@ -7,7 +7,7 @@ watchdog: overdue hooks.
 actuator: cgroup files.
 pusher: the runtime's specs.
 lending: the fast loop.
-sentry: sleeps until another process writes to reclaimed pods' files.
+file_watch: sleeps until another process writes to reclaimed pods' files.
 survey: the slow loop.
 memory: memory limits of reclaimed pods.
 audit: stdout.
@@ -192,7 +192,7 @@ class Daemon:
             "following settings and machine": partial(parts.steering.look, now),
             "placing containers that wait for CPUs": partial(parts.second_chances.look, now),
             "lending amounts": partial(parts.loans.look, now, parts.after),
-            "raising quotas": partial(parts.quota_bursts.look, now),
+            "raising quotas": partial(parts.quota_burst_loop.look, now),
         }
         if self._serves:
             steps["judging pressure"] = partial(parts.pressure.look, now)
@@ -307,7 +307,7 @@ class Daemon:
             "stopping pushes": parts.pusher.stop,
         }
         if self._serves:
-            steps["restoring raised quotas"] = parts.quota_bursts.end
+            steps["restoring raised quotas"] = parts.quota_burst_loop.end
             steps["removing limits of throttled pods"] = parts.pressure.end
         if self._serves and restores:
             steps["restoring everything"] = self._restore

@@ -46,8 +46,8 @@ from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.host.sysfs import memory_total
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.serving import CompanionServer
-from nri_coloc.lending.delayed_tasks import Waiting
-from nri_coloc.lending.file_watch import Sentry
+from nri_coloc.lending.delayed_tasks import DelayedTasks
+from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.loop import Lending
 from nri_coloc.lending.sampler import FastSampler
 from nri_coloc.memory.bounds import BoxMemory
@@ -95,7 +95,7 @@ from nri_coloc.service.steering import InForce, Steering
 from nri_coloc.tuning.bandwidths import PodBandwidths
 from nri_coloc.tuning.hints import Hints
 from nri_coloc.tuning.loans import Loans, memory_in_use
-from nri_coloc.tuning.quota_bursts import QuotaBursts
+from nri_coloc.tuning.quota_burst_loop import QuotaBurstLoop
 from nri_coloc.tuning.scores import Scores
 
 
@@ -119,7 +119,7 @@ class Parts:
     lending: Lending
     survey: Survey
     loans: Loans
-    quota_bursts: QuotaBursts
+    quota_burst_loop: QuotaBurstLoop
     pressure: Pressure
     connection: Connection
     pusher: Pusher
@@ -175,8 +175,8 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
     )
 
     # the objects that write files
-    sentry = Sentry(report)
-    writer = CgroupWriter(layout, journal, root, sentry.wrote)
+    file_watch = FileWatch(report)
+    writer = CgroupWriter(layout, journal, root, file_watch.wrote)
     memory_worker = MemoryWorker(node, writer, report)
     bandwidths = PodBandwidths(node, writer, report)
     actuator = Actuator(
@@ -201,9 +201,9 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         forecasts,
         report,
         host_groups=actuator.members_outside,
-        listen=Waiting(sampler, cgroups).turn,
+        listen=DelayedTasks(sampler, cgroups).turn,
     )
-    loans = Loans(node, lambda: survey.outlook.capacity, partial(memory_in_use, cgroups), report)
+    loans = Loans(node, lambda: survey.offer.capacity, partial(memory_in_use, cgroups), report)
 
     # the runtime's side, up to the specs that it stores
     connection = Connection(report, once=options.launched is not None)
@@ -227,7 +227,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         actuator,
         sampler,
         report,
-        sentry=sentry,
+        file_watch=file_watch,
         after=after,
         eevdf=probe.eevdf(platform.release()),
     )
@@ -347,7 +347,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         lending=lending,
         survey=survey,
         loans=loans,
-        quota_bursts=QuotaBursts(node, bandwidths, cgroups, lambda: lending.headroom, report),
+        quota_burst_loop=QuotaBurstLoop(node, bandwidths, cgroups, lambda: lending.headroom, report),
         pressure=pressure,
         connection=connection,
         pusher=pusher,

@@ -17,7 +17,7 @@ from tests.integration.harness import dedicated, reclaimed, shared
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.rig.wired import Graph
 
-THREADS = {"trunk", "watchdog", "actuator", "pusher", "lending", "sentry", "survey", "http", "admin"}
+THREADS = {"trunk", "watchdog", "actuator", "pusher", "lending", "file_watch", "survey", "http", "admin"}
 LENDING = "reclaim: {enabled: true}\n"
 
 OF_SHORTER_LIFE = {
@@ -109,7 +109,7 @@ def test_no_object_is_attached_after_wiring(node: Node, living: Living):
 
 
 def test_the_graph_reaches_every_thread(living: Living):
-    threads = {"Trunk", "Watchdog", "Actuator", "Pusher", "Lending", "Sentry", "Survey", "MemoryWorker"}
+    threads = {"Trunk", "Watchdog", "Actuator", "Pusher", "Lending", "FileWatch", "Survey", "MemoryWorker"}
     assert threads | {"HttpServer", "Gate", "CgroupWriter", "Journal"} <= living.wired.classes
 
 
@@ -158,7 +158,7 @@ def test_a_late_binding_is_found(before, after):
 
 
 def test_a_late_binding_in_a_real_daemon_is_found(living: Living):
-    bursts: Any = living.parts.quota_bursts
+    bursts: Any = living.parts.quota_burst_loop
     kept, bursts._headroom = bursts._headroom, living.parts.loans.ease
-    assert "QuotaBursts._headroom" in living.wired.changed()
+    assert "QuotaBurstLoop._headroom" in living.wired.changed()
     bursts._headroom = kept

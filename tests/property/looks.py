@@ -13,7 +13,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import EMPTY, POOLS, NodeState
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Container
-from nri_coloc.lending.measured_groups import Acquaintance
+from nri_coloc.lending.measured_groups import PodFactsCache
 from nri_coloc.nri import adjustment
 from nri_coloc.placing import admission, record, tiers, whereabouts
 from tests.unit.placing.kit import EVERYTHING
@@ -129,7 +129,7 @@ def what_is_repeated_agrees(state: NodeState) -> None:
         assert crowd.in_pool(pool) == len(members)
 
 
-def who_is_known_is_as_a_stranger_finds_them(state: NodeState, acquaintance: Acquaintance) -> None:
+def who_is_known_is_as_a_stranger_finds_them(state: NodeState, pod_facts: PodFactsCache) -> None:
     """Assert that the fast loop's memory of pods equals the result of reading the state for the first time."""
     owned = whereabouts.owned(state.pools, state.pools.free)
-    assert acquaintance.of(state, owned) == Acquaintance().of(state, owned)
+    assert pod_facts.of(state, owned) == PodFactsCache().of(state, owned)

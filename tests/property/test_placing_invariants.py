@@ -23,7 +23,7 @@ from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Wish
-from nri_coloc.lending.measured_groups import Acquaintance
+from nri_coloc.lending.measured_groups import PodFactsCache
 from nri_coloc.placing import (
     admission,
     claim,
@@ -58,7 +58,7 @@ class PlacementMachine(RuleBasedStateMachine):
     def boot(self, machine: Topology, reserved: int, plan: tuple[PoolTuning, ...]) -> None:
         tuning = Tuning(reserved_count=reserved, pools=plan, reclaim=PARTITION)
         self.node = Node(tuning=tuning, state=pools.initial(machine, tuning))
-        self.acquaintance = Acquaintance()
+        self.pod_facts = PodFactsCache()
         # containers whose record no longer agrees with the state: joined sidecars, and containers that a reload moved
         self.lapsed: set[str] = set()
         # containers that got own CPUs after their creation: only their spec shows it
@@ -326,7 +326,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.every_set_is_neither_empty_nor_offline_nor_isolated()
         looks.the_box_has_what_it_was_told(self.state)
         looks.pools_with_cpus_of_their_own_are_apart(self.state)
-        looks.who_is_known_is_as_a_stranger_finds_them(self.state, self.acquaintance)
+        looks.who_is_known_is_as_a_stranger_finds_them(self.state, self.pod_facts)
         for tuning in (ReclaimTuning(), PARTITION):
             looks.every_cpu_is_lendable_or_owned_or_nobodys(self.state, tuning)
         looks.what_members_ask_for_is_known(self.state)

@@ -8,7 +8,7 @@ import pytest
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.readings import MemoryReading, NodeReading, Picture
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.forecast.offer import Outlook, Scene
+from nri_coloc.forecast.offer import Offer, Scene
 from nri_coloc.forecast.use import SYSTEM
 from nri_coloc.pods.replicas import OnlinePod
 from tests.unit.lending.kit import GIB, group, picture
@@ -20,7 +20,7 @@ WEB = OnlinePod("shop/web", 500)
 
 class Rig:
     def __init__(self) -> None:
-        self.outlook = Outlook()
+        self.offer = Offer()
         self.online = {"web": WEB}
         self.at, self.used = 0.0, 0.0
         self.before: Picture | None = None
@@ -41,8 +41,8 @@ class Rig:
         return self.see(taken)
 
     def see(self, taken: Picture) -> Picture:
-        self.outlook.saw(self.before, taken, self.online, self.now, TUNING)
-        self.offers += self.outlook.advertise(taken, self.scene, self.now)
+        self.offer.saw(self.before, taken, self.online, self.now, TUNING)
+        self.offers += self.offer.advertise(taken, self.scene, self.now)
         self.before = taken
         return taken
 
@@ -59,7 +59,7 @@ class Rig:
 
     @property
     def milli(self) -> int:
-        return self.outlook.capacity.cpu_milli
+        return self.offer.capacity.cpu_milli
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def rig() -> Rig:
 
 def test_one_picture_tells_no_rate_and_nothing_is_offered(rig):
     rig.turn()
-    assert rig.outlook.capacity.binding is Binding.NOT_MEASURED
+    assert rig.offer.capacity.binding is Binding.NOT_MEASURED
     assert rig.milli == 0
 
 
 def test_two_pictures_make_an_offer_that_names_its_terms(rig):
     rig.turn()
     rig.turn(1000)
-    offer = rig.outlook.capacity
+    offer = rig.offer.capacity
     assert offer.binding is Binding.LEARNING
     assert 6500 <= offer.cpu_milli <= 6600
     assert offer.memory_bytes < 16 * GIB * 0.95 - GIB
@@ -111,7 +111,7 @@ class TestOfABoxWithCPUsOfItsOwn:
         rig.turn()
         rig.turn(1000)
         assert rig.milli == 3000
-        assert "no more than the 3000m of the reclaim pool; memory" in rig.outlook.capacity.because
+        assert "no more than the 3000m of the reclaim pool; memory" in rig.offer.capacity.because
 
     def test_a_box_that_shrank_ends_the_offer(self, rig):
         rig.scene = rig.scene._replace(box_milli=4000)
@@ -177,11 +177,11 @@ def test_other_cpus_and_other_settings_make_a_new_offer_at_once(rig, changed):
 def test_pictures_of_nothing_are_failed_readings_and_the_offer_never_rises(rig):
     for _ in range(3):
         rig.turn(4000)
-    first = rig.outlook.capacity
+    first = rig.offer.capacity
     for _ in range(40):
         rig.at += 5.0
         rig.see(Picture(rig.at, NodeReading(rig.at)))
-    offer = rig.outlook.capacity
+    offer = rig.offer.capacity
     assert offer.binding is Binding.YESTERDAY
     assert offer.cpu_milli <= first.cpu_milli
     assert 0 < offer.memory_bytes <= first.memory_bytes, "the machine has not lost its memory"
@@ -191,11 +191,11 @@ class TestWhereOneResourceCanBeReadNoMore:
     def test_an_offer_of_cpu_does_not_rise_while_that_of_memory_does(self, rig):
         for _ in range(3):
             rig.turn(4000)
-        first = rig.outlook.capacity
+        first = rig.offer.capacity
         for _ in range(5):
             node = NodeReading(rig.at + 60.0, memory_total=16 * GIB, memory_free=16 * GIB)
             rig.miss(60.0, node=node)
-        offer = rig.outlook.capacity
+        offer = rig.offer.capacity
         assert offer.cpu_milli <= first.cpu_milli
         assert offer.binding is Binding.YESTERDAY
         assert "CPU could not be read for 300 s" in offer.because
@@ -204,11 +204,11 @@ class TestWhereOneResourceCanBeReadNoMore:
     def test_an_offer_of_memory_does_not_rise_while_that_of_cpu_follows_the_use(self, rig):
         for _ in range(3):
             rig.turn(1000)
-        first = rig.outlook.capacity
+        first = rig.offer.capacity
         for _ in range(5):
             rig.node = {"memory_total": 0}
             rig.turn(5000, 60.0)
-        offer = rig.outlook.capacity
+        offer = rig.offer.capacity
         assert 0 < offer.memory_bytes <= first.memory_bytes
         assert "memory could not be read for 300 s" in offer.because
         assert offer.cpu_milli < first.cpu_milli - 3000
@@ -218,10 +218,10 @@ class TestKubepodsOwnLimit:
     def test_one_that_cannot_be_read_for_once_is_what_it_was(self, rig):
         rig.turn(limit=3 * GIB)
         rig.turn(limit=3 * GIB)
-        first = rig.outlook.capacity.memory_bytes
+        first = rig.offer.capacity.memory_bytes
         rig.miss(61.0, kubepods=None)
-        assert 0 < rig.outlook.capacity.memory_bytes <= first < 3 * GIB
-        assert f"{3 * GIB} bytes of kubepods' own limit" in rig.outlook.capacity.because
+        assert 0 < rig.offer.capacity.memory_bytes <= first < 3 * GIB
+        assert f"{3 * GIB} bytes of kubepods' own limit" in rig.offer.capacity.because
 
     def test_that_is_what_was_read_last_and_not_what_an_offer_was_made_of(self, rig):
         rig.turn()
@@ -230,48 +230,48 @@ class TestKubepodsOwnLimit:
         rig.turn(limit=3 * GIB)
         assert rig.offers == first
         rig.miss(61.0, kubepods=None)
-        assert rig.outlook.capacity.memory_bytes < 3 * GIB
+        assert rig.offer.capacity.memory_bytes < 3 * GIB
 
     def test_one_that_was_never_read_leaves_nothing(self, rig):
         rig.turn()
         rig.miss(kubepods=None)
-        learnt, rig.outlook = rig.outlook.forecast, Outlook()
-        rig.outlook.resume(learnt)
+        learnt, rig.offer = rig.offer.forecast, Offer()
+        rig.offer.resume(learnt)
         rig.miss(kubepods=None)
-        assert rig.outlook.capacity.memory_bytes == 0
+        assert rig.offer.capacity.memory_bytes == 0
 
     def test_it_bounds_no_offer_where_host_groups_lie_beside_kubepods(self, rig):
         rig.turn(limit=2 * GIB)
         alone = rig.turn(limit=2 * GIB)
-        bounded = rig.outlook.capacity.memory_bytes
+        bounded = rig.offer.capacity.memory_bytes
         yarn = {"yarn": group(3, rig.at, memory=GIB)}
         rig.at += 60.0
         rig.see(replace(alone, at=rig.at, host_groups=yarn))
         assert bounded < 2 * GIB
-        assert rig.outlook.capacity.memory_bytes > 8 * GIB
-        assert "to pods at most" in rig.outlook.capacity.because
+        assert rig.offer.capacity.memory_bytes > 8 * GIB
+        assert "to pods at most" in rig.offer.capacity.because
 
     def test_one_that_is_taken_away_bounds_no_more(self, rig):
         for limit in (3 * GIB, 3 * GIB, None):
             rig.turn(limit=limit, gap_s=61.0)
-        assert rig.outlook.capacity.memory_bytes > 10 * GIB
+        assert rig.offer.capacity.memory_bytes > 10 * GIB
 
 
 def test_expectations_are_kept_until_somebody_comes_or_a_sample_is_in(rig):
     rig.turn()
     rig.turn()
-    kept = rig.outlook.expected(rig.online, rig.now, TUNING)
+    kept = rig.offer.expected(rig.online, rig.now, TUNING)
     rig.turn()
-    assert rig.outlook.expected(rig.online, rig.now, TUNING) is kept
+    assert rig.offer.expected(rig.online, rig.now, TUNING) is kept
     for _ in range(13):
         rig.turn()
-    sampled = rig.outlook.expected(rig.online, rig.now, TUNING)
+    sampled = rig.offer.expected(rig.online, rig.now, TUNING)
     assert sampled is not kept
-    assert rig.outlook.expected(dict(rig.online), rig.now, TUNING) is not sampled
+    assert rig.offer.expected(dict(rig.online), rig.now, TUNING) is not sampled
 
 
 def test_the_systems_memory_is_no_claim_of_a_pods(rig):
     rig.turn()
     rig.turn()
-    assert SYSTEM in rig.outlook.expected(rig.online, rig.now, TUNING).memory_bytes
-    assert set(rig.outlook.expected_memory(rig.online, rig.now, TUNING)) == {"web"}
+    assert SYSTEM in rig.offer.expected(rig.online, rig.now, TUNING).memory_bytes
+    assert set(rig.offer.expected_memory(rig.online, rig.now, TUNING)) == {"web"}

@@ -75,7 +75,7 @@ class Rig:
 
     @property
     def offer(self):
-        return self.survey.outlook.capacity
+        return self.survey.offer.capacity
 
     def metric(self, name: str) -> float:
         lines = self.report.metrics.render().decode().splitlines()
@@ -150,7 +150,7 @@ class TestBeforeTheRuntimeHasToldWhoThereIs:
     def test_nothing_is_learnt(self, rig):
         rig.survey.turn()
         rig.survey.turn()
-        assert rig.survey.outlook.forecast == Forecast()
+        assert rig.survey.offer.forecast == Forecast()
 
     def test_nobodys_memory_is_bounded(self, rig):
         rig.outside = ("yarn",)
@@ -196,7 +196,7 @@ def test_what_an_operator_lets_the_box_have_bounds_the_offer_where_it_lies_among
 def test_who_claims_what_is_lent_is_asked_again_when_cpus_are_somebodys(rig):
     create(rig.node, "app")
     claimed: list[object] = []
-    rig.survey.outlook.saw = lambda _before, _after, online, *_: claimed.append(online)
+    rig.survey.offer.saw = lambda _before, _after, online, *_: claimed.append(online)
     rig.survey.turn()
     rig.node.decide(PoolsSized({"reclaim": 2}, "pool resized: a test wants it"))
     rig.survey.turn()
@@ -289,7 +289,7 @@ def test_a_minute_of_turns_is_learnt_and_outlives_the_process(rig, tmp_path):
     again.wall = lambda: now[0]
     again.survey.start()
     again.survey.stop()
-    assert "shop/web" in again.survey.outlook.forecast.histories
+    assert "shop/web" in again.survey.offer.forecast.histories
     assert (rig.said, again.said) == ([], [])
 
 

@@ -8,7 +8,7 @@ import pytest
 from nri_coloc.core.readings import GroupReading, NodeReading, Picture
 from nri_coloc.host.counters import Schedstat
 from nri_coloc.host.readings import CgroupReader
-from nri_coloc.lending.delayed_tasks import MOST_PODS, Waiting
+from nri_coloc.lending.delayed_tasks import MOST_PODS, DelayedTasks
 from nri_coloc.lending.run_delay import MOST_TASKS
 from nri_coloc.lending.sampler import FastSampler
 from tests.unit.parts import a_node, create
@@ -53,7 +53,7 @@ class Rig:
     def __init__(self) -> None:
         self.node = a_node()
         self.sampler, self.cgroups = Sampler(), Cgroups()
-        self.waiting = Waiting(cast("FastSampler", self.sampler), cast("CgroupReader", self.cgroups))
+        self.waiting = DelayedTasks(cast("FastSampler", self.sampler), cast("CgroupReader", self.cgroups))
         self.at = 0.0
         self.before: Picture | None = None
 

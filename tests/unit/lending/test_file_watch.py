@@ -15,7 +15,7 @@ from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.inotify import Touched, Watches
 from nri_coloc.host.journal import Journal
 from nri_coloc.lending import file_watch as module
-from nri_coloc.lending.file_watch import Member, Sentry
+from nri_coloc.lending.file_watch import FileWatch, Member
 from nri_coloc.lending.relocation import Relocation
 from nri_coloc.repair.drift import REPAIRS_PER_MINUTE
 from nri_coloc.sim import shared_files
@@ -33,13 +33,13 @@ class Rig:
     def __init__(self, folder: Path, *names: str) -> None:
         self.folder = folder
         self.looked: list[str] = []
-        self.sentry = Sentry(a_report(a_node())[0])
+        self.file_watch = FileWatch(a_report(a_node())[0])
         for name in names:
             (folder / name).write_text("1024")
         self.follow(*names)
 
     def follow(self, *names: str) -> None:
-        self.sentry.follow({name: Member(self.look(name), self.files(name)) for name in names})
+        self.file_watch.follow({name: Member(self.look(name), self.files(name)) for name in names})
 
     def look(self, name: str) -> Callable[[], None]:
         return lambda: self.looked.append(name)
@@ -48,11 +48,11 @@ class Rig:
         return lambda: (str(self.folder / name), str(self.folder / "a file that no kernel has"))
 
     def begin(self) -> None:
-        self.sentry.start()
-        self.wait_watching(set(self.sentry._members))
+        self.file_watch.start()
+        self.wait_watching(set(self.file_watch._members))
 
     def wait_watching(self, names: set[str]) -> None:
-        wait_until(lambda: self.sentry._watched == names, PATIENCE_S, f"watches of {names}")
+        wait_until(lambda: self.file_watch._watched == names, PATIENCE_S, f"watches of {names}")
 
     def write(self, name: str) -> None:
         (self.folder / name).write_text("2")
@@ -67,7 +67,7 @@ class Rig:
 
     @property
     def watched_files(self) -> frozenset[str]:
-        return self.sentry._watches.files
+        return self.file_watch._watches.files
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.2)
     found = Rig(tmp_path, "a", "b")
     yield found
-    found.sentry.stop()
-    assert found.sentry.ended(PATIENCE_S)
+    found.file_watch.stop()
+    assert found.file_watch.ended(PATIENCE_S)
 
 
 def test_whoever_somebody_wrote_to_is_looked_at_and_nobody_else(rig: Rig):
@@ -89,50 +89,50 @@ def test_whoever_somebody_wrote_to_is_looked_at_and_nobody_else(rig: Rig):
 
 def test_whom_we_wrote_to_ourselves_is_not_looked_at_now_but_has_its_turn(rig: Rig):
     rig.begin()
-    rig.sentry.look_at_next()
-    rig.sentry.look_at_next()
+    rig.file_watch.look_at_next()
+    rig.file_watch.look_at_next()
     rig.looked.clear()
-    rig.sentry.look_at_next()
+    rig.file_watch.look_at_next()
     assert rig.looked == [], "the kernel reports both"
-    rig.sentry.wrote("a")
+    rig.file_watch.wrote("a")
     rig.write("a")
     assert rig.rests()
-    rig.sentry.look_at_next()
+    rig.file_watch.look_at_next()
     assert rig.looked == ["a"]
-    rig.sentry.look_at_next()
+    rig.file_watch.look_at_next()
     assert rig.looked == ["a"], "and then it is quiet again"
 
 
 def test_what_somebody_writes_after_ourselves_is_looked_at(rig: Rig):
     rig.begin()
-    rig.sentry.wrote("a")
+    rig.file_watch.wrote("a")
     rig.write("a")
-    wait_until(lambda: not rig.sentry._ours, PATIENCE_S, "our own write to be taken note of")
+    wait_until(lambda: not rig.file_watch._ours, PATIENCE_S, "our own write to be taken note of")
     rig.write("a")
     rig.wait_looked("a")
 
 
 def test_a_foreign_write_after_ours_is_checked(rig: Rig):
     rig.begin()
-    rig.sentry.wrote("a")
-    rig.sentry.look_at_next()
-    rig.sentry.look_at_next()
+    rig.file_watch.wrote("a")
+    rig.file_watch.look_at_next()
+    rig.file_watch.look_at_next()
     rig.looked.clear()
     rig.write("a")
     rig.wait_looked("a")
 
 
 def test_who_may_be_made_anew_at_its_path_keeps_its_turn(rig: Rig):
-    rig.sentry.follow({"a": Member(rig.look("a"), rig.files("a"), may_be_remade=True)})
+    rig.file_watch.follow({"a": Member(rig.look("a"), rig.files("a"), may_be_remade=True)})
     rig.begin()
     for _ in range(3):
-        rig.sentry.look_at_next()
+        rig.file_watch.look_at_next()
     assert rig.looked == ["a"] * 3
 
 
 def test_a_stranger_that_we_write_to_is_nobodys_business(rig: Rig):
-    rig.sentry.wrote("somebody")
-    assert rig.sentry._ours == set()
+    rig.file_watch.wrote("somebody")
+    assert rig.file_watch._ours == set()
 
 
 def test_who_came_is_watched_and_who_left_is_not(rig: Rig):
@@ -155,22 +155,22 @@ def test_with_nobody_left_no_watch_is_left(rig: Rig):
 
 def test_a_member_whose_files_went_is_looked_at_and_has_its_turn_from_then_on(rig: Rig):
     rig.begin()
-    rig.sentry.look_at_next()
-    rig.sentry.look_at_next()
+    rig.file_watch.look_at_next()
+    rig.file_watch.look_at_next()
     rig.looked.clear()
     (rig.folder / "a").unlink()
     rig.wait_looked("a")
     rig.wait_watching({"b"})
     rig.looked.clear()
-    rig.sentry.look_at_next()
-    rig.sentry.look_at_next()
+    rig.file_watch.look_at_next()
+    rig.file_watch.look_at_next()
     assert rig.looked == ["a", "a"]
 
 
 def test_once_in_a_while_what_was_made_anew_is_watched(rig: Rig, monkeypatch):
     monkeypatch.setattr(module, "ARMED_EVERY_S", 0.05)
     (rig.folder / "b").unlink()
-    rig.sentry.start()
+    rig.file_watch.start()
     rig.wait_watching({"a"})
     (rig.folder / "b").write_text("1024")
     rig.wait_watching({"a", "b"})
@@ -188,7 +188,7 @@ def test_a_look_that_fails_ends_nothing(rig: Rig):
         rig.looked.append("a")
         raise ValueError("an unexpected error")
 
-    rig.sentry.follow({"a": Member(fail, rig.files("a")), "b": Member(rig.look("b"), rig.files("b"))})
+    rig.file_watch.follow({"a": Member(fail, rig.files("a")), "b": Member(rig.look("b"), rig.files("b"))})
     rig.begin()
     rig.write("a")
     rig.write("b")
@@ -200,7 +200,7 @@ def test_a_rival_that_answers_each_look_takes_little_of_a_core(rig: Rig):
         rig.looked.append("a")
         rig.write("a")
 
-    rig.sentry.follow({"a": Member(provoke, rig.files("a"))})
+    rig.file_watch.follow({"a": Member(provoke, rig.files("a"))})
     rig.begin()
     rig.write("a")
     rig.wait_looked("a")
@@ -217,17 +217,17 @@ def test_where_the_kernel_grants_no_watches_all_have_their_turn(rig: Rig, monkey
 
     monkeypatch.setattr(Watches, call, refuse)
     said: list[str] = []
-    monkeypatch.setattr(rig.sentry._report.log, "warning", lambda words, **_: said.append(words))
-    rig.sentry.start()
+    monkeypatch.setattr(rig.file_watch._report.log, "warning", lambda words, **_: said.append(words))
+    rig.file_watch.start()
     wait_until(lambda: said, PATIENCE_S, "the record for the operator")
     for _ in range(4):
-        rig.sentry.look_at_next()
+        rig.file_watch.look_at_next()
     assert sorted(rig.looked) == ["a", "a", "b", "b"]
     assert len(said) == 1
 
 
 def test_one_that_never_began_has_ended(rig: Rig):
-    assert rig.sentry.ended(0)
+    assert rig.file_watch.ended(0)
 
 
 class Box:
@@ -241,16 +241,16 @@ class Box:
         layout = CgroupLayout(1, **{n: str(root / n) for n in ("cpu", "cpuset", "memory", "blkio")})
         self.node = a_node(Tuning(reclaim=ReclaimTuning(enabled=True)))
         report, self.heard = a_report(self.node)
-        self.sentry = Sentry(report)
-        writer = CgroupWriter(layout, Journal(str(root / "journal")), str(root), self.sentry.wrote)
+        self.file_watch = FileWatch(report)
+        writer = CgroupWriter(layout, Journal(str(root / "journal")), str(root), self.file_watch.wrote)
         self.actuator = an_actuator(self.node, writer, report)
-        self.relocation = Relocation(self.node, self.actuator, self.sentry, after=(), eevdf=False)
+        self.relocation = Relocation(self.node, self.actuator, self.file_watch, after=(), eevdf=False)
         start_pod(self.node, "batch")
         self.node.decide(PoolsSized({RECLAIM: 2}, "pool resized: a test wants it"))
         self.actuator.place_pod("batch")
         self.relocation.look_at(self.node.state)
-        self.sentry.start()
-        wait_until(lambda: self.sentry._watched, PATIENCE_S, "watches")
+        self.file_watch.start()
+        wait_until(lambda: self.file_watch._watched, PATIENCE_S, "watches")
 
     @property
     def cpus(self) -> str:
@@ -268,8 +268,8 @@ class Box:
 def box(tmp_path: Path) -> Iterator[Box]:
     found = Box(tmp_path)
     yield found
-    found.sentry.stop()
-    assert found.sentry.ended(PATIENCE_S)
+    found.file_watch.stop()
+    assert found.file_watch.ended(PATIENCE_S)
 
 
 def test_cpus_that_somebody_gave_a_pod_of_the_box_are_taken_back_and_told(box: Box):
@@ -284,14 +284,14 @@ def test_a_repair_is_no_reason_for_another(box: Box):
     (box.pod["cpuset"] / "cpuset.cpus").write_text("0-7")
     wait_until(lambda: box.cpus == ours, PATIENCE_S, "the CPUs of the reclaim pool")
     wait_until(box.drifts, PATIENCE_S, "its record")
-    box.sentry.look_at_next()
+    box.file_watch.look_at_next()
     assert not poll(lambda: box.drifts() > 1, A_WHILE_S)
 
 
 def test_a_rival_that_never_tires_may_have_it_for_now(box: Box):
     def given_up() -> bool:
         shared_files.put(box.pod["cpu"] / "cpu.shares", "9000")
-        box.sentry.look_at_next()
+        box.file_watch.look_at_next()
         return box.drifts() >= REPAIRS_PER_MINUTE
 
     wait_until(given_up, PATIENCE_S, "the last repair of this minute")
@@ -302,5 +302,5 @@ def test_a_rival_that_never_tires_may_have_it_for_now(box: Box):
 def test_a_pod_that_is_gone_leaves_no_watch(box: Box):
     box.node.decide(PodRemoved("batch"))
     box.relocation.look_at(box.node.state)
-    watches = box.sentry._watches
+    watches = box.file_watch._watches
     wait_until(lambda: not watches.files, PATIENCE_S, "the last watch to go")

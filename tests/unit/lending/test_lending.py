@@ -12,7 +12,7 @@ from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import RECLAIM
 from nri_coloc.core.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.lending.fast_loop import LoopMemory, Tick
-from nri_coloc.lending.file_watch import Sentry
+from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.folding import Step
 from nri_coloc.lending.loop import Lending
 from nri_coloc.placing.node import Node
@@ -48,7 +48,7 @@ def lending_of(
         cast("Any", actuator or stands),
         cast("Any", sampler or stands),
         report,
-        sentry=Sentry(report),
+        file_watch=FileWatch(report),
         after=(),
         eevdf=False,
     )

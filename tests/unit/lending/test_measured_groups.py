@@ -179,14 +179,14 @@ class TestAcquaintance:
     """Known pods are not looked up again. That this finds the same as a new search is tested as a property."""
 
     def test_who_stayed_is_not_looked_at_again(self):
-        node, known = a_node(), measured_groups.Acquaintance()
+        node, known = a_node(), measured_groups.PodFactsCache()
         create(node, "app")
         (before,) = known.of(node.state, 0)
         start_pod(node, "batch")
         assert known.of(node.state, 0)[0] is before
 
     def test_who_has_another_container_is(self):
-        node, known = a_node(), measured_groups.Acquaintance()
+        node, known = a_node(), measured_groups.PodFactsCache()
         create(node, "app")
         known.of(node.state, 0)
         create(node, "side")
@@ -197,7 +197,7 @@ class TestAcquaintance:
         ]
 
     def test_all_are_where_cpus_got_another_owner(self):
-        node, known = a_node(), measured_groups.Acquaintance()
+        node, known = a_node(), measured_groups.PodFactsCache()
         create(node, "app")
         assert [pod.apart for owned in (0, 0b11111111) for pod in known.of(node.state, owned)] == [
             False,

@@ -10,7 +10,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.events import ContainerCreating, PodRemoved, PodStarted, PoolsSized
 from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.lending.file_watch import Sentry
+from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.relocation import GUARD_EVERY_S, Relocation
 from tests.unit.parts import a_node, a_report, create, start_pod
 from tests.unit.placing import kit
@@ -69,8 +69,10 @@ class Rig:
         self.node = a_node(tuning)
         self.crew = Crew()
         crew = cast("Any", self.crew)
-        self.sentry = Sentry(a_report(self.node)[0])
-        self.relocation = Relocation(self.node, crew, self.sentry, after=(self.crew.changed,), eevdf=eevdf)
+        self.file_watch = FileWatch(a_report(self.node)[0])
+        self.relocation = Relocation(
+            self.node, crew, self.file_watch, after=(self.crew.changed,), eevdf=eevdf
+        )
         create(self.node, "a", on="one")
         start_pod(self.node, "batch")
 
@@ -127,7 +129,7 @@ def test_members_are_looked_for_once_for_the_same_state():
     assert rig.relocation.has_members(rig.node.state)
     assert rig.relocation.has_members(rig.node.state)
     crew = cast("Any", Crew())
-    assert not Relocation(rig.node, crew, rig.sentry, after=(), eevdf=True).has_members(a_node().state)
+    assert not Relocation(rig.node, crew, rig.file_watch, after=(), eevdf=True).has_members(a_node().state)
 
 
 OF_BEST_EFFORT = "/kubepods/besteffort/podnight"

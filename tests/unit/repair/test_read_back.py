@@ -13,7 +13,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.lending.file_watch import Sentry
+from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.relocation import Relocation
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.repair.read_back import NO_CGROUP
@@ -45,7 +45,7 @@ class Rig:
         self.relocation = self.moves(self.actuator)
 
     def moves(self, actuator: Actuator) -> Relocation:
-        return Relocation(self.node, actuator, Sentry(self.report), after=(actuator.changed,), eevdf=False)
+        return Relocation(self.node, actuator, FileWatch(self.report), after=(actuator.changed,), eevdf=False)
 
     def cut(self, cpus: int) -> None:
         before = self.node.state

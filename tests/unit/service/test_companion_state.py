@@ -33,7 +33,7 @@ def state(*, observe: bool = False, reclaim: ReclaimTuning | None = None, reason
     )
     expected = [Ahead(1000 * hour, 1 << 30) for hour in range(24)]
     survey: Any = SimpleNamespace(
-        picture=SimpleNamespace(at=time.monotonic() - 5), outlook=SimpleNamespace(ahead=lambda _: expected)
+        picture=SimpleNamespace(at=time.monotonic() - 5), offer=SimpleNamespace(ahead=lambda _: expected)
     )
     from_s = time.time() + 12.5 * 3600
     shown: Any = SimpleNamespace(lending=lending, offer_at=lambda at_s: 0.5 if at_s > from_s else 1.0)

@@ -52,9 +52,8 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
 
 
 def a_survey() -> Survey:
-    offer = Capacity(1200, 5, Binding.FORECAST, "CPU 1200m = …")
-    outlook = SimpleNamespace(capacity=offer)
-    return cast("Survey", SimpleNamespace(outlook=outlook, picture=None))
+    capacity = Capacity(1200, 5, Binding.FORECAST, "CPU 1200m = …")
+    return cast("Survey", SimpleNamespace(offer=SimpleNamespace(capacity=capacity), picture=None))
 
 
 def test_it_is_healthy_while_the_loop_turns(parts):
@@ -128,7 +127,7 @@ def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts)
 )
 def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, because, parts):
     view = parts[0]
-    view._offer._survey.outlook.capacity = offer
+    view._offer._survey.offer.capacity = offer
     view._offer._memory.headroom, view._offer._memory.headroom_bytes = None, 0
     told = view.capacity()
     assert (told["headroom_memory_bytes"], told["reason"]) == (0, reason)

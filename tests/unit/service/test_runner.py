@@ -98,7 +98,7 @@ class TestTheEnd:
         assert said[-1] == "not restored at the end: cpu.weight: Permission denied"
 
     def test_quotas_that_cannot_be_taken_back_keep_nothing_from_being_put_back(self, rig, monkeypatch):
-        monkeypatch.setattr(rig.parts.quota_bursts, "end", rig.failing)
+        monkeypatch.setattr(rig.parts.quota_burst_loop, "end", rig.failing)
         rig.daemon._end()
         assert rig.told[-2:] == ["restore", "audit"]
 
@@ -109,7 +109,7 @@ LOOKS = {
     "comparing with CRI": ("comparison", "poll"),
     "following settings and machine": ("steering", "look"),
     "lending amounts": ("loans", "look"),
-    "raising quotas": ("quota_bursts", "look"),
+    "raising quotas": ("quota_burst_loop", "look"),
     "keeping the state folder": ("state_folder", "look"),
     "keeping the admin socket": ("admin", "look"),
 }

@@ -13,7 +13,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.bandwidth_files import PodBandwidth, Write, Written
 from nri_coloc.host.files import Correction
 from nri_coloc.tuning.bandwidths import PodBandwidths
-from nri_coloc.tuning.quota_bursts import EVERY_S, QuotaBursts
+from nri_coloc.tuning.quota_burst_loop import EVERY_S, QuotaBurstLoop
 from tests.unit.parts import a_node, a_report, create
 from tests.unit.placing import kit
 
@@ -85,7 +85,9 @@ class Rig:
         self.files = Files()
         self.bandwidths = PodBandwidths(self.node, cast("Any", self.files), self.report)
         self.headroom = Headroom(2000, 0, 1000, Binding.ONLINE_USE, 4000)
-        self.bursts = QuotaBursts(self.node, self.bandwidths, self.files, lambda: self.headroom, self.report)
+        self.bursts = QuotaBurstLoop(
+            self.node, self.bandwidths, self.files, lambda: self.headroom, self.report
+        )
         self.now = 0.0
         create(self.node, "app", wish, 1000)
         self.limit("app")

@@ -14,7 +14,7 @@ from nri_coloc.host.bandwidth_files import PodBandwidth
 from nri_coloc.repair.drift import REPAIRS_PER_MINUTE
 from nri_coloc.tuning import bandwidths
 from nri_coloc.tuning.bandwidths import RESIZE_LASTS_S
-from nri_coloc.tuning.quota_bursts import QuotaBursts
+from nri_coloc.tuning.quota_burst_loop import QuotaBurstLoop
 from tests.unit.parts import create
 from tests.unit.placing import kit
 from tests.unit.tuning.quota_bed import APP, QUOTA, Rig
@@ -110,7 +110,7 @@ class TestPodsBandwidths:
             rig.resize(50_000)
             return rig.headroom
 
-        rig.bursts = QuotaBursts(rig.node, rig.bandwidths, rig.files, resized_meanwhile, rig.report)
+        rig.bursts = QuotaBurstLoop(rig.node, rig.bandwidths, rig.files, resized_meanwhile, rig.report)
         rig.pass_by()
         assert rig.last_written() == [50_000]
 

@@ -39,7 +39,7 @@ class Reader(Protocol):
     def cpu(self, path: str, at: float) -> GroupReading | None: ...
 
 
-class QuotaBursts:
+class QuotaBurstLoop:
     """Raises and lowers quotas; one thread calls `look`."""
 
     def __init__(
