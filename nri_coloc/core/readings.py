@@ -246,6 +246,16 @@ class NumaMemory(NamedTuple):
     file: int = 0
 
 
+class MemoryLeft(NamedTuple):
+    """The memory of the machine, of one of its nodes, or below a cgroup's limit; bytes.
+
+    available: free memory and the page cache that the kernel can reclaim, without its watermarks. It may be negative.
+    """
+
+    total: int
+    available: int
+
+
 @dataclass(frozen=True, slots=True)
 class NodeReading:
     """The machine as a whole.

@@ -88,6 +88,8 @@ class Reason(StrEnum):
     CPU_STALL = "cpu_stall"
     MEMORY_STALL = "memory_stall"
     IO_STALL = "io_stall"
+    MEMORY_SHORT = "memory_short"
+    CPU_STARVED = "cpu_starved"
     CALM = "calm"
     NO_RELIEF = "no_relief"
     UNWATCHED = "unwatched"

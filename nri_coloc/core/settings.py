@@ -327,11 +327,16 @@ class RungTuning:
 
 @dataclass(frozen=True, slots=True)
 class PressureTuning:
-    """Verdicts on online pods' stalls, and throttling of the reclaimed pods that cause them."""
+    """Verdicts on online pods' stalls, and actions on the reclaimed pods that cause them.
+
+    evict: whether reclaimed pods are evicted if nothing milder helps. Off by default, because the work of an evicted
+        pod is lost.
+    """
 
     cpu: RungTuning = RungTuning()
     memory: RungTuning = RungTuning()
     io: RungTuning = RungTuning()
+    evict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

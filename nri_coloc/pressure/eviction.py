@@ -11,6 +11,7 @@ so that no order is given only to be refused. Pure: the caller gives time, short
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from nri_coloc.core.decisions import Figure
 from nri_coloc.core.reasons import Reason
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate, choose
@@ -32,7 +33,8 @@ class Demand(NamedTuple):
     amount: what is missing, in the unit of the pods' use; more than 0.
     pods: by id; also pods that leave already.
     most: pods that may be evicted for it in one turn.
-    because: the cause, with its figures, for the record.
+    because: the cause with its main figures, for the record.
+    inputs: all other figures of the shortage, for the record.
     """
 
     resource: Resource
@@ -42,6 +44,7 @@ class Demand(NamedTuple):
     pods: Mapping[str, Candidate]
     most: int
     because: str
+    inputs: Mapping[str, Figure] = {}
 
 
 class Victim(NamedTuple):
@@ -105,6 +108,11 @@ def paced(pace: Pace, orders: int, *, is_pressing: bool, now_s: float) -> Pace:
     ordered = (*_recent(pace, now_s), *(now_s for _ in range(orders)))
     lasts = orders > 0 or (is_pressing and pace.is_cooling(now_s))
     return Pace(ordered, now_s + COOL_S if lasts else pace.cools_until_s)
+
+
+def has_left(pace: Pace, now_s: float) -> bool:
+    """Return whether the pace allows another eviction now."""
+    return len(_recent(pace, now_s)) < MOST
 
 
 def _recent(pace: Pace, now_s: float) -> tuple[float, ...]:

@@ -67,6 +67,8 @@ class Pressure:
         self._turned_at = float("-inf")
         self._confirms = False
         self._knows_former = False
+        self.verdicts: tuple[Verdict, ...] = ()
+        """Verdicts of the last turn, for the thread of `look`."""
         self.throttled: Mapping[str, Mapping[str, str]] = {}
         """Limits by pod id and knob, for people."""
 
@@ -79,12 +81,12 @@ class Pressure:
         pods = self._pods(state)
         self._take_over(pods, state)
         if not any(rung.judges for rung in judging.rungs(tuning.pressure).values()):
-            self._watch, self._confirms = {}, False
+            self._watch, self.verdicts, self._confirms = {}, (), False
             self._climb(Judged({}, (), dict.fromkeys(Resource, frozenset())), state, tuning, now)
             return
         seen = self._rounds.read(pods, self._watch, self._devices, now)
         judged = judging.turn(self._watch, seen, tuning.pressure)
-        self._watch = judged.watch
+        self._watch, self.verdicts = judged.watch, judged.verdicts
         # never twice in a row: pods that are hurt round-robin would make each turn a short one
         self._confirms = not self._confirms and bool(pods.reclaimed) and judged.has_newly_hurt
         self._climb(judged, state, tuning, now)
@@ -92,6 +94,11 @@ class Pressure:
     def due_in(self, now: float) -> float:
         """Return the seconds until the next turn, infinity if it need not come before the next second."""
         return max(0.0, self._turned_at + CONFIRMED_S - now) if self._confirms else float("inf")
+
+    def gave_no_relief(self, pod_id: str, resource: Resource) -> bool:
+        """Return whether the least limit of a pod gave no relief within the last ten minutes."""
+        freed = self._ladder.freed.get((pod_id, resource))
+        return freed is not None and freed.in_vain
 
     def end(self) -> None:
         """Remove all limits after the last `look`: no process watches them after the daemon's end."""

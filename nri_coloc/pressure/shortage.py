@@ -1,32 +1,33 @@
 """Find out from readings whether memory is so short that reclaimed pods must end; pure.
 
-A scope is the node, kubepods (below its own limit), or one NUMA node to which an online pod is bound. Of each is known
-how much memory is available: free memory and the page cache that the kernel can reclaim, without its watermarks. So
-page cache is never a shortage.
+A scope is the node, kubepods (below its own limit), or one NUMA node to which an online pod is bound. Page cache is
+never a shortage, because it counts as available.
 
-                 total · (1 − memoryWatermark), 400 MiB at least
-    enough ─────────────────────────────────────────────────────  a shortage ends
-    least  ───── half of it ────────────────────────────────────  a shortage begins, after `up` readings
+    enough ─────────────────────────  a shortage ends
+    least  ─── half of it ──────────  a shortage begins, after `up` readings
 
-Lending keeps `enough` available: it lowers the limits of the reclaim cgroups, which takes page cache back. Only
-memory that no limit takes back can make the node fall to `least`. A reading that rises by a tenth of the missing
+                enough
+    node        total · (1 − memoryWatermark), 400 MiB at least
+    NUMA node   the same part of its own memory, 128 MiB at least
+    kubepods    2 % of its limit, 128 MiB at least
+
+Lending keeps `enough` of the node available: it lowers the limits of the reclaim cgroups, which takes page cache back.
+Only memory that no limit takes back can make the node fall to `least`. It keeps no margin below the limit of kubepods,
+so the bounds there are near the point at which the kernel kills. A reading that rises by a tenth of the missing
 amount does not count: the memory comes back.
 """
 
 from typing import Final, NamedTuple
 
+from nri_coloc.core.readings import MemoryLeft
+
 LEAST_BYTES: Final = 200 << 20
 """Twice the kubelet's own `memory.available<100Mi`, so that reclaimed pods go before the kubelet chooses a pod."""
 
+_LEAST_OF_PART: Final = 64 << 20
+
 _COMES_BACK: Final = 0.1
 """Part of the missing amount by which a reading must rise to count as a recovery."""
-
-
-class Left(NamedTuple):
-    """The memory of one scope, bytes. `available` may be negative: the kernel is below its watermarks."""
-
-    total: int
-    available: int
 
 
 class Bounds(NamedTuple):
@@ -54,13 +55,26 @@ class Course(NamedTuple):
 NO_COURSE: Final = Course()
 
 
-def bounds(total: int, watermark: float) -> Bounds:
-    """Return the bounds of a scope with so much memory. `watermark`: `reclaim.memoryWatermark`, 0 to 1."""
-    enough = max(2 * LEAST_BYTES, total - int(total * watermark))
+def of_node(total: int, watermark: float) -> Bounds:
+    """Return the bounds of a node with so much memory. `watermark`: `reclaim.memoryWatermark`, 0 to 1."""
+    return _from(max(2 * LEAST_BYTES, total - int(total * watermark)))
+
+
+def of_numa_node(total: int, watermark: float) -> Bounds:
+    """Return the bounds of a NUMA node with so much memory."""
+    return _from(max(2 * _LEAST_OF_PART, total - int(total * watermark)))
+
+
+def of_limit(limit: int) -> Bounds:
+    """Return the bounds of kubepods with such a limit, bytes."""
+    return _from(max(2 * _LEAST_OF_PART, limit // 50))
+
+
+def _from(enough: int) -> Bounds:
     return Bounds(enough // 2, enough)
 
 
-def followed(course: Course, left: Left | None, known: Bounds, up: int) -> Course:
+def followed(course: Course, left: MemoryLeft | None, known: Bounds, up: int) -> Course:
     """Return the course after one more reading; an unknown reading neither begins nor ends a shortage.
 
     up: readings after which a shortage begins.

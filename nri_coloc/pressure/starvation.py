@@ -36,7 +36,7 @@ NO_HUNGER: Final = Hunger()
 
 
 def followed(before: Hunger, reading: StallReading | None, lent_milli: float) -> Hunger:
-    """Return the pod's state after a reading; an unknown or interrupted one begins anew.
+    """Return the pod's state after a reading; an unknown or interrupted one forgets the earlier ones.
 
     lent_milli: CPU that it was lent, milli-CPU; 0 for none.
     """

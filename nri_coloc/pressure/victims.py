@@ -67,7 +67,7 @@ def _class(qos: KubeQoS) -> int:
 
 
 def _covering(amount: float, candidates: Mapping[str, Candidate], ranked: Iterable[str]) -> list[str]:
-    """Return the first pods that cover the amount together, all of them if they do not."""
+    """Return the first pods that cover the amount together, or all pods if these are too few."""
     chosen: list[str] = []
     covered = 0.0
     for pod_id in ranked:

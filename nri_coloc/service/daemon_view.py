@@ -6,6 +6,7 @@ from typing import Any, Final
 from nri_coloc.core import cpuset
 from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
+from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service import lending_clock
@@ -31,6 +32,7 @@ class DaemonView:
         clock: LendingClock,
         offer: OfferView,
         pressure: Pressure,
+        evictor: Evictor,
     ) -> None:
         self._alive_at = time.monotonic()
         self._node = node
@@ -39,6 +41,7 @@ class DaemonView:
         self._clock = clock
         self._offer = offer
         self._pressure = pressure
+        self._evictor = evictor
         self._report = report
 
     def turned(self, now: float) -> None:
@@ -49,6 +52,7 @@ class DaemonView:
         """Return the metrics in Prometheus' text format."""
         self._report.metrics.waiting(len(waiting.of(self._node.state)))
         self._report.metrics.throttled(len(self._pressure.throttled))
+        self._report.metrics.cooling(self._cooling_s())
         return self._report.metrics.render()
 
     def healthy(self) -> bool:
@@ -70,9 +74,16 @@ class DaemonView:
             observe=self._node.tuning.observe,
             found=found,
             waits_for=waits_for,
-            lending=lending_clock.shown(self._clock.lending, self._clock.switch),
+            lending={
+                **lending_clock.shown(self._clock.lending, self._clock.switch),
+                "cooling_s": round(self._cooling_s()),
+            },
             throttled=self._pressure.throttled,
         )
+
+    def _cooling_s(self) -> float:
+        """Return the rest of the cool-down after an eviction, seconds; 0 for none."""
+        return max(0.0, self._evictor.pace.cools_until_s - time.monotonic())
 
     def capacity(self) -> dict[str, Any]:
         """Return the body of `/v1/capacity`."""

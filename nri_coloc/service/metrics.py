@@ -82,6 +82,9 @@ class Metrics:
         self._limited = self._gauge(
             "throttled_pods", "Reclaimed pods that are throttled for an online pod's stall."
         )
+        self._cooling = self._gauge(
+            "cooling_seconds", "Seconds until the cool-down after an eviction ends, 0 without one."
+        )
         self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
         self._lent_part = self._gauge(
             "lending_factor", "Part of the headroom that schedule and switch lend, 0 to 1."
@@ -215,6 +218,10 @@ class Metrics:
     def throttled(self, pods: int) -> None:
         """Set the number of reclaimed pods that are throttled."""
         self._limited.set(pods)
+
+    def cooling(self, seconds: float) -> None:
+        """Set the rest of the cool-down after an eviction."""
+        self._cooling.set(seconds)
 
     def paused(self, *, now: bool) -> None:
         """Set whether an operator has paused lending."""

@@ -196,6 +196,7 @@ class Daemon:
         }
         if self._serves:
             steps["judging pressure"] = partial(parts.pressure.look, now)
+            steps["evicting for shortages"] = partial(parts.evictor.look, now)
             steps["keeping the state folder"] = partial(parts.state_folder.look, now)
             steps["keeping the switch"] = partial(parts.switch.look, now)
             steps["keeping the admin socket"] = partial(parts.admin.look, now)

@@ -42,7 +42,6 @@ from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal, boot_of
 from nri_coloc.host.marks import Marks
 from nri_coloc.host.readings import CgroupReader
-from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.host.sysfs import memory_total
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.serving import CompanionServer
@@ -56,6 +55,7 @@ from nri_coloc.nri.calls import HookKind
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
 from nri_coloc.pods import keys
+from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.repair import neighbours, targets
 from nri_coloc.repair.actuator import Actuator
@@ -67,10 +67,11 @@ from nri_coloc.runtime.cri_side import CriSide
 from nri_coloc.runtime.pusher import Pusher
 from nri_coloc.runtime.verification import Verification
 from nri_coloc.schedule import Clocks
-from nri_coloc.service import probe, readiness, steering
+from nri_coloc.service import probe, readiness, rungs, steering
 from nri_coloc.service.admin_orders import AdminOrders, AdminSide
 from nri_coloc.service.audit import AuditLog
 from nri_coloc.service.companion_state import ClusterSide
+from nri_coloc.service.cool_down import CoolDown
 from nri_coloc.service.daemon_view import DaemonView
 from nri_coloc.service.drain import Drain
 from nri_coloc.service.evictions import EvictionOrders
@@ -121,6 +122,7 @@ class Parts:
     loans: Loans
     quota_burst_loop: QuotaBurstLoop
     pressure: Pressure
+    evictor: Evictor
     connection: Connection
     pusher: Pusher
     steering: Steering
@@ -231,7 +233,9 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         after=after,
         eevdf=probe.eevdf(platform.release()),
     )
-    pressure = Pressure(node, StallReader(layout, root), writer, report)
+    pressure, evictor = rungs.rungs(
+        node, (layout, root), writer, report, orders=evictions, cool_down=CoolDown(options.state_dir)
+    )
 
     # settings and machine followed while it runs
     translator = Translator(
@@ -271,7 +275,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
 
     # the companion's side
     offer = OfferView(node, clock=clock, lending=lending, survey=survey, memory=box_memory)
-    cluster_side = ClusterSide(node, offer, clock=clock, survey=survey, after=after)
+    cluster_side = ClusterSide(node, offer, clock=clock, survey=survey, evictor=evictor, after=after)
     companion = CompanionServer(
         options.cluster_socket,
         cluster_side,
@@ -329,6 +333,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         clock=clock,
         offer=offer,
         pressure=pressure,
+        evictor=evictor,
     )
     return Parts(
         options=options,
@@ -349,6 +354,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         loans=loans,
         quota_burst_loop=QuotaBurstLoop(node, bandwidths, cgroups, lambda: lending.headroom, report),
         pressure=pressure,
+        evictor=evictor,
         connection=connection,
         pusher=pusher,
         steering=steered,

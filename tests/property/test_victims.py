@@ -3,11 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.workload import KubeQoS
 from nri_coloc.pressure import shortage
 from nri_coloc.pressure.eviction import MOST, NO_PACE, PACE_S, Demand, paced, victims
-from nri_coloc.pressure.shortage import NO_COURSE, Left
+from nri_coloc.pressure.shortage import NO_COURSE
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate, choose
 
@@ -47,10 +48,10 @@ def test_no_shortage_no_victim(pods: dict[str, Candidate], most: int):
 
 @given(st.integers(0, 1 << 44), st.floats(0.01, 1), st.lists(st.integers(-(1 << 40), 1 << 44), max_size=30))
 def test_unknown_or_ample_memory_is_no_shortage(total: int, watermark: float, above: list[int]):
-    known = shortage.bounds(total, watermark)
+    known = shortage.of_node(total, watermark)
     course = NO_COURSE
     for each in above:
-        left = None if each < 0 else Left(total, known.least + each)
+        left = None if each < 0 else MemoryLeft(total, known.least + each)
         course = shortage.followed(course, left, known, 1)
         assert shortage.missing(course, known) == 0
 

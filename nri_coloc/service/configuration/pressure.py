@@ -48,11 +48,15 @@ class Throttling(Rung):
 
 
 class Pressure(Section):
-    """Verdicts on online pods that reclaimed pods hurt, and what follows."""
+    """Verdicts on online pods that reclaimed pods hurt, and actions that follow."""
 
     cpu: Annotated[Reporting, BeforeValidator(section)] = Reporting()
     memory: Annotated[Reporting, BeforeValidator(section)] = Reporting()
     io: Annotated[Throttling, BeforeValidator(section)] = Throttling()
+    evict: Annotated[
+        bool,
+        Field(description="true or false (reclaimed pods are evicted if nothing milder helps)"),
+    ] = _DEFAULTS.evict
 
 
 def tuning(found: Pressure) -> PressureTuning:
@@ -67,6 +71,7 @@ def tuning(found: Pressure) -> PressureTuning:
             down=found.io.down,
             hold_s=float(found.io.hold),
         ),
+        evict=found.evict,
     )
 
 

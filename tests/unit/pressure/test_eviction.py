@@ -4,23 +4,23 @@ from collections.abc import Sequence
 
 import pytest
 
-from nri_coloc.core.readings import StallReading
+from nri_coloc.core.readings import MemoryLeft, StallReading
 from nri_coloc.core.reasons import Reason
 from nri_coloc.pressure import shortage, starvation
 from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, PACE_S, Demand, Pace, Victim, paced, victims
-from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course, Left
+from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course
 from nri_coloc.pressure.starvation import NO_HUNGER, STARVED_S, Hunger
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate
 
 GIB, MIB = 1 << 30, 1 << 20
-MACHINE = shortage.bounds(32 * GIB, 0.95)
+MACHINE = shortage.of_node(32 * GIB, 0.95)
 
 
 def course(available: Sequence[float], up: int = 2) -> Course:
     found = NO_COURSE
     for each in available:
-        found = shortage.followed(found, Left(32 * GIB, int(each * GIB)), MACHINE, up)
+        found = shortage.followed(found, MemoryLeft(32 * GIB, int(each * GIB)), MACHINE, up)
     return found
 
 
@@ -38,7 +38,7 @@ def course(available: Sequence[float], up: int = 2) -> Course:
     ids=["a part of a large node", "no less than 200 MiB", "no margin", "an unknown size"],
 )
 def test_bounds_of_memory(total: int, watermark: float, known: Bounds):
-    found = shortage.bounds(total, watermark)
+    found = shortage.of_node(total, watermark)
     assert (found.least, found.enough) == pytest.approx(known, abs=1)
 
 
@@ -72,7 +72,7 @@ def test_missing_memory(available: list[float], missing: float):
 def test_an_unknown_reading_begins_no_shortage():
     found = course([0.7])
     found = shortage.followed(found, None, MACHINE, 2)
-    found = shortage.followed(found, Left(32 * GIB, GIB // 2), MACHINE, 2)
+    found = shortage.followed(found, MemoryLeft(32 * GIB, GIB // 2), MACHINE, 2)
     assert not found.is_short
 
 

@@ -13,11 +13,19 @@ from nri_coloc.forecast.capacity import Ahead
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import NODE_STATES
 from nri_coloc.kubernetes.reporting import Lending
+from nri_coloc.pressure.eviction import Pace
 from nri_coloc.schedule.lending import State
 from nri_coloc.service.companion_state import ClusterSide
 
 
-def state(*, observe: bool = False, reclaim: ReclaimTuning | None = None, reason: str = "", **clock: Any):
+def state(
+    *,
+    observe: bool = False,
+    reclaim: ReclaimTuning | None = None,
+    reason: str = "",
+    cools_s: float = 0.0,
+    **clock: Any,
+):
     """Return the state of a node with a schedule's view of lending, and an offer for a reason."""
     tuning = SimpleNamespace(observe=observe, reclaim=reclaim or ReclaimTuning())
     topology = SimpleNamespace(online=0xFF)
@@ -37,7 +45,8 @@ def state(*, observe: bool = False, reclaim: ReclaimTuning | None = None, reason
     )
     from_s = time.time() + 12.5 * 3600
     shown: Any = SimpleNamespace(lending=lending, offer_at=lambda at_s: 0.5 if at_s > from_s else 1.0)
-    return ClusterSide(node, offer, clock=shown, survey=survey, after=()).state()
+    evictor: Any = SimpleNamespace(pace=Pace(cools_until_s=time.monotonic() + cools_s))
+    return ClusterSide(node, offer, clock=shown, survey=survey, evictor=evictor, after=()).state()
 
 
 @pytest.mark.parametrize(
@@ -48,10 +57,20 @@ def state(*, observe: bool = False, reclaim: ReclaimTuning | None = None, reason
         ({"reclaim": ReclaimTuning(enabled=False)}, Lending.OFF),
         ({"reclaim": ReclaimTuning(paused="an operator paused it")}, Lending.OFF),
         ({"is_open": False}, Lending.COOLING),
+        ({"cools_s": 60.0}, Lending.COOLING),
         ({"is_open": False, "factor": 0.0, "drains": True}, Lending.DRAINING),
         ({"is_open": False, "factor": 0.0}, Lending.OFF),
     ],
-    ids=["open", "observed", "disabled", "paused", "within the grace", "drained", "closed"],
+    ids=[
+        "open",
+        "observed",
+        "disabled",
+        "paused",
+        "within the grace",
+        "after an eviction",
+        "drained",
+        "closed",
+    ],
 )
 def test_the_lending_state_follows_settings_and_schedule(given, lending):
     assert state(**given).lending is lending

@@ -15,6 +15,8 @@ from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.lending.loop import Lending
 from nri_coloc.memory.bounds import BoxMemory
 from nri_coloc.memory.headroom import MemoryHeadroom
+from nri_coloc.pressure.eviction import NO_PACE
+from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service.daemon_view import HEALTHY_WITHIN_S, DaemonView
@@ -45,6 +47,7 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
             clock=clock,
             offer=OfferView(node, clock=clock, lending=lending, survey=a_survey(), memory=memory),
             pressure=cast("Pressure", SimpleNamespace(throttled={})),
+            evictor=cast("Evictor", SimpleNamespace(pace=NO_PACE)),
         ),
         node,
         actuator,
@@ -82,6 +85,7 @@ def test_the_state_shows_lending_by_the_clock(parts):
         "because": "the schedule has no windows (lend=100 %)",
         "switch": "on",
         "drains": False,
+        "cooling_s": 0,
     }
 
 

@@ -1,0 +1,114 @@
+"""Turn shortages, starved pods and lasting verdicts into demands: the pods that could go, and why; pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from nri_coloc.core import memory_request
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.pressure.eviction import MOST, Demand
+from nri_coloc.pressure.judging import Verdict
+from nri_coloc.pressure.memory_shortages import Short
+from nri_coloc.pressure.starvation import STARVED_S
+from nri_coloc.pressure.verdict import Resource
+from nri_coloc.pressure.victims import Candidate
+
+STALLED: Final = 30
+"""Readings in a row, one a second, in which an online pod waits for memory, before the culprit is evicted."""
+
+_GIB: Final = 1 << 30
+_NO_SHARES: Final = 2
+"""CPU shares of a pod that was lent no CPU."""
+
+
+def of_memory(short: Short, uses: Mapping[str, float], state: NodeState) -> Demand:
+    """Return the demand of a memory shortage. `uses`: by reclaimed pod, the bytes that its end frees there."""
+    left, known = short.left, short.known
+    pods = {
+        pod_id: one._replace(lent=_lent_bytes(state.of_pod(pod_id)))
+        for pod_id, one in _candidates(uses, state).items()
+    }
+    return Demand(
+        resource=Resource.MEMORY,
+        reason=Reason.MEMORY_SHORT,
+        scope=short.scope,
+        amount=float(short.missing),
+        pods=pods,
+        most=MOST,
+        because=f"memory short on {short.scope} (available={_gib(left.available)}, needed={_gib(known.enough)})",
+        inputs={
+            "total_bytes": left.total,
+            "available_bytes": left.available,
+            "least_bytes": known.least,
+            "enough_bytes": known.enough,
+        },
+    )
+
+
+def of_starvation(starved: Collection[str], leaving: Collection[str], state: NodeState) -> Demand:
+    """Return the demand for CPU of starved pods: one of them goes, unless any reclaimed pod leaves already."""
+    return Demand(
+        resource=Resource.CPU,
+        reason=Reason.CPU_STARVED,
+        scope="node",
+        amount=1.0,
+        pods=_candidates(dict.fromkeys((*starved, *leaving), 1.0), state),
+        most=1,
+        because=f"no CPU for {STARVED_S:.0f} s, so that it can run on another node (starved pods={len(starved)})",
+        inputs={"starved_pods": len(starved)},
+    )
+
+
+def of_verdict(verdict: Verdict, uses: Mapping[str, float], state: NodeState) -> Demand:
+    """Return the demand of an online pod that a milder action did not help: one culprit goes.
+
+    uses: by culprit, what its end frees, in any unit.
+    """
+    victim = state.pods[verdict.victim].pod
+    reason = Reason.IO_STALL if verdict.resource is Resource.IO else Reason.MEMORY_STALL
+    why = "its limit gave no relief" if verdict.resource is Resource.IO else f"{verdict.readings} readings"
+    return Demand(
+        resource=verdict.resource,
+        reason=reason,
+        scope=f"{victim.namespace}/{victim.name}",
+        amount=1.0,
+        pods=_candidates(uses, state),
+        most=1,
+        because=f"an online pod waits for {verdict.resource} ({why}, confidence={verdict.evidence.confidence:.2f})",
+        inputs={
+            "wait": round(verdict.judgement.wait, 6),
+            "bound": None if verdict.judgement.bound is None else round(verdict.judgement.bound, 6),
+            "hurt_readings": verdict.readings,
+            "confidence": round(verdict.evidence.confidence, 3),
+        },
+    )
+
+
+def lent_milli(containers: Iterable[Assignment]) -> float:
+    """Return the CPU that a reclaimed pod was lent, milli-CPU; 0 for none."""
+    shares = ((one.knobs.shares or one.container.resources.shares or 0) for one in containers)
+    return sum(each * 1000 / 1024 for each in shares if each > _NO_SHARES)
+
+
+def _candidates(uses: Mapping[str, float], state: NodeState) -> dict[str, Candidate]:
+    """Return the pods of some uses that are there, as candidates that were lent nothing."""
+    return {
+        pod_id: Candidate(
+            use=float(uses[pod_id]),
+            kube_priority=0 if (facts := state.facts.of(place.pod)) is None else facts.priority,
+            priority=place.wish.priority,
+            kube_qos=place.pod.kube_qos,
+            arrival=number,
+        )
+        for number, (pod_id, place) in enumerate(state.pods.items())
+        if pod_id in uses
+    }
+
+
+def _lent_bytes(containers: Iterable[Assignment]) -> float:
+    limits = (one.knobs.memory_limit or memory_request.known_limit(one.container) for one in containers)
+    return float(sum(limit for limit in limits if limit > 0))
+
+
+def _gib(amount: float) -> str:
+    return f"{amount / _GIB:.1f} GiB"

@@ -1,0 +1,113 @@
+"""Follow the available memory of the node, of kubepods, and of the NUMA nodes to which online pods are bound."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from nri_coloc.core.cpuset import members
+from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.readings import MemoryLeft, MemoryReading
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
+from nri_coloc.pressure import shortage
+from nri_coloc.pressure.population import Reclaimed
+from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course
+from nri_coloc.repair import targets
+
+NODE: Final = "node"
+KUBEPODS: Final = "kubepods"
+_NUMA: Final = "numa "
+
+
+class MemoryFiles(Protocol):
+    """Reads memory; returns None for a file that cannot be read."""
+
+    def machine(self, at: float) -> MemoryLeft | None: ...
+    def numa_node(self, number: int, at: float, machine_bytes: int) -> MemoryLeft | None: ...
+    def below_limit(self, path: str, at: float) -> MemoryLeft | None: ...
+    def held(self, path: str, at: float) -> MemoryReading | None: ...
+    def anonymous_on(self, path: str, number: int) -> int: ...
+
+
+class Scope(NamedTuple):
+    """One scope and its last reading, None if that failed."""
+
+    name: str
+    left: MemoryLeft | None
+    known: Bounds
+
+
+class Short(NamedTuple):
+    """A scope in which memory is short; `missing` in bytes."""
+
+    scope: str
+    left: MemoryLeft
+    known: Bounds
+    missing: int
+
+
+class MemoryShortages:
+    """Belongs to one thread."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self._files = files
+        self._courses: Mapping[str, Course] = {}
+
+    def forget(self) -> None:
+        """Forget all earlier readings."""
+        self._courses = {}
+
+    def follow(self, state: NodeState, tuning: Tuning, now: float) -> list[Short]:
+        """Read all scopes; return those in which memory is short and does not come back."""
+        scopes, up = self._scopes(state, tuning.reclaim.memory_watermark, now), tuning.pressure.memory.up
+        before = self._courses
+        self._courses = {
+            one.name: shortage.followed(before.get(one.name, NO_COURSE), one.left, one.known, up)
+            for one in scopes
+        }
+        return [
+            Short(one.name, one.left, one.known, missing)
+            for one in scopes
+            if one.left is not None and (missing := shortage.missing(self._courses[one.name], one.known))
+        ]
+
+    def uses(self, pods: Mapping[str, Reclaimed], scope: str, now: float) -> dict[str, float]:
+        """Return the bytes that the end of each pod frees in a scope, without page cache."""
+        return {pod_id: float(self._use(one.path, scope, now)) for pod_id, one in pods.items()}
+
+    def _use(self, path: str, scope: str, now: float) -> int:
+        if scope.startswith(_NUMA):
+            return self._files.anonymous_on(path, int(scope.removeprefix(_NUMA)))
+        held = self._files.held(path, now)
+        return 0 if held is None else held.unreclaimable
+
+    def _scopes(self, state: NodeState, watermark: float, now: float) -> list[Scope]:
+        machine = self._files.machine(now)
+        total = 0 if machine is None else machine.total
+        found = [Scope(NODE, machine, shortage.of_node(total, watermark))]
+        below = self._below_kubepods(state, now)
+        if below is not None and below.total < total:
+            found.append(Scope(KUBEPODS, below, shortage.of_limit(below.total)))
+        for number in members(_bound_numa_nodes(state)):
+            part = self._files.numa_node(number, now, total)
+            size = 0 if part is None else part.total
+            found.append(Scope(f"{_NUMA}{number}", part, shortage.of_numa_node(size, watermark)))
+        return found
+
+    def _below_kubepods(self, state: NodeState, now: float) -> MemoryLeft | None:
+        paths = (kubepods_of(targets.pod_path(place.pod)) for place in state.pods.values())
+        path = next(filter(None, paths), "")
+        return self._files.below_limit(path, now) if path else None
+
+
+def _bound_numa_nodes(state: NodeState) -> int:
+    """Return the memory nodes, as a mask, to which online containers are bound.
+
+    Only there a full node hurts: the kernel gives every other container memory of the next node.
+    """
+    if len(state.topology.nodes) < 2:
+        return 0
+    found = 0
+    for one in state.containers.values():
+        if one.mems and not state.boxed(one.container.pod_id):
+            found |= one.mems
+    return found

@@ -1,0 +1,463 @@
+"""Eviction on the simulated node's files, minutes in seconds: shortage, order, grace, cool-down, and open again.
+
+The cluster accepts an order a second later. An evicted pod ends after its grace period, and its memory is free then.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.core.decisions import Decision
+from nri_coloc.core.evictions import Closed, EvictionWish, Ordered, Outcome, Result
+from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
+from nri_coloc.core.reasons import Reason
+from nri_coloc.core.settings import PressureTuning, ReclaimTuning, Tuning
+from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
+from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Tolerance, Wish
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.memory_left import MemoryLeftReader
+from nri_coloc.host.stall_readings import StallReader
+from nri_coloc.placing import pools
+from nri_coloc.pressure.culprit import Evidence, Suspect
+from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, Pace
+from nri_coloc.pressure.evictor import Evictor
+from nri_coloc.pressure.judging import Verdict
+from nri_coloc.pressure.verdict import Judgement, Resource, Strain
+from nri_coloc.sim.machines import MACHINES, topology
+from nri_coloc.sim.memory_use import Held
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest
+
+GIB = 1 << 30
+EVICTS = Tuning(pressure=PressureTuning(evict=True))
+GRACE_S = 10.0
+
+
+class Cluster:
+    """Implements `core.evictions.Evictions`, and carries orders out.
+
+    refusal: why no order can be given.
+    budgets: names of pods that a PodDisruptionBudget protects.
+    grace_s: seconds from the eviction to the end of a pod.
+    """
+
+    def __init__(self) -> None:
+        self.refusal = ""
+        self.budgets: set[str] = set()
+        self.grace_s = GRACE_S
+        self.ordered: list[EvictionWish] = []
+        self.ends: dict[str, float] = {}
+        self._closed: dict[str, Closed] = {}
+
+    def impossible(self, *, by_operator: bool = False) -> str:
+        return self.refusal
+
+    def order(self, wish: EvictionWish, now_s: float) -> Ordered:
+        assert wish.pod_uid not in self.ends, "a pod is ordered once"
+        self.ordered.append(wish)
+        number = str(len(self.ordered))
+        outcome = Outcome.BUDGET if wish.name in self.budgets else Outcome.ACCEPTED
+        self._closed[wish.pod_uid] = Closed(wish, Result(number, outcome, "told by the controller"), now_s)
+        if outcome is Outcome.ACCEPTED:
+            self.ends[wish.pod_uid] = now_s + self.grace_s
+        return Ordered(number)
+
+    def open(self, now_s: float) -> frozenset[str]:
+        return frozenset(self.ends)
+
+    def last(self, pod_uid: str) -> Closed | None:
+        return self._closed.get(pod_uid)
+
+    @property
+    def names(self) -> list[str]:
+        return [one.name for one in self.ordered]
+
+
+class Known:
+    """The state and settings that the evictor reads."""
+
+    def __init__(self, tuning: Tuning) -> None:
+        self.state = pools.initial(topology(MACHINES["8cpu"]), tuning)
+        self.tuning = tuning
+        self.told = True
+
+
+class MilderRungs:
+    """The verdicts of the turn, and the pods whose limit gave no relief."""
+
+    def __init__(self) -> None:
+        self.verdicts: tuple[Verdict, ...] = ()
+        self.in_vain: set[str] = set()
+
+    def gave_no_relief(self, pod_id: str, resource: Resource) -> bool:
+        return pod_id in self.in_vain
+
+
+class Told:
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+
+    def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None:
+        self.decisions += decisions
+
+
+class Bed:
+    """A node whose memory is filled by hand, a second at a time."""
+
+    def __init__(self, node: Node, tuning: Tuning) -> None:
+        self.node, self.now = node, 1000.0
+        self.known, self.told, self.cluster = Known(tuning), Told(), Cluster()
+        self.ladder, self.kept = MilderRungs(), list[float]()
+        self.apps: dict[str, str] = {}
+        meminfo = (node.host_root / "proc/meminfo").read_text()
+        self.total = int(meminfo.split("MemTotal:")[1].split()[0]) * 1024
+        self.evictor = self.daemon()
+        self.pod("web", QoSClass.SHARED)
+
+    def daemon(self, begun: Pace = NO_PACE) -> Evictor:
+        """Start the evictor anew."""
+        root = str(self.node.host_root)
+        layout = cgroup_layout.detect(root)
+        return Evictor(
+            self.known,
+            MemoryLeftReader(layout, root),
+            StallReader(layout, root),
+            ladder=self.ladder,
+            orders=self.cluster,
+            report=self.told,
+            begun=begun,
+            keep=self.kept.append,
+        )
+
+    def pod(self, name: str, qos: QoSClass = QoSClass.RECLAIMED, wish: Wish | None = None) -> None:
+        wish = wish or Wish(qos)
+        kube = KubeQoS.BEST_EFFORT if qos is QoSClass.RECLAIMED else KubeQoS.BURSTABLE
+        sandbox = self.node.run_pod(PodRequest(name, "shop", kube))
+        app = self.apps[name] = self.node.run_container(sandbox, ContainerRequest("app"))
+        runtime = self.node.runtime
+        parent, path = f"/{runtime.pods[sandbox].cgroup}", f"/{runtime.containers[app].cgroup}"
+        pod = Pod(name, f"uid-{name}", name, "shop", cgroup_parent=parent)
+        is_boxed = qos is QoSClass.RECLAIMED and not wish.mixed
+        container = Container(f"{name}-app", name, "app", cgroups_path=path, resources=Resources())
+        state = self.known.state
+        self.known.state = replace(
+            state,
+            pods={**state.pods, name: PodPlace(pod, wish, boxed=is_boxed)},
+            containers=Crowd.of(
+                [*state.containers.values(), Assignment(container, qos, qos.value, wish=wish)]
+            ),
+            box=(*state.box, name) if is_boxed else state.box,
+        )
+
+    def holds(self, name: str, anon: float, file: float = 0.0) -> None:
+        """Let a pod hold so many GiB."""
+        self.node.set_memory(self.apps[name], Held(int(anon * GIB), 0, int(file * GIB)))
+
+    def leaves(self, available: float) -> None:
+        """Let the online pod hold all memory but so many GiB."""
+        root = str(self.node.host_root)
+        left = MemoryLeftReader(cgroup_layout.detect(root), root).machine(0.0)
+        assert left is not None
+        self.holds("web", left.available / GIB - available)
+
+    def seconds(self, count: int, each: Callable[[], None] | None = None) -> None:
+        for _ in range(count):
+            self.now += 1
+            for uid, ends in list(self.cluster.ends.items()):
+                if self.now >= ends:
+                    self.end(uid.removeprefix("uid-"))
+                    del self.cluster.ends[uid]
+            if each is not None:
+                each()
+            self.evictor.look(self.now)
+
+    def end(self, name: str) -> None:
+        """End a pod: its memory is free."""
+        self.holds(name, 0)
+        state = self.known.state
+        self.known.state = replace(
+            state,
+            pods={k: one for k, one in state.pods.items() if k != name},
+            containers=state.containers.without(f"{name}-app"),
+            box=tuple(k for k in state.box if k != name),
+        )
+
+    @property
+    def is_cooling(self) -> bool:
+        return self.evictor.pace.is_cooling(self.now)
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
+    with Node(tmp_path / "node", "8cpu", cgroup=request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def make(node: Node) -> Callable[..., Bed]:
+    def bed(tuning: Tuning = EVICTS, **pods: float) -> Bed:
+        made = Bed(node, tuning)
+        for name, held in pods.items():
+            made.pod(name)
+            made.holds(name, held)
+        return made
+
+    return bed
+
+
+def short(bed: Bed) -> Bed:
+    """Let memory be short: 0.1 GiB are available."""
+    bed.leaves(0.1)
+    bed.seconds(2)
+    return bed
+
+
+def test_shortage_order_cool_down_and_open_again(make: Callable[..., Bed]):
+    bed = short(make(small=1, large=2))
+    (wish,) = bed.cluster.ordered
+    assert (wish.name, wish.pod_uid, wish.reason) == ("large", "uid-large", Reason.MEMORY_SHORT)
+    assert bed.is_cooling
+    bed.seconds(int(GRACE_S + COOL_S))
+    assert bed.cluster.names == ["large"]
+    bed.seconds(3)
+    assert not bed.is_cooling
+
+
+def test_an_eviction_follows_a_shortage_in_two_seconds(make: Callable[..., Bed]):
+    bed = make(hog=2)
+    bed.seconds(5)
+    bed.leaves(0.1)
+    bed.seconds(1)
+    assert bed.cluster.names == []
+    bed.seconds(1)
+    assert bed.cluster.names == ["hog"]
+
+
+def test_several_go_for_a_large_shortage(make: Callable[..., Bed]):
+    bed = make(EVICTS, **{f"worker-{n}": 0.25 for n in range(9)})
+    short(bed)
+    assert len(bed.cluster.ordered) == MOST
+    bed.seconds(30)
+    assert len(bed.cluster.ordered) == MOST
+
+
+def test_page_cache_is_no_shortage(make: Callable[..., Bed]):
+    bed = make(reader=0.5)
+    bed.holds("reader", 0.5, file=bed.total / GIB - 1.5)
+    bed.seconds(30)
+    assert bed.cluster.ordered == []
+
+
+def test_a_flapping_load_evicts_no_pod(make: Callable[..., Bed]):
+    bed = make(hog=2)
+    bed.leaves(0.1)
+
+    def second() -> None:
+        bed.holds("hog", 2 if bed.now % 2 else 0.0)
+
+    bed.seconds(600, second)
+    assert bed.cluster.ordered == []
+
+
+def test_a_budget_sends_the_next_pod(make: Callable[..., Bed]):
+    bed = make(first=2, second=2)
+    bed.cluster.budgets = {"second"}
+    short(bed)
+    bed.seconds(1)
+    assert bed.cluster.names == ["second", "first"]
+
+
+def test_a_pod_that_ignores_sigterm_counts_as_leaving(make: Callable[..., Bed]):
+    bed = make(first=2, second=2)
+    bed.cluster.grace_s = 300.0
+    short(bed)
+    bed.seconds(290)
+    assert bed.cluster.names == ["second"]
+    assert bed.is_cooling
+
+
+def test_avoidance_spares_a_pod(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("spared", wish=Wish(QoSClass.RECLAIMED, avoidance=frozenset({"throttle"})))
+    bed.holds("spared", 4)
+    short(bed)
+    bed.seconds(30)
+    assert bed.cluster.ordered == []
+
+
+def mixed(bed: Bed, *, online: bool) -> Bed:
+    """Run a pod whose annotations name another class for one container, which exists or not."""
+    bed.pod("both", wish=Wish(QoSClass.RECLAIMED, mixed=True))
+    bed.holds("both", 4)
+    if online:
+        state = bed.known.state
+        web = Assignment(Container("both-web", "both", "web"), QoSClass.SHARED, QoSClass.SHARED.value)
+        bed.known.state = replace(state, containers=state.containers.adding(web))
+    return short(bed)
+
+
+def test_a_pod_with_an_online_container_stays(make: Callable[..., Bed]):
+    assert mixed(make(), online=True).cluster.ordered == []
+
+
+def test_a_class_for_a_missing_container_spares_nothing(make: Callable[..., Bed]):
+    assert mixed(make(), online=False).cluster.names == ["both"]
+
+
+@pytest.mark.parametrize("refusal", ["mode observe changes nothing", "no companion is connected"])
+def test_what_would_go_is_told_once_a_minute(make: Callable[..., Bed], refusal: str):
+    bed = make(hog=2)
+    bed.cluster.refusal = refusal
+    short(bed)
+    bed.seconds(119)
+    assert bed.cluster.ordered == []
+    assert not bed.is_cooling
+    told = bed.told.decisions
+    assert [(one.pod_id, one.reason) for one in told] == [("hog", Reason.DECLINED)] * 2
+    assert told[0].because == f"not evicted: {refusal} (cause=memory_short, scope=node)"
+
+
+def test_nothing_is_evicted_by_default(make: Callable[..., Bed]):
+    bed = short(make(Tuning(), hog=2))
+    bed.seconds(30)
+    assert (bed.cluster.ordered, bed.told.decisions) == ([], [])
+
+
+def test_a_headroom_of_zero_evicts_no_pod(make: Callable[..., Bed]):
+    nothing = ReclaimTuning(lend=0.0, offer=0.0, paused="by an operator")
+    bed = make(replace(EVICTS, reclaim=nothing), hog=2)
+    bed.seconds(300)
+    assert bed.cluster.ordered == []
+
+
+def test_a_restart_keeps_the_cool_down(make: Callable[..., Bed]):
+    bed = short(make(first=2, second=2))
+    bed.seconds(30)
+    kept = bed.kept[-1]
+    bed.evictor = bed.daemon(Pace(cools_until_s=kept))
+    bed.seconds(1)
+    assert bed.is_cooling
+    assert bed.evictor.pace.cools_until_s == kept
+
+
+def test_kubepods_near_its_own_limit(make: Callable[..., Bed]):
+    bed = make(hog=2)
+    name = "memory.max" if bed.node.tree.version == 2 else "memory.limit_in_bytes"
+    bed.node.tree.write("kubepods", name, str(4 * GIB))
+    bed.holds("web", 1.9)
+    bed.seconds(5)
+    assert bed.cluster.ordered == []
+    bed.holds("web", 1.99)
+    bed.seconds(2)
+    (wish,) = bed.cluster.ordered
+    assert (wish.name, wish.inputs["scope"]) == ("hog", "kubepods")
+
+
+# ---- facts of the API server ----
+
+
+def told(bed: Bed, **facts: Facts) -> None:
+    state = bed.known.state
+    known = {
+        f"uid-{name}": one._replace(uid=f"uid-{name}", namespace="shop", name=name)
+        for name, one in facts.items()
+    }
+    bed.known.state = replace(state, facts=PodFacts(known))
+
+
+NOTHING_TOLD = Facts(uid="", namespace="", name="", owner=Owner(), priority=0, cpu_milli=0, memory_bytes=0)
+
+
+def test_a_lower_priority_class_goes_first(make: Callable[..., Bed]):
+    bed = make(first=2, second=2)
+    told(bed, first=NOTHING_TOLD._replace(priority=-10), second=NOTHING_TOLD._replace(priority=10))
+    assert short(bed).cluster.names == ["first"]
+
+
+def test_a_deleted_pod_counts_during_its_grace(make: Callable[..., Bed]):
+    bed = make(first=2, second=2)
+    told(bed, second=NOTHING_TOLD._replace(killed_at=bed.now + 60))
+    short(bed)
+    bed.seconds(57)
+    assert bed.cluster.ordered == []
+    bed.seconds(2)
+    assert len(bed.cluster.ordered) == 1
+
+
+# ---- CPU ----
+
+
+def starves(bed: Bed, names: Iterable[str]) -> Callable[[], None]:
+    """Return a second in which pods wait all the time and get no CPU."""
+    since = bed.now
+
+    def second() -> None:
+        waited = int((bed.now - since) * 1e6)
+        for name in names:
+            path = bed.known.state.pods[name].pod.cgroup_parent[1:] if name in bed.known.state.pods else ""
+            if path:
+                bed.node.tree.write(path, "cpu.pressure", f"some avg10=0 avg60=0 avg300=0 total={waited}")
+
+    return second
+
+
+def test_a_starved_pod_is_moved_away(make: Callable[..., Bed]):
+    bed = make(first=1, second=1)
+    second = starves(bed, ("first", "second"))
+    bed.seconds(179, second)
+    assert bed.cluster.ordered == []
+    bed.seconds(3, second)
+    (wish,) = bed.cluster.ordered
+    assert (wish.name, wish.reason) == ("second", Reason.CPU_STARVED)
+
+
+def test_starved_pods_go_one_by_one(make: Callable[..., Bed]):
+    bed = make(EVICTS, **{f"worker-{n}": 0.1 for n in range(4)})
+    bed.seconds(600, starves(bed, [f"worker-{n}" for n in range(4)]))
+    assert len(bed.cluster.ordered) == 3
+
+
+def test_memory_and_cpu_short_at_once(make: Callable[..., Bed]):
+    bed = make(first=2, second=2)
+    second = starves(bed, ("first", "second"))
+    bed.seconds(175, second)
+    bed.leaves(0.1)
+    bed.seconds(20, second)
+    assert bed.cluster.names == ["second"]
+
+
+# ---- verdicts ----
+
+
+def verdict(resource: Resource, culprit: str, readings: int) -> Verdict:
+    return Verdict(
+        victim="web",
+        resource=resource,
+        judgement=Judgement(hurt=True, wait=0.5, baseline=0.0, spread=0.0, bound=0.1),
+        strain=Strain(0.5),
+        evidence=Evidence((Suspect(culprit, 0.0, 100.0),), 0.9),
+        readings=readings,
+        tolerance=Tolerance.NORMAL,
+    )
+
+
+def test_a_lasting_memory_stall_evicts_the_culprit(make: Callable[..., Bed]):
+    bed = make(hog=1, quiet=1)
+    bed.ladder.verdicts = (verdict(Resource.MEMORY, "hog", 29),)
+    bed.seconds(5)
+    assert bed.cluster.ordered == []
+    bed.ladder.verdicts = (verdict(Resource.MEMORY, "hog", 30),)
+    bed.seconds(5)
+    assert [(one.name, one.reason) for one in bed.cluster.ordered] == [("hog", Reason.MEMORY_STALL)]
+
+
+def test_a_limit_in_vain_evicts_the_culprit(make: Callable[..., Bed]):
+    bed = make(hog=1)
+    bed.ladder.verdicts = (verdict(Resource.IO, "hog", 90),)
+    bed.seconds(5)
+    assert bed.cluster.ordered == []
+    bed.ladder.in_vain = {"hog"}
+    bed.seconds(5)
+    assert [(one.name, one.reason) for one in bed.cluster.ordered] == [("hog", Reason.IO_STALL)]
