@@ -18,10 +18,16 @@ from tests.cluster.pods import container, pod
 from tests.cluster.product import NAMESPACE, Product
 from tests.cluster.running import Pods
 from tests.cluster.test_resize import actual_cpu, resize, sized
-from tests.rig import cgroups
+from tests.rig import RigError, cgroups
 
 GROUP = 65532
 BUSY = ("/bin/sh", "-c", "while :; do :; done")
+BUDGET: Final = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "protected", "namespace": "default"},
+    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "protected"}}},
+}
 PARTS: Final = ("kubelet", "API server", COMPANION, CONTROLLER, DAEMON)
 
 
@@ -170,3 +176,28 @@ def _is_near_the_offer(colocation: Colocation) -> bool:
     pairs = ((offer["cpu_milli"], DEFAULT.cpu), (offer["memory_bytes"], DEFAULT.memory))
     shown = colocation.allocatable()
     return all(abs(amount - quantity.whole_bytes(shown[name])) * 10 <= amount for amount, name in pairs)
+
+
+def test_admin_evicts_a_pod_without_a_budget(cluster: Cluster, colocation: Colocation, pods: Pods):
+    protected = reclaimed("protected")
+    protected["metadata"]["labels"] = {"app": "protected"}
+    pods.run(protected, reclaimed("free"))
+    cluster.apply(BUDGET)
+    try:
+        with pytest.raises(RigError, match=r"protected was not evicted: .*disruption budget"):
+            colocation.admin("evict", "default/protected", "--reason", "the disk is full")
+    finally:
+        cluster.delete("poddisruptionbudget", "protected")
+    colocation.admin("evict", "default/free", "--reason", "the disk is full")
+    cluster.wait(lambda: not pods.status("free"), "the end of the evicted pod")
+    assert pods.is_running("protected")
+
+
+def test_a_drain_empties_the_node(cluster: Cluster, colocation: Colocation, pods: Pods):
+    pods.run(reclaimed("one"), reclaimed("two"), pod("online", container(requests={"cpu": "100m"})))
+    with pytest.raises(RigError, match="reclaimed pods that still run: 2"):
+        colocation.admin("lending", "off", "--drain", "--grace", "0s")
+    cluster.wait(lambda: not (pods.status("one") or pods.status("two")), "an empty node")
+    colocation.admin("lending", "off", "--drain")
+    assert pods.is_running("online")
+    colocation.admin("lending", "on")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes.api import Api
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.reporting import Lending
@@ -17,6 +18,7 @@ from tests.cluster.api_server import ApiServer, node
 from tests.cluster.binaries import PAIRS, in_time
 from tests.cluster.companion_rig import GIB, OFFER, CompanionRig, reporting_for
 from tests.rig import installed
+from tests.rig.eviction_orders import an_order
 from tests.rig.waiting import wait_until
 
 NODE = "node"
@@ -179,3 +181,20 @@ def test_a_companion_takes_little_memory(rig):
     with open(f"/proc/{rig.pid}/smaps_rollup") as lines:  # noqa: PTH123
         kib = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     assert kib / 1024 <= 45
+
+
+def evictions(admin: Api) -> list[str]:
+    """Return the ids of the orders in the node's object."""
+    spec = admin.get(f"{kit.OBJECTS}/{NODE}")["spec"]
+    return [each["id"] for each in spec.get("evictions", [])]
+
+
+def test_orders_and_results_pass_the_api_server(rig, admin):
+    rig.orders.orders = (an_order("e1"), an_order("e2"))
+    wait_until(lambda: evictions(admin) == ["e1", "e2"], SOON_S, "orders")
+    result = {"id": "e1", "outcome": "budget", "detail": "not now", "retryAfterSeconds": 10}
+    admin.merge(f"{kit.OBJECTS}/{NODE}/status", {"status": {"results": [result]}})
+    wait_until(lambda: evictions(admin) == ["e2"], SOON_S, "the end of the first order")
+    assert rig.orders.results == [Result("e1", Outcome.BUDGET, "not now", 10)]
+    rig.orders.orders = ()
+    wait_until(lambda: not evictions(admin), SOON_S, "the end of the other")
