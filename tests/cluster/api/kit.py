@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any, Final
 
-from nri_coloc.kubernetes import api
+from nri_coloc.kubernetes import api, event_writer
 from nri_coloc.kubernetes.api import Api
+from nri_coloc.kubernetes.event_messages import Told
+from nri_coloc.kubernetes.event_reasons import NODE, Subject
 from tests.cluster.api_server import ApiServer, pod
 
 MANIFESTS: Final = Path(__file__).parents[3] / "deploy" / "cluster"
@@ -13,6 +15,7 @@ COMPANION: Final = "nri-coloc-cluster"
 CONTROLLER: Final = "nri-coloc-controller"
 OBJECTS: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
+EVENTS: Final = "/api/v1/namespaces/default/events"
 RESOURCES: Final = {
     "kubernetes.io/batch-cpu": "4000",
     "kubernetes.io/batch-memory": "64",
@@ -67,6 +70,30 @@ def companion_on(server: ApiServer, admin: Api, node: str) -> Api:
 def controller(server: ApiServer, admin: Api) -> Api:
     """Return the API with a token of the controller."""
     return api.connect(str(server.kubeconfig("controller", token(admin, CONTROLLER))))
+
+
+AT_S: Final = 1_800_000_000.0
+_INVALID: Final = Told(
+    sequence=1,
+    subject=Subject("default", "render-1", "uid-of-the-pod"),
+    reason="AnnotationInvalid",
+    message="bad value",
+    is_warning=True,
+    times=1,
+    first_s=AT_S,
+    last_s=AT_S,
+)
+
+
+def event(on: str = "a", message: str = "bad value", pod: str = "render-1") -> dict[str, Any]:
+    """Return an Event on a pod, as the companion of a node writes it."""
+    subject = Subject("default", pod, "uid-of-the-pod")
+    return event_writer.body_of(_INVALID._replace(subject=subject, message=message), on)
+
+
+def node_event(node: str) -> dict[str, Any]:
+    """Return an Event on a node, as its companion writes it."""
+    return event_writer.body_of(_INVALID._replace(subject=NODE, reason="LendingOff"), node)
 
 
 def colocation_node(name: str, *evictions: dict[str, Any], **metadata: Any) -> dict[str, Any]:

@@ -166,6 +166,37 @@ def test_a_silent_daemon_closes_its_node(rig, admin):
     wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
 
 
+def described(control: ApiServer, pod: str) -> list[str]:
+    """Return the lines that `kubectl describe pod` has on annotations."""
+    lines = control.kubectl("describe", "pod", pod).splitlines()
+    return [line for line in lines if "AnnotationInvalid" in line]
+
+
+def test_describe_shows_an_event_with_its_count(rig, admin, control):
+    pod(admin, "wrong", lent())
+    uid = admin.get(f"{PODS}/wrong")["metadata"]["uid"]
+    record = {
+        "event": "annotation.invalid",
+        "reason": "bad_value",
+        "namespace": "default",
+        "pod": "wrong",
+        "pod_uid": uid,
+        "container": "main",
+        "because": "",
+        "key": "coloc.nri.io/qos-class",
+        "value": "dedicatd\x1b[2J\n\u202e",
+        "allowed": "dedicated, shared, reclaimed, system",
+        "used": "shared",
+    }
+    for _ in range(3):
+        rig.events.record(record)
+    wait_until(lambda: "(x3 over" in str(described(control, "wrong")), 2 * SOON_S, "an Event of three")
+    [line] = described(control, "wrong")
+    assert line.split()[:2] == ["Warning", "AnnotationInvalid"]
+    assert '"dedicatd\\u001b[2J\\n\\u202e" does not count' in line
+    assert line.isprintable()
+
+
 def test_figures_for_people_are_shown(rig, admin, control):
     shown = control.kubectl("get", "colocationnodes", NODE, "--no-headers")
     assert shown.split()[:3] == [NODE, "on", "2000"]

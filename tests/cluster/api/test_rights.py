@@ -41,6 +41,7 @@ def companion(server: ApiServer, admin: Api) -> Iterator[Api]:
     wait_until(lambda: _status_of(_own_report(found)) == 200, 10, "the rights of the companion")
     wait_until(lambda: _status_of(_mode(found)) in DENIED, 10, "the policy for nodes")
     wait_until(lambda: _status_of(_finalizer(found)) in DENIED, 10, "the policy for ColocationNodes")
+    wait_until(lambda: _status_of(_foreign_event(found)) in DENIED, 10, "the policy for Events")
     yield found
     found.close()
 
@@ -57,6 +58,10 @@ def _mode(client: Api) -> Call:
 def _finalizer(client: Api) -> Call:
     body = kit.colocation_node("a", finalizers=["example.com/never"])
     return lambda _: client.create(kit.OBJECTS, body, dryRun="All")
+
+
+def _foreign_event(client: Api) -> Call:
+    return lambda _: client.create(kit.EVENTS, kit.event(on="b"), dryRun="All")
 
 
 def _labels(key: str, value: str | None) -> dict[str, Any]:
@@ -116,7 +121,61 @@ def test_it_can_write_its_own_object(companion, admin):
     admin.delete(f"{kit.OBJECTS}/a")
 
 
+def test_it_can_write_and_change_its_own_event(companion, admin):
+    body = kit.event()
+    companion.create(kit.EVENTS, body)
+    path = f"{kit.EVENTS}/{body['metadata']['name']}"
+    changed = {"count": 7, "lastTimestamp": "2027-01-15T09:00:00Z", "message": "worse value"}
+    companion.merge(path, changed)
+    found = admin.get(path)
+    assert {key: found[key] for key in changed} == changed
+    assert found["firstTimestamp"] == body["firstTimestamp"]
+
+
+def test_it_can_write_an_event_of_its_node(companion):
+    companion.create(kit.EVENTS, kit.node_event("a"))
+
+
 # ---- anything else ----
+
+NODE_B = {"apiVersion": "v1", "kind": "Node", "name": "b", "uid": "b"}
+SECRET = {"apiVersion": "v1", "kind": "Secret", "namespace": "default", "name": "x"}
+EVENT_ATTACKS: dict[str, dict[str, Any]] = {
+    "another node's source": kit.event(on="b"),
+    "another source": {**kit.event(), "source": {"component": "kubelet", "host": "a"}},
+    "another reporter": {**kit.event(), "reportingComponent": "kubelet"},
+    "another reason": {**kit.event(), "reason": "Killing"},
+    "a control character": kit.event(message="a\x1b[2J"),
+    "a reversed text": kit.event(message="a\u202eb"),
+    "a long message": kit.event(message="x" * 513),
+    "another node": {**kit.node_event("a"), "involvedObject": NODE_B},
+    "a secret": {**kit.event(), "involvedObject": SECRET},
+    "an action": {**kit.event(), "action": "x"},
+    "a label": {**kit.event(), "metadata": {**kit.event()["metadata"], "labels": {"a": "b"}}},
+}
+
+
+@pytest.mark.parametrize("attack", EVENT_ATTACKS)
+def test_any_other_event_is_refused(companion, attack):
+    body = EVENT_ATTACKS[attack]
+    with pytest.raises(ApiRefused) as refused:
+        companion.create(f"/api/v1/namespaces/{body['metadata']['namespace']}/events", body)
+    assert refused.value.status in DENIED
+    assert "nri-coloc-events" in str(refused.value)
+
+
+@pytest.mark.parametrize("reporter", ["kubelet", "nri-coloc"])
+def test_an_event_of_another_writer_stays(companion, admin, reporter):
+    body = kit.event(on="b", pod=f"of-{reporter}") | {"reportingComponent": reporter}
+    admin.create(kit.EVENTS, body)
+    mine = kit.event(pod=f"of-{reporter}")
+    path = f"{kit.EVENTS}/{body['metadata']['name']}"
+    for change in ({"message": "nothing happened"}, mine):
+        with pytest.raises(ApiRefused) as refused:
+            companion.merge(path, change)
+        assert refused.value.status in DENIED
+    assert admin.get(path)["message"] == "bad value"
+
 
 EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "render-1"}}
 
@@ -185,6 +244,11 @@ ATTACKS: dict[str, Call] = {
     "results of its own": lambda it: it.merge(f"{kit.OBJECTS}/b/status", {"status": {"results": []}}),
     "a token": lambda it: it.create(
         f"/api/v1/namespaces/kube-system/serviceaccounts/{kit.COMPANION}/token", {"spec": {}}
+    ),
+    "a deleted Event": lambda it: it.delete(f"{kit.EVENTS}/x"),
+    "Events of others": lambda it: it.get(kit.EVENTS),
+    "an Event of another API": lambda it: it.create(
+        "/apis/events.k8s.io/v1/namespaces/default/events", {"metadata": {"name": "x"}}
     ),
     "secrets": lambda it: it.get("/api/v1/secrets"),
     "config maps": lambda it: it.get("/api/v1/configmaps"),
