@@ -31,9 +31,12 @@ def wanted(config: pytest.Config) -> tuple[Pair, ...]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test the pairs that it is played on."""
+    """Give each test the pairs that it is played on; a module with `ONLY_NEWEST` is played on the newest alone."""
     if "pair" in metafunc.fixturenames:
-        metafunc.parametrize("pair", wanted(metafunc.config), ids=str, indirect=True, scope="session")
+        pairs = wanted(metafunc.config)
+        if getattr(metafunc.module, "ONLY_NEWEST", False):
+            pairs = pairs[-1:]
+        metafunc.parametrize("pair", pairs, ids=str, indirect=True, scope="session")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

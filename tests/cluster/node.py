@@ -121,6 +121,10 @@ class Node:
         self._write_kubelet()
         self._pins.unlink(missing_ok=True)
 
+    def forget_devices(self) -> None:
+        """Remove the files of the kubelet's device manager, as on a machine that was made again."""
+        shutil.rmtree(self._folder / "at/var/lib/kubelet/device-plugins")
+
     def pinned_cpus(self) -> frozenset[int]:
         """Return the CPUs that the kubelet's static CPU manager gave containers, by its state file."""
         state = json.loads(self._pins.read_text())
