@@ -90,6 +90,14 @@ def test_describe_node_shows_lent_amounts(cluster: Cluster, colocation: Colocati
     assert colocation.product.container("job")["class"] == "reclaimed"
 
 
+def test_facts_about_a_pod_reach_the_daemon(cluster: Cluster, colocation: Colocation, pods: Pods):
+    pods.run(reclaimed("facts"))
+    cluster.wait(lambda: "facts" in colocation.product.container("facts"), "facts about the pod")
+    facts = colocation.product.container("facts")["facts"]
+    assert facts["priority"] == cluster.get("pod", "facts")["spec"]["priority"]
+    assert [facts["lent_cpu_milli"], facts["lent_memory_bytes"]] == [50, 33554432]
+
+
 def test_budget_keeps_one_controller(cluster: Cluster, colocation: Colocation):
     def allowed() -> int:
         status = cluster.get("poddisruptionbudget", CONTROLLER, NAMESPACE)["status"]
