@@ -23,6 +23,9 @@ MOST_ORDERS: Final = 16
 
 LONGEST_DETAIL: Final = 200
 
+EVICT_AT: Final = f"{PREFIX}evict-at"
+"""The annotation by which a pod learns that its eviction begins."""
+
 EVICTED: Final = "the API server accepted the eviction"
 """The detail of an order that was carried out."""
 
@@ -262,6 +265,15 @@ def request(pending: Order) -> dict[str, Any]:
         "metadata": {"namespace": pending.namespace, "name": pending.name},
         "deleteOptions": {"preconditions": {"uid": pending.uid}},
     }
+
+
+def notice(pending: Order, at: str) -> dict[str, Any]:
+    """Return the body of a JSON merge patch of `pods/status` that names the time of an eviction, RFC 3339.
+
+    The subresource takes annotations too (pkg/registry/core/pod/strategy.go, podStatusStrategy). With another UID the
+    API server answers 409.
+    """
+    return {"metadata": {"uid": pending.uid, "annotations": {EVICT_AT: at}}}
 
 
 def result(pending: Order, answer: Answer) -> Result | None:

@@ -1,5 +1,7 @@
 """Carry out the eviction orders of all nodes (`eviction` and `rate` decide).
 
+A pod that may be evicted (a dry run says so) gets the annotation `coloc.nri.io/evict-at` first, then the eviction.
+
 The watch says which objects have open orders; each is then read again, so that an old copy repeats nothing. An eviction
 that was accepted and whose result could not be written yet is kept, and only its result is tried again. After a restart
 the pod itself answers: it is being deleted, or gone.
@@ -8,6 +10,8 @@ the pod itself answers: it is being deleted, or gone.
 import random
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from threading import Event, Lock
 from typing import Final
 
@@ -25,6 +29,8 @@ SPACING_S: Final = 1.0
 
 IDLE_S: Final = 1.0
 """Seconds after which a thread without work looks whether it should end."""
+
+_DONE: Final = 201
 
 Carried = Callable[[str, Order, Result], None]
 """Called with the node, the order and its result."""
@@ -166,14 +172,26 @@ class Executor:
         if taken.whose:
             return eviction.too_many(order, taken.wait_s, taken.whose)
         self._rates = taken.rates
-        path = f"/api/v1/namespaces/{order.namespace}/pods/{order.name}/eviction"
-        try:
-            self._api.create(path, eviction.request(order))
-        except ApiRefused as error:
-            return eviction.result(order, Answer(error.status, error.body, int(error.retry_after_s)))
-        except ApiUnreachable:
-            return None
-        return eviction.result(order, Answer(201, {}))
+        path = f"/api/v1/namespaces/{order.namespace}/pods/{order.name}"
+        evict = partial(self._api.create, f"{path}/eviction", eviction.request(order))
+        notice = eviction.notice(order, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        # a pod that stays, such as one that a budget protects, gets no notice
+        for step in (partial(evict, dryRun="All"), partial(self._api.merge, f"{path}/status", notice), evict):
+            answer = _answered(step)
+            if answer.status != _DONE:
+                break
+        return eviction.result(order, answer)
+
+
+def _answered(call: Callable[[], object]) -> Answer:
+    """Return the answer to a request; status 0 for none."""
+    try:
+        call()
+    except ApiRefused as error:
+        return Answer(error.status, error.body, int(error.retry_after_s))
+    except ApiUnreachable:
+        return Answer(0, {})
+    return Answer(_DONE, {})
 
 
 def _has_orders(found: Object) -> bool:

@@ -155,10 +155,16 @@ def is_leaving(admin: Api, name: str) -> bool:
     return "deletionTimestamp" in admin.get(f"{kit.PODS}/{name}")["metadata"]
 
 
+def noticed(admin: Api, name: str) -> bool:
+    """Return whether a pod has the notice of its eviction."""
+    return "coloc.nri.io/evict-at" in admin.get(f"{kit.PODS}/{name}")["metadata"].get("annotations", {})
+
+
 def test_an_order_evicts_a_reclaimed_pod(replica, admin, made):
     place(admin, order(made("render")))
     becomes(lambda: outcomes(admin), {"render": "accepted"})
     assert is_leaving(admin, "render")
+    assert noticed(admin, "render")
 
 
 def test_a_pod_of_another_node_stays(replica, admin, made):
@@ -194,6 +200,7 @@ def test_a_budget_is_respected(replica, admin, made):
     place(admin, order(made("render", labels={"app": "render"}), byOperator=True))
     becomes(lambda: outcomes(admin), {"render": "budget"})
     assert not is_leaving(admin, "render")
+    assert not noticed(admin, "render")
     admin.delete(f"{budgets}/render")
 
 

@@ -17,6 +17,7 @@ from tests.rig.waiting import wait_until
 REPORT = kit.report()
 CPU, MEMORY = presets.DEFAULT
 DENIED = (403, 422)
+RENDER_STATUS = f"{kit.PODS}/render-1/status"
 
 Call = Callable[[Api], object]
 
@@ -229,6 +230,10 @@ ATTACKS: dict[str, Call] = {
     "a deleted pod": lambda it: it.delete(f"{kit.PODS}/render-1"),
     "a changed pod": lambda it: it.merge(f"{kit.PODS}/render-1", _labels("x", "y")),
     "a new pod": lambda it: it.create(kit.PODS, pod("mine", on="a")),
+    "an annotation of a pod": lambda it: it.merge(RENDER_STATUS, _annotations("example.com/owner", "me")),
+    "a label of a pod": lambda it: it.merge(RENDER_STATUS, _labels("app", "web")),
+    "the status of a pod": lambda it: it.merge(RENDER_STATUS, {"status": {"phase": "Failed"}}),
+    "the spec of a pod": lambda it: it.merge(f"{kit.PODS}/render-1", _annotations("a", "b")),
     "another node's object": lambda it: it.create(kit.OBJECTS, kit.colocation_node("b")),
     "another object's orders": lambda it: it.merge(f"{kit.OBJECTS}/b", {"spec": {"evictions": []}}),
     "an object with a finalizer": lambda it: it.create(
@@ -297,6 +302,7 @@ def test_the_kubelet_is_not_limited(companion, admin):
 
 # ---- the controller ----
 
+
 CONTROLLER_ATTACKS: dict[str, Call] = {
     "CPUs": lambda it: it.merge(kit.status("b"), _capacity("cpu", "800")),
     "a foreign label": lambda it: it.merge(kit.status("b"), _labels("topology.kubernetes.io/zone", "z")),
@@ -328,6 +334,12 @@ def test_an_unreadable_amount_keeps_no_node_open(controller, admin):
     admin.merge(kit.status("b"), {"status": {"capacity": {CPU: "12E", "coloc.nri.io/open": "110"}}})
     controller.merge(kit.status("b"), _capacity("coloc.nri.io/open", None))
     assert "coloc.nri.io/open" not in admin.get("/api/v1/nodes/b")["status"]["capacity"]
+
+
+def test_the_controller_gives_notice_to_a_pod(controller, admin):
+    controller.merge(RENDER_STATUS, _annotations("coloc.nri.io/evict-at", "2026-11-26T20:00:00Z"))
+    found = admin.get(f"{kit.PODS}/render-1")["metadata"]["annotations"]
+    assert found["coloc.nri.io/evict-at"] == "2026-11-26T20:00:00Z"
 
 
 @pytest.mark.parametrize("attack", CONTROLLER_ATTACKS)

@@ -82,6 +82,7 @@ def test_the_controller_has_these_rights_alone():
         "patch nodes/status",
         *(f"{verb} pods" for verb in ("get", "list")),
         "create pods/eviction",
+        "patch pods/status",
         *(f"{verb} colocationnodes" for verb in ("get", "list", "watch")),
         "patch colocationnodes/status",
         *(f"{verb} leases" for verb in ("get", "create", "update")),
@@ -130,6 +131,10 @@ def test_only_our_label_and_annotation_may_change():
 
 def test_the_policy_knows_all_reasons_of_events():
     assert texts(variable("nri-coloc-events", "reasons")) == set(EventReason)
+
+
+def test_only_the_notice_of_a_pod_may_change():
+    assert texts(variable("nri-coloc-pods", "annotations")) == {eviction.EVICT_AT}
 
 
 # ---- the object ----

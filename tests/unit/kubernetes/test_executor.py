@@ -1,6 +1,7 @@
 """Rare answers of the API server to the executor: conflicts, storms of 429, refusals, objects of another shape."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -21,6 +22,10 @@ FOUND: dict[str, Any] = {
 }
 
 
+def _method(asked: Asked) -> str:
+    return "DRY" if asked.query.get("dryRun") else asked.method
+
+
 class Server:
     """The answers: a list for each method and path, of which the last one repeats."""
 
@@ -34,12 +39,14 @@ class Server:
         self.replies: dict[str, list[Reply]] = {
             f"GET {OBJECT}": [Reply(body=node)],
             f"GET {POD}": [Reply(body=FOUND)],
+            f"DRY {POD}/eviction": [Reply(201)],
+            f"PATCH {POD}/status": [Reply()],
             f"POST {POD}/eviction": [Reply(201)],
             f"PATCH {OBJECT}/status": [Reply()],
         }
 
     def __call__(self, asked: Asked) -> Reply:
-        found = self.replies[f"{asked.method} {asked.path}"]
+        found = self.replies[f"{_method(asked)} {asked.path}"]
         return found.pop(0) if len(found) > 1 else found[0]
 
 
@@ -81,7 +88,14 @@ class Ran:
             self.executor.serve("a")
 
     def asked(self, method: str, path: str) -> int:
-        return sum((each.method, each.path) == (method, path) for each in self._api.asked)
+        return sum((_method(each), each.path) == (method, path) for each in self._api.asked)
+
+    def sent(self) -> list[str]:
+        """Return all requests about the pod, in order."""
+        return [f"{_method(each)} {each.path}" for each in self._api.asked if each.path.startswith(POD)]
+
+    def notices(self) -> list[dict[str, Any]]:
+        return [each.body["metadata"] for each in self._api.asked if each.path == f"{POD}/status"]
 
     def written(self) -> list[str]:
         """Return the outcomes of the last result that was written."""
@@ -107,6 +121,35 @@ def test_a_passing_refusal_is_tried_again(run, status):
     ran = run(server, turns=3)
     assert ran.asked("POST", f"{POD}/eviction") == 3
     assert ran.outcomes == [Outcome.ACCEPTED]
+
+
+def test_the_notice_comes_before_the_eviction(run):
+    ran = run(Server())
+    assert ran.sent() == [
+        f"GET {POD}",
+        f"DRY {POD}/eviction",
+        f"PATCH {POD}/status",
+        f"POST {POD}/eviction",
+    ]
+    (notice,) = ran.notices()
+    assert notice["uid"] == "u1"
+    assert datetime.fromisoformat(notice["annotations"]["coloc.nri.io/evict-at"]) <= datetime.now(UTC)
+
+
+@pytest.mark.parametrize("status", [404, 429, 500])
+def test_a_pod_that_stays_gets_no_notice(run, status):
+    server = Server()
+    server.replies[f"DRY {POD}/eviction"] = [Reply(status)]
+    ran = run(server)
+    assert (ran.notices(), ran.asked("POST", f"{POD}/eviction")) == ([], 0)
+
+
+@pytest.mark.parametrize(("status", "outcomes"), [(403, [Outcome.REFUSED]), (404, [Outcome.GONE]), (409, [])])
+def test_no_pod_goes_without_its_notice(run, status, outcomes):
+    server = Server()
+    server.replies[f"PATCH {POD}/status"] = [Reply(status)]
+    ran = run(server)
+    assert (ran.outcomes, ran.asked("POST", f"{POD}/eviction")) == (outcomes, 0)
 
 
 def test_nothing_is_written_before_there_is_a_result(run):
