@@ -75,10 +75,10 @@ class Consequences:
     # ---- after it ----
 
     def learn(self, sent: Any | None) -> None:
-        """Note the updates in an answer that was sent: the runtime's specs hold them, and it writes them now."""
+        """Note the values that the runtime's specs hold after an answer that was sent."""
         for update in getattr(sent, "update", ()):
             values = stored_specs.of(codec.resources_of(update.linux.resources))
-            self._pusher.answered(update.container_id, values)
+            self._pusher.learned(update.container_id, values)
 
     def named_cpus(self, event: ContainerCreating) -> None:
         """Note an answer that names CPUs: the runtime refuses it if another plugin names CPUs too."""

@@ -168,10 +168,13 @@ class Daemon:
         try:
             answer = link.call("ReportPods", message, pb.ReportPodsResponse, CALL_S)
         except DaemonRefusedError as error:
-            if error.code != Code.UNIMPLEMENTED:
-                raise
             self._takes_facts = False
-            self._log.info("the daemon takes no facts about pods; it is of another version")
+            if error.code == Code.UNIMPLEMENTED:
+                self._log.info("the daemon takes no facts about pods; it is of another version")
+            else:  # the report of the node matters more than facts about pods
+                self._log.warning(
+                    "the daemon refused facts about pods; none follow on this connection", because=str(error)
+                )
             return
         if answer.not_kept:
             self._log.warning("the daemon has no room for facts about pods", pods=answer.not_kept)

@@ -32,6 +32,9 @@ IDLE_S: Final = 1.0
 
 _DONE: Final = 201
 
+_NO_NOTICE: Final = frozenset({400, 403, 413, 422})
+"""Statuses of a notice that can never be written: the pod's author can cause them."""
+
 Carried = Callable[[str, Order, Result], None]
 """Called with the node, the order and its result."""
 
@@ -176,11 +179,19 @@ class Executor:
         evict = partial(self._api.create, f"{path}/eviction", eviction.request(order))
         notice = eviction.notice(order, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         # a pod that stays, such as one that a budget protects, gets no notice
-        for step in (partial(evict, dryRun="All"), partial(self._api.merge, f"{path}/status", notice), evict):
+        for step in (partial(evict, dryRun="All"), partial(self._noticed, f"{path}/status", notice), evict):
             answer = _answered(step)
             if answer.status != _DONE:
                 break
         return eviction.result(order, answer)
+
+    def _noticed(self, path: str, notice: Object) -> None:
+        """Write a notice. A pod that cannot take one, such as a pod with full annotations, goes without it."""
+        try:
+            self._api.merge(path, notice)
+        except ApiRefused as error:
+            if error.status not in _NO_NOTICE:
+                raise
 
 
 def _answered(call: Callable[[], object]) -> Answer:

@@ -74,14 +74,26 @@ def _required(parent: Mapping[str, Any], key: str, longest: int) -> str:
 
 
 def _owner(metadata: Mapping[str, Any]) -> Owner:
-    """Return the controller; a pod has at most one (apimachinery, ValidateOwnerReferences)."""
+    """Return the controller; a pod has at most one (apimachinery, ValidateOwnerReferences).
+
+    The API server takes any text from the pod's author here. One that is too long or cannot be printed names no owner.
+    """
     for each in objects.children(metadata, "ownerReferences"):
         if each.get("controller") is True:
-            kind = objects.text(each, "kind", _LONGEST_LABEL)
-            return Owner(
-                kind, objects.text(each, "name", _LONGEST_NAME), objects.text(each, "uid", _LONGEST_UID)
-            )
+            return _owner_of(each)
     return Owner()
+
+
+def _owner_of(owner: Mapping[str, Any]) -> Owner:
+    try:
+        found = Owner(
+            objects.text(owner, "kind", _LONGEST_LABEL),
+            objects.text(owner, "name", _LONGEST_NAME),
+            objects.text(owner, "uid", _LONGEST_UID),
+        )
+    except ValueError:
+        return Owner()
+    return found if all(each.isprintable() for each in found) else Owner()
 
 
 def _containers(spec: Mapping[str, Any], preset: Preset) -> tuple[ContainerFacts, ...]:

@@ -30,9 +30,13 @@ FORMER_KEPT: Final = 4
 """Earlier targets of a cgroup that are remembered: as many as can change during one slow update of the runtime."""
 
 RUNTIME_LATE_S: Final = 10.0
-"""Seconds after an answer or a push in which the runtime may still write a value of it that has changed since."""
+"""Seconds after a push, or after a start with the driver systemd, in which a value that has changed since may still be
+written late."""
 
 CPUS: Final = "cpuset.cpus"
+
+_OF_SYSTEMD: Final = ".scope"
+"""The end of a container's cgroup with the driver systemd."""
 
 _KUBELETS: Final = Knobs(shares=0, memory_limit=0)
 """A mask of the knobs that the kubelet writes at a resize (pkg/kubelet/kuberuntime, doPodResizeAction)."""
@@ -105,9 +109,13 @@ class Drifts:
         self._pushed: dict[str, float] = {}
 
     def expect(self, id_: str, path: str, cpus: int) -> None:
-        """Note the CPUs that the runtime was sent for a cgroup, and writes soon; its other values are unknown."""
+        """Note the CPUs that the runtime was sent for a cgroup; its other values are unknown.
+
+        With the driver systemd the CPUs of a new container are written some time after the runtime asked.
+        """
         self._known[id_] = Target(path, cpus)
-        self.pushed(id_)
+        if path.endswith(_OF_SYSTEMD):
+            self.pushed(id_)
 
     def pushed(self, id_: str) -> None:
         """Note that the runtime is about to write values of a cgroup, perhaps later than the next change of them."""

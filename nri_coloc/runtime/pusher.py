@@ -143,11 +143,6 @@ class Pusher:
         known = self._specs.get(container_id)
         self._specs[container_id] = values if known is None else known.overlaid(values)
 
-    def answered(self, container_id: str, values: Knobs) -> None:
-        """Note the values of an answer to the runtime, which puts them into a spec and writes them, perhaps late."""
-        self._place.pushed(container_id)
-        self.learned(container_id, values)
-
     def learned_all(self, found: Mapping[str, Knobs]) -> None:
         """Note the values of all specs; other containers are gone."""
         self._specs = dict(found)

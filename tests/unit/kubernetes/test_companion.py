@@ -299,3 +299,14 @@ def test_an_older_daemon_gets_no_facts(found, tmp_path, monkeypatch):
         wait_until(lambda: "takes no facts" in str(found.log.lines), SOON_S, "a remark")
         wait_until(lambda: found.patches, SOON_S, "a report")
     assert str(found.log.lines).count("takes no facts") == 1
+
+
+def test_refused_facts_do_not_stop_the_report(found, tmp_path, monkeypatch):
+    def refused(*_args):
+        raise Refusal(Code.INVALID_ARGUMENT, "ReportPods: kind has a control character")
+
+    monkeypatch.setattr(Session, "_report_pods", refused)
+    found.pods = [whole("a")]
+    with running(found, tmp_path):
+        wait_until(lambda: "refused facts" in str(found.log.lines), SOON_S, "a remark")
+        wait_until(lambda: found.patches, SOON_S, "a report")

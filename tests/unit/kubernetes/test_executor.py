@@ -144,8 +144,16 @@ def test_a_pod_that_stays_gets_no_notice(run, status):
     assert (ran.notices(), ran.asked("POST", f"{POD}/eviction")) == ([], 0)
 
 
-@pytest.mark.parametrize(("status", "outcomes"), [(403, [Outcome.REFUSED]), (404, [Outcome.GONE]), (409, [])])
-def test_no_pod_goes_without_its_notice(run, status, outcomes):
+@pytest.mark.parametrize("status", [403, 422])
+def test_a_refused_notice_protects_no_pod(run, status):
+    server = Server()
+    server.replies[f"PATCH {POD}/status"] = [Reply(status)]
+    ran = run(server)
+    assert (ran.outcomes, ran.asked("POST", f"{POD}/eviction")) == ([Outcome.ACCEPTED], 1)
+
+
+@pytest.mark.parametrize(("status", "outcomes"), [(404, [Outcome.GONE]), (409, [])])
+def test_a_changed_pod_gets_no_eviction(run, status, outcomes):
     server = Server()
     server.replies[f"PATCH {POD}/status"] = [Reply(status)]
     ran = run(server)

@@ -122,14 +122,17 @@ def test_late_write_of_the_runtime_is_no_drift(seconds: float, *, is_drift: bool
     assert bool(drifts.judge("pod", target(ALL, LIGHT), found(LOW))) is is_drift
 
 
-@pytest.mark.parametrize(("seconds", "is_drift"), [(0, False), (RUNTIME_LATE_S, True)])
-def test_late_write_at_a_start_is_no_drift(seconds: float, *, is_drift: bool):
+@pytest.mark.parametrize(
+    ("path", "seconds", "is_drift"),
+    [("pod/app.scope", 0, False), ("pod/app.scope", RUNTIME_LATE_S, True), ("pod/app", 0, True)],
+)
+def test_late_write_at_a_start_is_no_drift(path: str, seconds: float, *, is_drift: bool):
     clock = Clock()
     drifts = Drifts(clock)
-    drifts.expect("pod", "pod", LOW)
-    drifts.judge("pod", target(ALL), found(LOW))
+    drifts.expect("app", path, LOW)
+    drifts.judge("app", target(ALL), found(LOW))
     clock.now += seconds
-    assert bool(drifts.judge("pod", target(ALL), found(LOW))) is is_drift
+    assert bool(drifts.judge("app", target(ALL), found(LOW))) is is_drift
 
 
 def test_former_value_without_a_push_is_a_drift():

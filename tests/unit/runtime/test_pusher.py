@@ -107,12 +107,6 @@ def test_differing_spec_is_pushed_once(rig):
     assert rig.runtime.pushed == [("app", ALL)]
 
 
-def test_answered_values_may_be_written_late(rig):
-    rig.pusher.answered("app", ALL)
-    assert rig.announced == ["app"]
-    assert rig.pusher._push("app") == 0, "the spec has these values already"
-
-
 def test_values_are_remembered_before_a_push(rig):
     rig.pusher._push("app")
     assert rig.remembered == [("app", ALL, 0)]
