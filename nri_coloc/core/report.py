@@ -83,7 +83,14 @@ class Metrics(Protocol):
     def pods_felt(self, qos: str, toll: Toll) -> None: ...
 
 
-class Report(Protocol):
+class Recorder(Protocol):
+    """Records decisions. Every thread may call it; no call waits, decides or fails."""
+
+    def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None:
+        """Record the decisions of one event."""
+
+
+class Report(Recorder, Protocol):
     """Reports to audit, metrics and log. Every thread may call it; no call waits, decides or fails."""
 
     @property

@@ -9,7 +9,7 @@ from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.pressure.eviction import MOST, Demand
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import Short
-from nri_coloc.pressure.starvation import STARVED_S
+from nri_coloc.pressure.starvation import MOVED_S
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate
 
@@ -54,7 +54,7 @@ def of_starvation(starved: Collection[str], leaving: Collection[str], state: Nod
         amount=1.0,
         pods=_candidates(dict.fromkeys((*starved, *leaving), 1.0), state),
         most=1,
-        because=f"no CPU for {STARVED_S:.0f} s, so that it can run on another node (starved pods={len(starved)})",
+        because=f"no CPU for {MOVED_S:.0f} s, so that it can run on another node (starved pods={len(starved)})",
         inputs={"starved_pods": len(starved)},
     )
 

@@ -11,23 +11,19 @@ from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.evictions import Evictions, EvictionWish, Outcome
-from nri_coloc.core.readings import StallReading
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Recorder
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import QoSClass
-from nri_coloc.pressure import demands, eviction, population, starvation
+from nri_coloc.pressure import demands, eviction, population
 from nri_coloc.pressure.demands import STALLED
 from nri_coloc.pressure.eviction import Demand, Pace, Victim
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import NODE, MemoryFiles, MemoryShortages
 from nri_coloc.pressure.population import Population, Reclaimed
-from nri_coloc.pressure.starvation import NO_HUNGER, Hunger
+from nri_coloc.pressure.starved_pods import Moved
 from nri_coloc.pressure.verdict import Resource
-from nri_coloc.repair import targets
-
-LOOKS: Final = 4
-"""Reclaimed pods whose starvation a turn reads, round-robin: 110 pods in half a minute."""
 
 TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a demand that cannot be met."""
@@ -49,10 +45,11 @@ class Node(Protocol):
     def told(self) -> bool: ...
 
 
-class StallFiles(Protocol):
-    """Reads the stalls of one pod; returns None if its cgroup is gone."""
+class StarvedPods(Protocol):
+    """The reclaimed pods that have starved for long."""
 
-    def stalls(self, path: str, at: float, held_back: Iterable[str]) -> StallReading | None: ...
+    @property
+    def moved(self) -> Moved: ...
 
 
 class Ladder(Protocol):
@@ -61,12 +58,6 @@ class Ladder(Protocol):
     @property
     def verdicts(self) -> tuple[Verdict, ...]: ...
     def gave_no_relief(self, pod_id: str, resource: Resource) -> bool: ...
-
-
-class Report(Protocol):
-    """Records decisions."""
-
-    def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None: ...
 
 
 class Turn(NamedTuple):
@@ -94,17 +85,17 @@ class Evictor:
         self,
         node: Node,
         files: MemoryFiles,
-        stalls: StallFiles,
         *,
+        starved: StarvedPods,
         ladder: Ladder,
         orders: Evictions,
-        report: Report,
+        report: Recorder,
         begun: Pace,
         keep: Callable[[float], None],
     ) -> None:
         self._node = node
         self._memory = MemoryShortages(files)
-        self._stalls = stalls
+        self._starved = starved
         self._ladder = ladder
         self._orders = orders
         self._report = report
@@ -112,8 +103,7 @@ class Evictor:
         self._kept_s = begun.cools_until_s
         self._looked_at = float("-inf")
         self._population: Population | None = None
-        self._hungers: dict[str, Hunger] = {}
-        self._next = 0
+        self._ordered_at = float("-inf")
         self._told_at = float("-inf")
         self._ordered: frozenset[str] = frozenset()
         self.pace = begun
@@ -126,7 +116,6 @@ class Evictor:
         state, tuning = self._node.state, self._node.tuning
         if not tuning.pressure.evict:
             self._memory.forget()
-            self._hungers = {}
             return
         if self._population is None or not self._population.is_of(state):
             self._population = population.of(state)
@@ -144,7 +133,7 @@ class Evictor:
     def _demands(self, turn: Turn) -> tuple[list[Demand], bool]:
         """Follow all shortages; return the demands on which this turn can act or report, and whether any is short."""
         short = self._memory.follow(turn.state, turn.tuning, turn.now)
-        starved = self._starved(turn)
+        starved = self._starved_pods(turn)
         if not self._acts(turn.now):
             return [], bool(short or starved)
         found = [
@@ -174,27 +163,11 @@ class Evictor:
             if uses:
                 yield demands.of_verdict(verdict, uses, turn.state)
 
-    def _starved(self, turn: Turn) -> list[str]:
-        """Return the pods that starve; none while an operator or the schedule lends no CPU."""
+    def _starved_pods(self, turn: Turn) -> list[str]:
+        """Return the pods that starved since the last order; none while an operator or the schedule lends no CPU."""
         if turn.tuning.reclaim.paused or not turn.tuning.reclaim.lend:
-            self._hungers = {}
             return []
-        found = {k: one for k, one in self._hungers.items() if k in turn.pods}
-        for pod_id in self._turned([*turn.pods]):
-            containers = turn.state.of_pod(pod_id)
-            limited = (targets.container_path(one) for one in containers if one.container.resources.quota)
-            path = turn.pods[pod_id].path
-            reading = self._stalls.stalls(path, turn.now, (path, *filter(None, limited)))
-            lent = demands.lent_milli(containers)
-            found[pod_id] = starvation.followed(found.get(pod_id, NO_HUNGER), reading, lent)
-        self._hungers = found
-        return [k for k, one in found.items() if starvation.is_starved(one)]
-
-    def _turned(self, pods: list[str]) -> list[str]:
-        """Return the reclaimed pods of this turn, round-robin."""
-        first = self._next * LOOKS % len(pods) if len(pods) > LOOKS else 0
-        self._next += 1
-        return (pods[first:] + pods[:first])[:LOOKS]
+        return sorted(self._starved.moved.since(self._ordered_at, turn.now) & turn.pods.keys())
 
     # ---- which pods go ----
 
@@ -234,7 +207,7 @@ class Evictor:
         self.pace = eviction.paced(self.pace, orders, is_pressing=is_pressing, now_s=turn.now)
         self._ordered &= turn.state.pods.keys()
         if orders:
-            self._hungers = {}
+            self._ordered_at = turn.now
         if orders or self.pace.cools_until_s - self._kept_s >= TOLD_AGAIN_S:
             self._kept_s = self.pace.cools_until_s
             self._keep(self._kept_s)

@@ -9,8 +9,8 @@ they are removed when it ends, and limits of the previous process are removed af
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from nri_coloc.core.decisions import Decision
 from nri_coloc.core.reasons import Reason
+from nri_coloc.core.report import Recorder
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.errors import KernelInterfaceError
@@ -44,10 +44,9 @@ class Node(Protocol):
     def told(self) -> bool: ...
 
 
-class Report(Protocol):
+class Report(Recorder, Protocol):
     """Records decisions and refused writes."""
 
-    def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None: ...
     def refused_by_kernel(self, failure: KernelInterfaceError, subject: str, state: NodeState) -> None: ...
 
 

@@ -1,67 +1,90 @@
-"""Find reclaimed pods that were granted CPU and get none for minutes, so that they can run on another node; pure.
+"""Find reclaimed pods that wait for CPU for minutes, from snapshots about a minute apart; pure.
 
-A pod starves in an interval if it waits nearly all the time and has less than a tenth of the CPU that it was lent. Time
-for which its own quota held it back does not count. A pod that was lent no amount starves below 10 milli-CPU.
+A pod is without CPU between two snapshots if a task waited for at least half of the time, and the pod used less than a
+twentieth of its lent CPU (10 milli-CPU if it was lent none). A pod that does not wait lacks nothing.
+
+    starved     without CPU for 180 s; again after each further 180 s
+    moved away  without CPU for 300 s, so that the pod can run on another node
+    suppressed  a task waited for at least half of the time, and less than one CPU could be lent, for 600 s
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nri_coloc.core.readings import StallReading, risen
-
+WAITING: Final = 0.5
+LEAST_PART: Final = 0.05
+LEAST_MILLI: Final = 10
+LEAST_HEADROOM_MILLI: Final = 1000
 STARVED_S: Final = 180.0
-"""Seconds of starvation after which a pod is moved away."""
+MOVED_S: Final = 300.0
+SUPPRESSED_S: Final = 600.0
 
-LONGEST_GAP_S: Final = 90.0
-"""Seconds between two readings beyond which nothing is known of the time between."""
-
-_WAITS: Final = 0.9
-_PART: Final = 0.1
-_LEAST_MILLI: Final = 10.0
+JITTER_S: Final = 5.0
+"""Seconds that a time may lack: three snapshots a minute apart are 180 s, though each may be a little early."""
 
 
-class Hunger(NamedTuple):
-    """One reclaimed pod.
+class Want(NamedTuple):
+    """One reclaimed pod between two snapshots.
 
-    last: its last reading.
-    since_s: start of its starvation, None while it does not starve.
-    milli: its last use, milli-CPU.
+    waited: part of the time in which a task of a container waited for a CPU, of the container that waited most.
+    used_milli, granted_milli: milli-CPU; no grant is 0.
+    seconds: time between the snapshots.
     """
 
-    last: StallReading | None = None
-    since_s: float | None = None
-    milli: float = 0.0
+    waited: float
+    used_milli: int
+    granted_milli: int
+    seconds: float
+
+    @property
+    def is_without_cpu(self) -> bool:
+        """Return whether the pod waited and got nearly nothing."""
+        least = max(LEAST_MILLI, LEAST_PART * self.granted_milli)
+        return self.waited >= WAITING and self.used_milli < least
 
 
-NO_HUNGER: Final = Hunger()
+class Streak(NamedTuple):
+    """Seconds for which a pod has been without CPU, or has waited on a node with little to lend.
 
-
-def followed(before: Hunger, reading: StallReading | None, lent_milli: float) -> Hunger:
-    """Return the pod's state after a reading; an unknown or interrupted one forgets the earlier ones.
-
-    lent_milli: CPU that it was lent, milli-CPU; 0 for none.
+    is_starved, is_suppressed: whether the pod counts as that with this snapshot, once in `STARVED_S` or `SUPPRESSED_S`.
     """
-    last = before.last
-    if reading is None or last is None or last.key != reading.key:
-        return Hunger(reading)
-    span = reading.at - last.at
-    used, waited, held = (
-        risen(last.usage_us, reading.usage_us),
-        risen(last.cpu_us, reading.cpu_us),
-        risen(last.throttled_us, reading.throttled_us),
-    )
-    if not 0.0 < span <= LONGEST_GAP_S or used is None or waited is None or held is None:
-        return Hunger(reading)
-    milli = used / span / 1000
-    starves = (waited - held) / span / 1e6 >= _WAITS and milli < max(_LEAST_MILLI, lent_milli * _PART)
-    if not starves:
-        return Hunger(reading, milli=milli)
-    return Hunger(reading, last.at if before.since_s is None else before.since_s, milli)
+
+    starved_s: float = 0.0
+    suppressed_s: float = 0.0
+    is_starved: bool = False
+    is_suppressed: bool = False
+
+    @property
+    def is_moved(self) -> bool:
+        """Return whether the pod has been without CPU for so long that it is moved away."""
+        return _times(self.starved_s, MOVED_S) > 0
 
 
-def is_starved(hunger: Hunger) -> bool:
-    """Return whether the pod has starved for so long that it is moved away."""
-    return (
-        hunger.since_s is not None
-        and hunger.last is not None
-        and hunger.last.at - hunger.since_s >= STARVED_S
+def turn(
+    known: Mapping[str, Streak], wants: Mapping[str, Want], headroom_milli: int | None
+) -> dict[str, Streak]:
+    """Return the streaks of all pods after one more snapshot.
+
+    headroom_milli: milli-CPU that may be lent now; None while lending is off, because pods are meant to wait then.
+    """
+    is_low = headroom_milli is not None and headroom_milli < LEAST_HEADROOM_MILLI
+    return {pod_id: _next(known.get(pod_id, Streak()), want, is_low=is_low) for pod_id, want in wants.items()}
+
+
+def _next(known: Streak, want: Want, *, is_low: bool) -> Streak:
+    is_suppressed = is_low and want.waited >= WAITING
+    starved_s = known.starved_s + want.seconds if want.is_without_cpu else 0.0
+    suppressed_s = known.suppressed_s + want.seconds if is_suppressed else 0.0
+    is_starved = _times(starved_s, STARVED_S) > _times(known.starved_s, STARVED_S)
+    return Streak(
+        starved_s,
+        suppressed_s,
+        is_starved=is_starved,
+        is_suppressed=not is_starved
+        and _times(suppressed_s, SUPPRESSED_S) > _times(known.suppressed_s, SUPPRESSED_S),
     )
+
+
+def _times(seconds: float, period_s: float) -> int:
+    """Return how many whole periods have passed."""
+    return int((seconds + JITTER_S) // period_s)

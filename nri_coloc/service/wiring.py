@@ -57,6 +57,7 @@ from nri_coloc.placing.node import Node
 from nri_coloc.pods import keys
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
+from nri_coloc.pressure.starved_pods import StarvedPods
 from nri_coloc.repair import neighbours, targets
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.restore.restoration import JOURNAL
@@ -90,7 +91,6 @@ from nri_coloc.service.records_file import RecordsFile
 from nri_coloc.service.report import Report
 from nri_coloc.service.runtime_claim import RuntimeClaim
 from nri_coloc.service.settings_watch import SettingsWatch
-from nri_coloc.service.starved_pods import StarvedPods
 from nri_coloc.service.state_folder import StateFolder
 from nri_coloc.service.steering import InForce, Steering
 from nri_coloc.tuning.bandwidths import PodBandwidths
@@ -233,8 +233,15 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         after=after,
         eevdf=probe.eevdf(platform.release()),
     )
-    pressure, evictor = rungs.rungs(
-        node, (layout, root), writer, report, orders=evictions, cool_down=CoolDown(options.state_dir)
+    ladder = rungs.rungs(
+        node,
+        (layout, root),
+        writer,
+        report,
+        picture=lambda: survey.picture,
+        headroom=lambda: lending.headroom,
+        orders=evictions,
+        cool_down=CoolDown(options.state_dir),
     )
 
     # settings and machine followed while it runs
@@ -275,7 +282,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
 
     # the companion's side
     offer = OfferView(node, clock=clock, lending=lending, survey=survey, memory=box_memory)
-    cluster_side = ClusterSide(node, offer, clock=clock, survey=survey, evictor=evictor, after=after)
+    cluster_side = ClusterSide(node, offer, clock=clock, survey=survey, evictor=ladder.evictor, after=after)
     companion = CompanionServer(
         options.cluster_socket,
         cluster_side,
@@ -332,8 +339,8 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         readiness=Readiness((*required, *_other_checks(node, report, root, lambda: state_folder.problem))),
         clock=clock,
         offer=offer,
-        pressure=pressure,
-        evictor=evictor,
+        pressure=ladder.pressure,
+        evictor=ladder.evictor,
     )
     return Parts(
         options=options,
@@ -353,8 +360,8 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
         survey=survey,
         loans=loans,
         quota_burst_loop=QuotaBurstLoop(node, bandwidths, cgroups, lambda: lending.headroom, report),
-        pressure=pressure,
-        evictor=evictor,
+        pressure=ladder.pressure,
+        evictor=ladder.evictor,
         connection=connection,
         pusher=pusher,
         steering=steered,
@@ -368,9 +375,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Parts:
             report,
         ),
         comparison=comparison,
-        starved_pods=StarvedPods(
-            node, report, picture=lambda: survey.picture, headroom=lambda: lending.headroom
-        ),
+        starved_pods=ladder.starved_pods,
         second_chances=SecondChances(
             node, actuator, report, after=after, knows_all=lambda: comparison.complete
         ),

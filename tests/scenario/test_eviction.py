@@ -11,19 +11,23 @@ import pytest
 
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.evictions import Closed, EvictionWish, Ordered, Outcome, Result
+from nri_coloc.core.lending import Headroom
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
-from nri_coloc.core.reasons import Reason
+from nri_coloc.core.readings import GroupReading, NodeReading, Picture, Pressure
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import PressureTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Tolerance, Wish
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.memory_left import MemoryLeftReader
-from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.placing import pools
+from nri_coloc.placing.node import Node as DaemonNode
 from nri_coloc.pressure.culprit import Evidence, Suspect
 from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, Pace
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.judging import Verdict
+from nri_coloc.pressure.starvation import MOVED_S, STARVED_S
+from nri_coloc.pressure.starved_pods import StarvedPods
 from nri_coloc.pressure.verdict import Judgement, Resource, Strain
 from nri_coloc.sim.machines import MACHINES, topology
 from nri_coloc.sim.memory_use import Held
@@ -33,6 +37,7 @@ from nri_coloc.sim.spec import ContainerRequest, PodRequest
 GIB = 1 << 30
 EVICTS = Tuning(pressure=PressureTuning(evict=True))
 GRACE_S = 10.0
+SNAPSHOT_S = 60.0
 
 
 class Cluster:
@@ -75,15 +80,6 @@ class Cluster:
         return [one.name for one in self.ordered]
 
 
-class Known:
-    """The state and settings that the evictor reads."""
-
-    def __init__(self, tuning: Tuning) -> None:
-        self.state = pools.initial(topology(MACHINES["8cpu"]), tuning)
-        self.tuning = tuning
-        self.told = True
-
-
 class MilderRungs:
     """The verdicts of the turn, and the pods whose limit gave no relief."""
 
@@ -108,7 +104,12 @@ class Bed:
 
     def __init__(self, node: Node, tuning: Tuning) -> None:
         self.node, self.now = node, 1000.0
-        self.known, self.told, self.cluster = Known(tuning), Told(), Cluster()
+        self.known = DaemonNode(pools.initial(topology(MACHINES["8cpu"]), tuning), tuning, memory_bytes=0)
+        self.known.told = True
+        self.told, self.cluster, self.picture = Told(), Cluster(), Picture(0.0, NodeReading(0.0))
+        self.starved = StarvedPods(
+            self.known, self.told, picture=lambda: self.picture, headroom=lambda: Headroom(cpu_milli=4000)
+        )
         self.ladder, self.kept = MilderRungs(), list[float]()
         self.apps: dict[str, str] = {}
         meminfo = (node.host_root / "proc/meminfo").read_text()
@@ -123,7 +124,7 @@ class Bed:
         return Evictor(
             self.known,
             MemoryLeftReader(layout, root),
-            StallReader(layout, root),
+            starved=self.starved,
             ladder=self.ladder,
             orders=self.cluster,
             report=self.told,
@@ -171,6 +172,7 @@ class Bed:
                     del self.cluster.ends[uid]
             if each is not None:
                 each()
+            self.starved.look()
             self.evictor.look(self.now)
 
     def end(self, name: str) -> None:
@@ -390,15 +392,19 @@ def test_a_deleted_pod_counts_during_its_grace(make: Callable[..., Bed]):
 
 
 def starves(bed: Bed, names: Iterable[str]) -> Callable[[], None]:
-    """Return a second in which pods wait all the time and get no CPU."""
-    since = bed.now
+    """Return a second in which pods wait all the time and get no CPU; a snapshot shows it each minute."""
 
     def second() -> None:
-        waited = int((bed.now - since) * 1e6)
-        for name in names:
-            path = bed.known.state.pods[name].pod.cgroup_parent[1:] if name in bed.known.state.pods else ""
-            if path:
-                bed.node.tree.write(path, "cpu.pressure", f"some avg10=0 avg60=0 avg300=0 total={waited}")
+        if bed.now - bed.picture.at < SNAPSHOT_S:
+            return
+        waiting = GroupReading(1, bed.now, usage_us=0, cpu=Pressure(int(bed.now * 1e6)))
+        there = [name for name in names if name in bed.known.state.pods]
+        bed.picture = Picture(
+            bed.now,
+            NodeReading(bed.now),
+            pods=dict.fromkeys(there, waiting),
+            containers={f"{name}-app": waiting for name in there},
+        )
 
     return second
 
@@ -406,23 +412,34 @@ def starves(bed: Bed, names: Iterable[str]) -> Callable[[], None]:
 def test_a_starved_pod_is_moved_away(make: Callable[..., Bed]):
     bed = make(first=1, second=1)
     second = starves(bed, ("first", "second"))
-    bed.seconds(179, second)
+    bed.seconds(int(MOVED_S), second)
     assert bed.cluster.ordered == []
     bed.seconds(3, second)
     (wish,) = bed.cluster.ordered
     assert (wish.name, wish.reason) == ("second", Reason.CPU_STARVED)
 
 
+def test_an_evicted_starved_pod_had_its_event_before(make: Callable[..., Bed]):
+    bed = make(hog=1)
+    second = starves(bed, ("hog",))
+    bed.seconds(int(STARVED_S) + 1, second)
+    (told,) = bed.told.decisions
+    assert (told.event, told.reason, told.pod_id) == (AuditEvent.POD_STARVED, Reason.WITHOUT_CPU, "hog")
+    assert bed.cluster.ordered == []
+    bed.seconds(int(MOVED_S - STARVED_S) + 1, second)
+    assert bed.cluster.names == ["hog"]
+
+
 def test_starved_pods_go_one_by_one(make: Callable[..., Bed]):
     bed = make(EVICTS, **{f"worker-{n}": 0.1 for n in range(4)})
-    bed.seconds(600, starves(bed, [f"worker-{n}" for n in range(4)]))
+    bed.seconds(3 * int(MOVED_S) + 200, starves(bed, [f"worker-{n}" for n in range(4)]))
     assert len(bed.cluster.ordered) == 3
 
 
 def test_memory_and_cpu_short_at_once(make: Callable[..., Bed]):
     bed = make(first=2, second=2)
     second = starves(bed, ("first", "second"))
-    bed.seconds(175, second)
+    bed.seconds(int(MOVED_S) - 10, second)
     bed.leaves(0.1)
     bed.seconds(20, second)
     assert bed.cluster.names == ["second"]

@@ -1,15 +1,14 @@
-"""pressure.eviction, shortage and starvation: when reclaimed pods go, how many, and when the gate opens again."""
+"""pressure.eviction and shortage: when reclaimed pods go, how many, and when the gate opens again."""
 
 from collections.abc import Sequence
 
 import pytest
 
-from nri_coloc.core.readings import MemoryLeft, StallReading
+from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.core.reasons import Reason
-from nri_coloc.pressure import shortage, starvation
+from nri_coloc.pressure import shortage
 from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, PACE_S, Demand, Pace, Victim, paced, victims
 from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course
-from nri_coloc.pressure.starvation import NO_HUNGER, STARVED_S, Hunger
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate
 
@@ -74,51 +73,6 @@ def test_an_unknown_reading_begins_no_shortage():
     found = shortage.followed(found, None, MACHINE, 2)
     found = shortage.followed(found, MemoryLeft(32 * GIB, GIB // 2), MACHINE, 2)
     assert not found.is_short
-
-
-# ---- starvation ----
-
-
-def starved_for(seconds: int, milli: float, wait: float, held: float = 0.0, lent: float = 500.0) -> Hunger:
-    found = NO_HUNGER
-    for at in range(0, seconds + 1, 10):
-        reading = StallReading(
-            7, float(at), int(at * milli * 1000), int(at * wait * 1e6), int(at * held * 1e6)
-        )
-        found = starvation.followed(found, reading, lent)
-    return found
-
-
-STARVED = {
-    "three minutes": starved_for(int(STARVED_S), milli=20, wait=1.0),
-    "nothing lent": starved_for(300, milli=5, wait=1.0, lent=0.0),
-}
-FED = {
-    "less than three minutes": starved_for(int(STARVED_S) - 10, milli=20, wait=1.0),
-    "an eighth of its CPU": starved_for(300, milli=60, wait=1.0),
-    "waits half of the time": starved_for(300, milli=20, wait=0.5),
-    "its own quota": starved_for(300, milli=20, wait=1.0, held=0.9),
-    "idle": starved_for(300, milli=0, wait=0.0),
-}
-
-
-@pytest.mark.parametrize("hunger", STARVED.values(), ids=STARVED.keys())
-def test_a_starved_pod(hunger: Hunger):
-    assert starvation.is_starved(hunger)
-
-
-@pytest.mark.parametrize("hunger", FED.values(), ids=FED.keys())
-def test_a_pod_that_does_not_starve(hunger: Hunger):
-    assert not starvation.is_starved(hunger)
-
-
-def test_a_gap_begins_anew():
-    hunger = starved_for(170, milli=20, wait=1.0)
-    late = StallReading(7, 400.0, 0, 10**9, 0)
-    assert starvation.followed(hunger, late, 500.0).since_s is None
-    other = StallReading(8, 180.0, 10**9, 10**9, 0)
-    assert starvation.followed(hunger, other, 500.0).since_s is None
-    assert starvation.followed(hunger, None, 500.0) == NO_HUNGER
 
 
 # ---- victims of a turn ----

@@ -1,9 +1,12 @@
-"""Reclaimed pods that wait for CPU for long: starved, or suppressed for long."""
+"""pressure.starvation: reclaimed pods that wait for CPU for minutes."""
 
 import pytest
 
-from nri_coloc.lending import starvation
-from nri_coloc.lending.starvation import STARVED_AFTER, SUPPRESSED_AFTER, Streak, Want
+from nri_coloc.pressure import starvation
+from nri_coloc.pressure.starvation import Streak, Want
+
+STARVED_AFTER, MOVED_AFTER, SUPPRESSED_AFTER = 3, 5, 10
+"""Snapshots a minute apart."""
 
 WITHOUT = Want(waited=0.97, used_milli=4, granted_milli=2000, seconds=60.0)
 BUSY = WITHOUT._replace(used_milli=1900)
@@ -28,6 +31,32 @@ def test_a_pod_without_cpu_is_starved():
 @pytest.mark.parametrize("want", [BUSY, IDLE], ids=["busy", "idle"])
 def test_a_pod_that_lacks_nothing_is_not_starved(want):
     assert not any(after(*[want] * count).is_starved for count in range(1, 12))
+
+
+def test_a_moved_pod_was_starved_before():
+    assert not after(*[WITHOUT] * (MOVED_AFTER - 1)).is_moved
+    assert after(*[WITHOUT] * MOVED_AFTER).is_moved
+    assert any(after(*[WITHOUT] * count).is_starved for count in range(1, MOVED_AFTER))
+
+
+@pytest.mark.parametrize("seconds", [59.0, 180.0, 360.0])
+def test_time_counts_not_the_number_of_snapshots(seconds):
+    wants = [WITHOUT._replace(seconds=seconds)] * 9
+    counted = next(count for count in range(1, 9) if after(*wants[:count]).is_starved)
+    assert counted == max(1, round(180 / seconds))
+
+
+@pytest.mark.parametrize(
+    "want",
+    [
+        WITHOUT._replace(waited=0.49),
+        WITHOUT._replace(used_milli=160),
+        WITHOUT._replace(used_milli=160, waited=1.0),
+    ],
+    ids=["waits less than half", "a twelfth of its CPU", "a twelfth, and waits always"],
+)
+def test_a_pod_without_an_event_is_not_moved(want):
+    assert not after(*[want] * 20).is_moved
 
 
 def test_one_good_minute_ends_a_streak():

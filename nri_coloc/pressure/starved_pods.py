@@ -1,37 +1,43 @@
-"""Record reclaimed pods that wait for CPU for long (`lending.starvation`)."""
+"""Record reclaimed pods that wait for CPU for minutes, and find those that are moved away (`starvation` decides)."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.lending import Headroom
 from nri_coloc.core.readings import GroupReading, Picture, milli_between, risen
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import Recorder
+from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
-from nri_coloc.lending import starvation
-from nri_coloc.lending.starvation import Streak, Want
 from nri_coloc.placing.node import Node
+from nri_coloc.pressure import demands, population, starvation
+from nri_coloc.pressure.starvation import Streak, Want
 
-_LEAST_SHARES = 2
-"""Shares of a container without a request."""
+HOLDS_S: Final = 400.0
+"""Seconds for which a snapshot shows who starves: on a large node the next one follows after six minutes."""
 
 
-class Report(Protocol):
-    """Records decisions."""
+class Moved(NamedTuple):
+    """The pods that have starved for so long that they are moved away.
 
-    def decided(
-        self,
-        decisions: Iterable[Decision],
-        state: NodeState,
-        previous: NodeState,
-        latency_us: int | None = None,
-    ) -> None: ...
+    at: time of the snapshot that shows it, monotonic seconds.
+    """
+
+    pods: frozenset[str] = frozenset()
+    at: float = float("-inf")
+
+    def since(self, began_s: float, now: float) -> frozenset[str]:
+        """Return the pods whose starvation began after a time; none if the snapshot is stale."""
+        is_fresh = now - self.at < HOLDS_S
+        return self.pods if is_fresh and self.at - began_s >= starvation.MOVED_S else frozenset()
 
 
 class StarvedPods:
     """`look` belongs to the main thread.
 
+    moved: pods to move away. Each has been recorded as starved before.
     picture: returns the newest snapshot. One a minute shows how long containers waited; the others are passed over.
     headroom: returns what may be lent now.
     """
@@ -39,7 +45,7 @@ class StarvedPods:
     def __init__(
         self,
         node: Node,
-        report: Report,
+        report: Recorder,
         *,
         picture: Callable[[], Picture | None],
         headroom: Callable[[], Headroom],
@@ -51,6 +57,7 @@ class StarvedPods:
         self._before: Picture | None = None
         self._newest: Picture | None = None
         self._streaks: Mapping[str, Streak] = {}
+        self.moved = Moved()
 
     def look(self) -> None:
         """Judge the pods after each snapshot that shows how long containers waited."""
@@ -61,37 +68,38 @@ class StarvedPods:
         if not any(_waited_us(one) is not None for one in picture.containers.values()):
             return
         before, self._before = self._before, picture
-        state = self._node.state
-        wants = {} if before is None else _wants(before, picture, state)
+        state, reclaim = self._node.state, self._node.tuning.reclaim
+        wants = {} if before is None or _is_meant_to_wait(reclaim) else _wants(before, picture, state)
         self._streaks = starvation.turn(self._streaks, wants, self._lendable_milli())
         decisions = [
             said for k, one in self._streaks.items() if (said := _said(k, one, wants[k], self._headroom()))
         ]
         if decisions:
             self._report.decided(decisions, state, state)
+        self.moved = Moved(frozenset(k for k, one in self._streaks.items() if one.is_moved), picture.at)
 
     def _lendable_milli(self) -> int | None:
         tuning = self._node.tuning
-        is_off = (
-            tuning.observe or not tuning.reclaim.enabled or tuning.reclaim.paused or not tuning.reclaim.lend
-        )
-        return None if is_off else self._headroom().cpu_milli
+        return None if tuning.observe or not tuning.reclaim.enabled else self._headroom().cpu_milli
+
+
+def _is_meant_to_wait(reclaim: ReclaimTuning) -> bool:
+    """Return whether an operator or the schedule lends no CPU."""
+    return bool(reclaim.paused) or not reclaim.lend
 
 
 def _wants(before: Picture, after: Picture, state: NodeState) -> dict[str, Want]:
     """Return the waiting and the use of each reclaimed pod, as far as they are known."""
     found: dict[str, Want] = {}
-    for pod_id in state.pods.keys() & after.pods.keys():
+    for pod_id in population.of(state).reclaimed.keys() & after.pods.keys():
         members = tuple(state.of_pod(pod_id))
-        if not members or any(one.qos is not QoSClass.RECLAIMED for one in members):
-            continue
         used = milli_between(before.pods.get(pod_id), after.pods[pod_id])
         waited = [part for one in members if (part := _waited(before, after, one)) is not None]
         if used is not None and waited:
             found[pod_id] = Want(
                 waited=max(waited),
                 used_milli=used,
-                granted_milli=sum(map(_granted_milli, members)),
+                granted_milli=round(demands.lent_milli(members)),
                 seconds=after.pods[pod_id].at - before.pods[pod_id].at,
             )
     return found
@@ -112,11 +120,6 @@ def _waited(before: Picture, after: Picture, member: Assignment) -> float | None
 
 def _waited_us(reading: GroupReading) -> int | None:
     return reading.run_delay_us if reading.cpu is None else reading.cpu.some_us
-
-
-def _granted_milli(member: Assignment) -> int:
-    shares = member.knobs.shares or 0
-    return shares * 1000 // 1024 if shares > _LEAST_SHARES else 0
 
 
 def _said(pod_id: str, streak: Streak, want: Want, headroom: Headroom) -> Decision | None:

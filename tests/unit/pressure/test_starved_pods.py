@@ -1,6 +1,5 @@
-"""Records on reclaimed pods that wait for CPU, from the snapshots of the slow loop."""
+"""pressure.starved_pods: records of reclaimed pods that wait for CPU, and the pods that are moved away."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,13 +8,14 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Headroom
 from nri_coloc.core.readings import GroupReading, NodeReading, Picture, Pressure
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.settings import ReclaimTuning
+from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace, Pools
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Container, Pod, QoSClass
-from nri_coloc.service.starved_pods import StarvedPods
+from nri_coloc.placing.node import Node
+from nri_coloc.pressure.starved_pods import HOLDS_S, StarvedPods
 
-POD = Pod("p", uid="u", name="batch", namespace="shop")
+POD = Pod("p", uid="u", name="batch", namespace="shop", cgroup_parent="/kubepods/besteffort/podu")
 TOPOLOGY = Topology.build([CPU(n) for n in range(8)])
 
 
@@ -25,18 +25,16 @@ class Rig:
     def __init__(self, qos=QoSClass.RECLAIMED, kernel="PSI"):
         member = Assignment(Container("c", "p", "app"), qos, "reclaim", knobs=Knobs(shares=2048))
         state = NodeState(TOPOLOGY, Pools(), {"p": PodPlace(POD)}, Crowd.of((member,)))
-        node: Any = SimpleNamespace(
-            state=state, tuning=SimpleNamespace(observe=False, reclaim=ReclaimTuning())
-        )
+        self.node = Node(state, Tuning(), 1 << 30)
         self.found: list[Any] = []
         self.picture: Picture | None = None
         self.headroom = Headroom(cpu_milli=8000)
         self._kernel = kernel
         self._at = self._used_us = self._waited_us = 0.0
         self._throttled_us = 0
-        self.pods = StarvedPods(node, self, picture=lambda: self.picture, headroom=lambda: self.headroom)
+        self.pods = StarvedPods(self.node, self, picture=lambda: self.picture, headroom=lambda: self.headroom)
 
-    def decided(self, decisions, state, previous, latency_us=None):
+    def decided(self, decisions, state, previous):
         self.found += decisions
 
     def minute(self, used_milli, waited, throttled=0.0):
@@ -104,3 +102,37 @@ def test_the_same_snapshot_counts_once():
     for _ in range(9):
         rig.pods.look()
     assert rig.found == []
+
+
+def test_a_moved_pod_had_its_record_before():
+    rig = Rig()
+    for _ in range(5):
+        rig.minute(used_milli=5, waited=0.9)
+        assert not rig.pods.moved.pods or rig.found
+    assert not rig.pods.moved.pods
+    rig.minute(used_milli=5, waited=0.9)
+    assert rig.pods.moved.pods == {"p"}
+
+
+@pytest.mark.parametrize(
+    ("began_s", "age_s", "moved"),
+    [(0.0, 1.0, {"p"}), (61.0, 1.0, set()), (0.0, HOLDS_S, set())],
+    ids=["fresh", "starved for less since then", "stale"],
+)
+def test_an_old_verdict_moves_no_pod(began_s, age_s, moved):
+    rig = Rig()
+    for _ in range(6):
+        rig.minute(used_milli=5, waited=0.9)
+    found = rig.pods.moved
+    assert found.since(began_s, found.at + age_s) == moved
+
+
+@pytest.mark.parametrize(
+    "reclaim", [ReclaimTuning(lend=0), ReclaimTuning(paused="for a test")], ids=["schedule", "operator"]
+)
+def test_a_pod_is_meant_to_wait_while_lending_is_off(reclaim):
+    rig = Rig()
+    rig.node.tuning = Tuning(reclaim=reclaim)
+    for _ in range(9):
+        rig.minute(used_milli=5, waited=0.9)
+    assert (rig.found, rig.pods.moved.pods) == ([], frozenset())
