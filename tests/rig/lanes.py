@@ -3,8 +3,8 @@
 A test of the daemon beside a simulated node waits for the daemon's periods and hardly computes; tests of pure modules
 use one of the machine's CPUs. So lanes play them in batches (`tests/rig/order.py`), each by a pytest of its own. Such a
 pytest writes each report to a file (`tests/rig/lane.py`). When a test's turn comes here, its reports are taken from
-that file, with pytest's own hooks for reports of another process. A single batch, or a test that runs under a debugger,
-runs here.
+that file, with pytest's own hooks for reports of another process. A batch without other tests, or a test that runs
+under a debugger, runs here.
 """
 
 import json
@@ -23,7 +23,7 @@ from typing import Any, Final
 import pytest
 
 from tests.rig.lane import LANE, RECORDS
-from tests.rig.order import batch, bears_a_machine, is_emulated
+from tests.rig.order import batch, bears_a_machine, is_emulated, is_on_a_cluster
 from tests.rig.waiting import poll
 
 LANES: Final = min(2 + (os.cpu_count() or 1), 6)
@@ -142,7 +142,8 @@ class Lanes:
     """Play batches in their order, `LANES` at a time, as a plugin of pytest.
 
     They begin beside the first test that may run beside an emulated machine: such a test may run beside lanes too. If
-    such machines are chosen, which keep one CPU busy, lanes begin with their own first test.
+    such machines are chosen, which keep one CPU busy, lanes begin with their own first test, or beside the first test
+    on a real Kubernetes node.
     """
 
     def __init__(self, config: pytest.Config, items: Sequence[pytest.Item]) -> None:
@@ -161,7 +162,7 @@ class Lanes:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
         """Report a test that a lane plays; leave any other to pytest."""
-        if batch(item) or (self._begin_early and bears_a_machine(item)):
+        if batch(item) or is_on_a_cluster(item) or (self._begin_early and bears_a_machine(item)):
             self._begin()
         if not batch(item):
             return None
@@ -214,7 +215,7 @@ def _failed(item: pytest.Item, why: str) -> pytest.TestReport:
 
 
 def wanted(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:
-    """Return whether several batches are chosen, and no option asks for their tests in this very process."""
+    """Return whether a batch is chosen beside other tests, and no option asks for its tests in this very process."""
     option = config.option
     looked_into = option.usepdb or option.trace or option.capture == "no"
     not_run = option.collectonly or option.setupplan or option.setuponly
@@ -222,5 +223,5 @@ def wanted(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:
     is_one_itself = RECORDS in os.environ
     return (
         not (looked_into or not_run or one_for_all or is_one_itself)
-        and len({batch(item) for item in items if batch(item)}) > 1
+        and len({batch(item) for item in items}) > 1
     )

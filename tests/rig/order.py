@@ -13,6 +13,9 @@ PATIENT: Final = frozenset({"conformance", "fuzz", "unit"})
 IN_LANES: Final = frozenset({"integration", "property", "scenario"})
 """Patient tests that lanes play beside this process (`tests/rig/lanes.py`)."""
 
+BESIDE_CLUSTER: Final = ("tests/conformance/", "tests/cluster/api/")
+"""Tests that one lane plays, one after another, beside the tests on a real Kubernetes node: they need no such node."""
+
 BY_FILE: Final = frozenset({"integration"})
 """Folders whose files each wait for most of their time: a lane plays one file. Of other folders it plays all files."""
 
@@ -51,11 +54,22 @@ def is_emulated(item: pytest.Item) -> bool:
     return item.get_closest_marker(EMULATED) is not None
 
 
+def is_on_a_cluster(item: pytest.Item) -> bool:
+    """Return whether a test needs a real Kubernetes node."""
+    return folder(item) == CLUSTER and not _is_beside_a_cluster(item)
+
+
+def _is_beside_a_cluster(item: pytest.Item) -> bool:
+    return item.nodeid[item.nodeid.find("tests/") :].startswith(BESIDE_CLUSTER)
+
+
 def batch(item: pytest.Item) -> str:
     """Return the name of the tests that a lane plays together with this one.
 
     It is the file or the folder of the test; empty if no lane plays it.
     """
+    if _is_beside_a_cluster(item):
+        return ", ".join(BESIDE_CLUSTER)
     name = folder(item)
     if name not in IN_LANES:
         return ""
@@ -67,13 +81,13 @@ def place(item: pytest.Item) -> int:
 
     First tests that run alone, then tests on a real containerd beside which a machine may run, then patient tests, then
     tests in lanes: most of a machine's work is done by then. Whole folders come before files, for they take longest.
-    Tests on a real Kubernetes node come then, whose programs were compiled beside all others, and at last the
-    machines' own tests.
+    Tests on a real Kubernetes node come then, whose programs were compiled beside all others, then the tests that a
+    lane has played beside them, and at last the machines' own tests.
     """
     if is_emulated(item):
-        return 6
-    if folder(item) == CLUSTER:
-        return 5
+        return 7
+    if folder(item) == CLUSTER or _is_beside_a_cluster(item):
+        return 5 + _is_beside_a_cluster(item)
     if folder(item) in IN_LANES:
         return 3 + (folder(item) in BY_FILE)
     if folder(item) in PATIENT:

@@ -172,6 +172,12 @@ def test_lanes_begin_beside_patient_tests(run, project: Path, *, begun: bool):
     assert f"{7 + (not begun)} passed" in said
 
 
+def test_lanes_begin_beside_a_cluster(run, project: Path):
+    write(project, "vm", machine=EMULATED)
+    write(project, "cluster", node=BESIDE.replace("{begun}", "True"))
+    assert "4 passed" in run(folder="conformance", first="def test_ok(): pass", second="def test_ok(): pass")
+
+
 def test_only_chosen_tests_run(run):
     said = run("-k", "test_ok", first=MIXED, second=DYING)
     assert "2 passed" in said

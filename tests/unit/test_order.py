@@ -15,6 +15,7 @@ from tests.rig.order import (
     bears_a_machine,
     folder,
     is_emulated,
+    is_on_a_cluster,
     place,
 )
 
@@ -44,12 +45,21 @@ MACHINES: Final = item("vm/scenarios/test_numa", EMULATED)
 
 
 def test_timed_tests_come_first_machines_last():
-    names = ("cluster", "conformance", "containerd", "fuzz", "integration", "property", "unit")
+    names = ("cluster/api", "cluster", "containerd", "fuzz", "integration", "property", "unit")
     chosen = [*(item(f"{name}/test_it") for name in names), MACHINES, BEARS]
     ordered = sorted(chosen, key=place)
-    patient = ["conformance", "fuzz", "unit", "property", "integration"]
-    assert [folder(one) for one in ordered] == ["containerd", "containerd", *patient, "cluster", "vm"]
+    patient = ["fuzz", "unit", "property", "integration"]
+    cluster = ["cluster", "cluster", "vm"]
+    assert [folder(one) for one in ordered] == ["containerd", "containerd", *patient, *cluster]
     assert ordered[1] is BEARS
+    assert "api" in ordered[-2].nodeid
+
+
+def test_tests_without_a_node_run_beside_the_cluster():
+    free = [item("conformance/test_it"), item("cluster/api/test_it")]
+    assert len({batch(one) for one in free}) == 1
+    assert all(place(one) > place(NODE) for one in free)
+    assert [is_on_a_cluster(one) for one in (*free, NODE)] == [False, False, True]
 
 
 def test_machine_runs_beside_tests_that_bear_it():
