@@ -24,6 +24,7 @@ from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.placing import pools
+from nri_coloc.placing.node import Node
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.sim import machines
 from nri_coloc.sim.cgroup_tree import CgroupTree
@@ -46,26 +47,23 @@ class Told:
         """Take a refusal."""
 
 
-class Known:
-    """A state that does not change, in which the runtime has sent its list."""
-
-    def __init__(self) -> None:
-        io = RungTuning(throttles=True)
-        self.tuning = Tuning(pressure=PressureTuning(io=io))
-        self.told = True
-        machine = machines.topology(machines.MACHINES["8cpu"])
-        empty = pools.initial(machine, self.tuning)
-        pods, containers = {}, []
-        for number in range(PODS):
-            name, qos = f"pod{number}", QoSClass.SHARED if number % 2 else QoSClass.RECLAIMED
-            path, wish = sampling.pod(number), Wish(qos)
-            pod = Pod(name, name, name, "bench", cgroup_parent=f"/{path}")
-            pods[name] = PodPlace(pod, wish, boxed=qos is QoSClass.RECLAIMED)
-            container = Container(
-                f"{name}-c", name, "c", cgroups_path=f"/{path}/c", resources=Resources(quota=100_000)
-            )
-            containers.append(Assignment(container, qos, qos.value, wish=wish))
-        self.state = replace(empty, pods=pods, containers=Crowd.of(containers))
+def _node() -> Node:
+    """Return a node whose state does not change, and to which the runtime has sent its list."""
+    tuning = Tuning(pressure=PressureTuning(io=RungTuning(throttles=True)))
+    empty = pools.initial(machines.topology(machines.MACHINES["8cpu"]), tuning)
+    pods, containers = {}, []
+    for number in range(PODS):
+        name, qos = f"pod{number}", QoSClass.SHARED if number % 2 else QoSClass.RECLAIMED
+        path, wish = sampling.pod(number), Wish(qos)
+        pod = Pod(name, name, name, "bench", cgroup_parent=f"/{path}")
+        pods[name] = PodPlace(pod, wish, boxed=qos is QoSClass.RECLAIMED)
+        container = Container(
+            f"{name}-c", name, "c", cgroups_path=f"/{path}/c", resources=Resources(quota=100_000)
+        )
+        containers.append(Assignment(container, qos, qos.value, wish=wish))
+    node = Node(replace(empty, pods=pods, containers=Crowd.of(containers)), tuning, memory_bytes=0)
+    node.told = True
+    return node
 
 
 def run() -> dict[str, figures.Figures]:
@@ -102,7 +100,7 @@ def _planted(folder: Path, version: int) -> CgroupTree:
 def _loop(root: str, folder: str) -> Pressure:
     layout = cgroup_layout.detect(root)
     writer = CgroupWriter(layout, Journal(f"{folder}/journal", root), root, lambda _path: None)
-    return Pressure(Known(), StallReader(layout, root), writer, Told())
+    return Pressure(_node(), StallReader(layout, root), writer, Told())
 
 
 def _rows(root: str, name: str, hurts: Callable[[int], None]) -> dict[str, figures.Figures]:

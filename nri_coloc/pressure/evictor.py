@@ -16,6 +16,7 @@ from nri_coloc.core.report import Recorder
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import QoSClass
+from nri_coloc.placing.node import Node
 from nri_coloc.pressure import demands, eviction, population
 from nri_coloc.pressure.demands import STALLED
 from nri_coloc.pressure.eviction import Demand, Pace, Victim
@@ -32,17 +33,6 @@ SPARED_S: Final = 60.0
 """Least seconds without a new order for a pod that could not be evicted, so that the next pod goes."""
 
 _SHORTEST_S: Final = 0.5
-
-
-class Node(Protocol):
-    """The state, the settings, and whether the runtime has sent its list."""
-
-    @property
-    def state(self) -> NodeState: ...
-    @property
-    def tuning(self) -> Tuning: ...
-    @property
-    def told(self) -> bool: ...
 
 
 class StarvedPods(Protocol):

@@ -14,6 +14,7 @@ from nri_coloc.core.report import Recorder
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.placing.node import Node
 from nri_coloc.pressure import judging, ladder, population, words
 from nri_coloc.pressure.action import Action, Files, Place
 from nri_coloc.pressure.actions import ACTIONS
@@ -31,17 +32,6 @@ TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a verdict that lasts."""
 
 _THROTTLE: Final = "throttle"
-
-
-class Node(Protocol):
-    """The state, the settings, and whether the runtime has sent its list."""
-
-    @property
-    def state(self) -> NodeState: ...
-    @property
-    def tuning(self) -> Tuning: ...
-    @property
-    def told(self) -> bool: ...
 
 
 class Report(Recorder, Protocol):

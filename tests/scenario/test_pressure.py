@@ -22,6 +22,7 @@ from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.placing import pools
+from nri_coloc.placing.node import Node as DaemonNode
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.sim.machines import MACHINES, topology
 from nri_coloc.sim.node import Node
@@ -54,21 +55,14 @@ class Told:
         return [one for one in self.decisions if one.event is event]
 
 
-class Known:
-    """The state and settings that the loop reads."""
-
-    def __init__(self, tuning: Tuning) -> None:
-        self.state = pools.initial(topology(MACHINES["8cpu"]), tuning)
-        self.tuning = tuning
-        self.told = True
-
-
 class Bed:
     """Moves the pods' counters a second at a time, and lets the loop take its turn."""
 
     def __init__(self, node: Node, folder: Path, tuning: Tuning) -> None:
         self.node, self.now = node, 1000.0
-        self.known, self.told = Known(tuning), Told()
+        self.known = DaemonNode(pools.initial(topology(MACHINES["8cpu"]), tuning), tuning, memory_bytes=0)
+        self.known.told = True
+        self.told = Told()
         self._root, self._folder = str(node.host_root), folder
         (node.host_root / "proc/stat").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
         self._counters: dict[str, kit.Pod] = {}
