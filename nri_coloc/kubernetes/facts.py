@@ -11,7 +11,7 @@ bounds them, and they cannot change after creation.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.core.pod_facts import ContainerFacts, Kind, Lent, Owner
+from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner
 from nri_coloc.kubernetes import objects, requests
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.requests import CPU, MEMORY
@@ -31,28 +31,20 @@ _GRACE_S: Final = 2**31 - 1
 class ReadFacts(NamedTuple):
     """One pod of this node, as the API has it.
 
-    cpu_milli, memory_bytes: effective native requests, overhead included.
-    priority: the number that the API server resolved from the priority class.
+    facts: without `killed_at`, which is a time of the daemon's clock.
     deleting_at: when its containers are killed at the latest, RFC 3339; empty while nothing deletes it.
     grace_s: seconds from the request of its deletion until then.
     """
 
-    uid: str
-    namespace: str
-    name: str
-    owner: Owner
-    priority: int
-    cpu_milli: int
-    memory_bytes: int
+    facts: Facts
     deleting_at: str
     grace_s: int
-    containers: tuple[ContainerFacts, ...]
 
 
 def read(pod: Mapping[str, Any], preset: Preset) -> ReadFacts:
     """Return the facts about a pod; raise ValueError, with the field, if the object breaks a bound."""
     metadata, spec = objects.child(pod, "metadata"), objects.child(pod, "spec")
-    return ReadFacts(
+    found = Facts(
         uid=_required(metadata, "uid", _LONGEST_UID),
         namespace=_required(metadata, "namespace", _LONGEST_LABEL),
         name=_required(metadata, "name", _LONGEST_NAME),
@@ -60,9 +52,12 @@ def read(pod: Mapping[str, Any], preset: Preset) -> ReadFacts:
         priority=objects.integer(spec, "priority", -_PRIORITY - 1, _PRIORITY),
         cpu_milli=requests.effective(pod, CPU),
         memory_bytes=requests.effective(pod, MEMORY),
+        containers=_containers(spec, preset),
+    )
+    return ReadFacts(
+        found,
         deleting_at=objects.text(metadata, "deletionTimestamp", _LONGEST_TIME),
         grace_s=objects.integer(metadata, "deletionGracePeriodSeconds", 0, _GRACE_S),
-        containers=_containers(spec, preset),
     )
 
 

@@ -47,11 +47,12 @@ class FactsOutbox:
             else:
                 self._take(facts)
 
-    def _take(self, facts: ReadFacts) -> None:
-        if self._facts.get(facts.uid) != facts:
-            self._facts[facts.uid] = facts
-            self._unsent.add(facts.uid)
-            self._gone.discard(facts.uid)
+    def _take(self, read: ReadFacts) -> None:
+        uid = read.facts.uid
+        if self._facts.get(uid) != read:
+            self._facts[uid] = read
+            self._unsent.add(uid)
+            self._gone.discard(uid)
 
     def _drop(self, uid: str) -> None:
         if self._facts.pop(uid, None) is not None:

@@ -144,8 +144,9 @@ def _container_of(message: pb.ContainerFacts, kind: Kind) -> ContainerFacts:
     )
 
 
-def facts_message(facts: ReadFacts, now_s: float) -> pb.PodFacts:
+def facts_message(read: ReadFacts, now_s: float) -> pb.PodFacts:
     """Return the facts about a pod as a message; `now_s`: seconds since 1970."""
+    facts = read.facts
     return pb.PodFacts(
         uid=facts.uid,
         namespace=facts.namespace,
@@ -153,19 +154,19 @@ def facts_message(facts: ReadFacts, now_s: float) -> pb.PodFacts:
         owner=pb.Owner(kind=facts.owner.kind, name=facts.owner.name, uid=facts.owner.uid),
         priority=facts.priority,
         requests=pb.Amounts(cpu_milli=facts.cpu_milli, memory_bytes=facts.memory_bytes),
-        deleted_in_s=_deleted_in_s(facts, now_s),
+        deleted_in_s=_deleted_in_s(read, now_s),
         containers=[_container_message(each) for each in facts.containers],
     )
 
 
-def _deleted_in_s(facts: ReadFacts, now_s: float) -> int | None:
+def _deleted_in_s(read: ReadFacts, now_s: float) -> int | None:
     """Return the seconds until a deleted pod's containers are killed; None while nothing deletes it."""
-    if not facts.deleting_at:
+    if not read.deleting_at:
         return None
     try:
-        killed_s = datetime.fromisoformat(facts.deleting_at).timestamp()
+        killed_s = datetime.fromisoformat(read.deleting_at).timestamp()
     except ValueError:  # no time that the API server writes
-        return facts.grace_s
+        return read.grace_s
     return min(_LONGEST_DELETION_S, max(0, round(killed_s - now_s)))
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.core.pod_facts import ContainerFacts, Kind, Lent, Owner
+from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner
 from nri_coloc.kubernetes import facts
 from tests.unit.kubernetes.kit import BATCH_CPU, BATCH_MEMORY, GIB, KOORDINATOR, container, pod
 
 
-def read(found: dict[str, Any]) -> facts.ReadFacts:
-    return facts.read(found, KOORDINATOR)
+def read(found: dict[str, Any]) -> Facts:
+    return facts.read(found, KOORDINATOR).facts
 
 
 def test_native_requests_are_the_pods_effective_ones():
@@ -64,7 +64,8 @@ def test_a_forged_owner_costs_no_other_fact(kind):
 def test_a_deletion_is_read_with_its_grace():
     found = pod(container())
     found["metadata"] |= {"deletionTimestamp": "2026-11-26T10:00:30Z", "deletionGracePeriodSeconds": 30}
-    assert (read(found).deleting_at, read(found).grace_s) == ("2026-11-26T10:00:30Z", 30)
+    told = facts.read(found, KOORDINATOR)
+    assert (told.deleting_at, told.grace_s) == ("2026-11-26T10:00:30Z", 30)
 
 
 @pytest.mark.parametrize("priority", [-(2**31), 0, 9000, 2**31 - 1])

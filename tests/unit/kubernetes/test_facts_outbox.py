@@ -27,7 +27,7 @@ class Link:
 
     def __init__(self, *pods: ReadFacts) -> None:
         self.outbox = FactsOutbox()
-        self.outbox.replace({each.uid: each for each in pods})
+        self.outbox.replace({each.facts.uid: each for each in pods})
         self.kept = KeptFacts()
         self.sent: list[pb.ReportPodsRequest] = []
 
@@ -63,9 +63,7 @@ def test_facts_arrive_as_they_were_read():
     link = Link(told)
     link.send(connected=True)
     found = link.kept.newest.of(Pod("p", "a", "render-1", "jobs"))
-    assert found is not None
-    assert found.containers == told.containers
-    assert (found.owner, found.priority) == (told.owner, told.priority)
+    assert found == told.facts
     assert (found.cpu_milli, found.memory_bytes) == (1000, GIB)
 
 
