@@ -289,24 +289,21 @@ def test_a_restarted_daemon_gets_all_facts_again(found, tmp_path):
             again.close()
 
 
-def test_an_older_daemon_gets_no_facts(found, tmp_path, monkeypatch):
-    def unknown(*_args):
-        raise Refusal(Code.UNIMPLEMENTED, "ReportPods is not served")
-
-    monkeypatch.setattr(Session, "_report_pods", unknown)
-    found.pods = [whole("a")]
-    with running(found, tmp_path):
-        wait_until(lambda: "takes no facts" in str(found.log.lines), SOON_S, "a remark")
-        wait_until(lambda: found.patches, SOON_S, "a report")
-    assert str(found.log.lines).count("takes no facts") == 1
-
-
-def test_refused_facts_do_not_stop_the_report(found, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("refusal", "remark"),
+    [
+        (Refusal(Code.UNIMPLEMENTED, "ReportPods is not served"), "takes no facts"),
+        (Refusal(Code.INVALID_ARGUMENT, "ReportPods: kind has a control character"), "refused facts"),
+    ],
+    ids=["an older daemon", "invalid facts"],
+)
+def test_refused_facts_do_not_stop_the_report(found, tmp_path, monkeypatch, refusal, remark):
     def refused(*_args):
-        raise Refusal(Code.INVALID_ARGUMENT, "ReportPods: kind has a control character")
+        raise refusal
 
     monkeypatch.setattr(Session, "_report_pods", refused)
     found.pods = [whole("a")]
     with running(found, tmp_path):
-        wait_until(lambda: "refused facts" in str(found.log.lines), SOON_S, "a remark")
+        wait_until(lambda: remark in str(found.log.lines), SOON_S, "a remark")
         wait_until(lambda: found.patches, SOON_S, "a report")
+    assert str(found.log.lines).count(remark) == 1
