@@ -8,6 +8,7 @@ overrides the switch `kubernetes.evict` and the annotation `avoidance`, but not 
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.evictions import Outcome, Result
@@ -36,6 +37,10 @@ _LONGEST_CONTAINER: Final = 63
 _LONGEST_TIME: Final = 64
 _LONGEST_RETRY_S: Final = 3600
 _LONGEST_MESSAGE: Final = 1 << 20
+_DONE: Final = (200, 201)
+_NO_NOTICE: Final = (400, 403, 413, 422)
+"""Statuses of a notice that can never be written: the pod's author can cause them."""
+
 _NO_REASON: Final = "a PodDisruptionBudget allows no eviction now"
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -67,6 +72,14 @@ class Answer(NamedTuple):
     status: int
     body: Mapping[str, Any]
     retry_after_s: int = 0
+
+
+class Step(Enum):
+    """The requests of one eviction, in their order. A pod that stays after the dry run gets no notice."""
+
+    DRY_RUN = auto()
+    NOTICE = auto()
+    EVICTION = auto()
 
 
 class Rules(NamedTuple):
@@ -276,13 +289,21 @@ def notice(pending: Order, at: str) -> dict[str, Any]:
     return {"metadata": {"uid": pending.uid, "annotations": {EVICT_AT: at}}}
 
 
+def is_passed(step: Step, answer: Answer) -> bool:
+    """Return whether the next request follows.
+
+    A pod that cannot take the notice, such as a pod with full annotations, goes without it.
+    """
+    return answer.status in _DONE or (step is Step.NOTICE and answer.status in _NO_NOTICE)
+
+
 def result(pending: Order, answer: Answer) -> Result | None:
     """Return the result of an order after the API server's answer; None to try again until the order expires.
 
     A conflict (409) says that the pod changed meanwhile or has another UID: its object decides at the next try.
     """
     told = objects.text(answer.body, "message", _LONGEST_MESSAGE)[:LONGEST_DETAIL]
-    if answer.status in (200, 201):
+    if answer.status in _DONE:
         return Result(pending.id, Outcome.ACCEPTED, EVICTED)
     if answer.status == 404:
         return Result(pending.id, Outcome.GONE, "no pod has this name")

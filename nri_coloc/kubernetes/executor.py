@@ -19,7 +19,7 @@ from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.evictions import Result
 from nri_coloc.kubernetes import eviction, rate
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, ApiUnreachable, Object
-from nri_coloc.kubernetes.eviction import Answer, Order, Rules
+from nri_coloc.kubernetes.eviction import Answer, Order, Rules, Step
 from nri_coloc.kubernetes.watching import version_of
 
 COLLECTION: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
@@ -31,9 +31,6 @@ IDLE_S: Final = 1.0
 """Seconds after which a thread without work looks whether it should end."""
 
 _DONE: Final = 201
-
-_NO_NOTICE: Final = frozenset({400, 403, 413, 422})
-"""Statuses of a notice that can never be written: the pod's author can cause them."""
 
 Carried = Callable[[str, Order, Result], None]
 """Called with the node, the order and its result."""
@@ -178,20 +175,16 @@ class Executor:
         path = f"/api/v1/namespaces/{order.namespace}/pods/{order.name}"
         evict = partial(self._api.create, f"{path}/eviction", eviction.request(order))
         notice = eviction.notice(order, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-        # a pod that stays, such as one that a budget protects, gets no notice
-        for step in (partial(evict, dryRun="All"), partial(self._noticed, f"{path}/status", notice), evict):
-            answer = _answered(step)
-            if answer.status != _DONE:
+        calls: dict[Step, Callable[[], object]] = {
+            Step.DRY_RUN: partial(evict, dryRun="All"),
+            Step.NOTICE: partial(self._api.merge, f"{path}/status", notice),
+            Step.EVICTION: evict,
+        }
+        for step, call in calls.items():
+            answer = _answered(call)
+            if not eviction.is_passed(step, answer):
                 break
         return eviction.result(order, answer)
-
-    def _noticed(self, path: str, notice: Object) -> None:
-        """Write a notice. A pod that cannot take one, such as a pod with full annotations, goes without it."""
-        try:
-            self._api.merge(path, notice)
-        except ApiRefused as error:
-            if error.status not in _NO_NOTICE:
-                raise
 
 
 def _answered(call: Callable[[], object]) -> Answer:

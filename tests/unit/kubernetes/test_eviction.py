@@ -8,7 +8,7 @@ from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import ClassRule, Tuning
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.kubernetes import eviction
-from nri_coloc.kubernetes.eviction import Answer, Order, Rules
+from nri_coloc.kubernetes.eviction import Answer, Order, Rules, Step
 
 NOW = 1_000_000.0
 ORDER = Order("d-1", "jobs", "render-1", "u1", NOW + 60)
@@ -179,6 +179,17 @@ def test_a_refusal_names_the_class():
 def test_an_answer_becomes_a_result(answer, expected):
     found = eviction.result(ORDER, answer)
     assert (found and found.outcome) == expected
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 422])
+def test_a_notice_that_cannot_be_written_passes(status):
+    assert eviction.is_passed(Step.NOTICE, Answer(status, {}))
+    assert not eviction.is_passed(Step.DRY_RUN, Answer(status, {}))
+
+
+@pytest.mark.parametrize("status", [0, 401, 404, 408, 409, 429, 500])
+def test_any_other_refusal_ends_an_eviction(status):
+    assert not any(eviction.is_passed(step, Answer(status, {})) for step in Step)
 
 
 def test_a_budget_says_why_and_when():
