@@ -29,7 +29,8 @@ _MARK: Final = "cgroup.controllers"
 _NAME_MAX: Final = 255
 _PATH_MAX: Final = 4096
 _SLICE: Final = ".slice"
-_NO_SLICES: Final = (".service", ".scope", ".mount", ".socket", ".swap")
+_SCOPE: Final = ".scope"
+_NO_SLICES: Final = (".service", _SCOPE, ".mount", ".socket", ".swap")
 """Ends of the names of systemd's units that hold processes and no slices."""
 
 _LEVELS_SEARCHED: Final = 3
@@ -144,11 +145,16 @@ def _systemd_scope(cgroups_path: str) -> str:
     if len(parts) != 3 or not parts[2]:
         raise ValueError(f"{cgroups_path!r} is not SLICE:PREFIX:NAME")
     parent, prefix, name = parts
-    unit = name if name.endswith(_SLICE) else f"{prefix}-{name}.scope"
+    unit = name if name.endswith(_SLICE) else f"{prefix}-{name}{_SCOPE}"
     if "/" in unit:
         raise ValueError(f"{cgroups_path!r} has a slash in the name of a unit")
     # runc puts a scope without a slice into system.slice
     return below_root(f"{_expanded(parent or 'system.slice')}/{unit}")
+
+
+def is_scope(path: str) -> bool:
+    """Return whether systemd makes a container's cgroup: the driver is systemd, and a scope is written late."""
+    return path.endswith(_SCOPE)
 
 
 def pod_path(cgroup_parent: str) -> str:

@@ -16,7 +16,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.report import Drift
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import knob_files
+from nri_coloc.host import cgroup_layout, knob_files
 from nri_coloc.host.files import Correction
 from nri_coloc.host.target import Applied, Target, holds
 from nri_coloc.repair.refusals import Refusals
@@ -34,9 +34,6 @@ RUNTIME_LATE_S: Final = 10.0
 written late."""
 
 CPUS: Final = "cpuset.cpus"
-
-_OF_SYSTEMD: Final = ".scope"
-"""The end of a container's cgroup with the driver systemd."""
 
 _KUBELETS: Final = Knobs(shares=0, memory_limit=0)
 """A mask of the knobs that the kubelet writes at a resize (pkg/kubelet/kuberuntime, doPodResizeAction)."""
@@ -114,7 +111,7 @@ class Drifts:
         With the driver systemd the CPUs of a new container are written some time after the runtime asked.
         """
         self._known[id_] = Target(path, cpus)
-        if path.endswith(_OF_SYSTEMD):
+        if cgroup_layout.is_scope(path):
             self.pushed(id_)
 
     def pushed(self, id_: str) -> None:
