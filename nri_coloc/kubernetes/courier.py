@@ -15,8 +15,8 @@ from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.evictions import LONGEST_TEXT, Outcome, Result
 from nri_coloc.kubernetes import objects
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, Object
+from nri_coloc.kubernetes.eviction_orders import MOST_OPEN
 from nri_coloc.kubernetes.figures import MISSING, OBJECTS
-from nri_coloc.kubernetes.orders import MOST_OPEN
 
 POLL_S: Final = 1.0
 """Seconds between two reads of the results, in the first `QUICK_S` after the orders changed."""

@@ -11,9 +11,9 @@ from typing import Final
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.evictions import LONGEST_S, LONGEST_TEXT, Outcome, Result
 from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner
+from nri_coloc.kubernetes.eviction_orders import MOST_OPEN, Open
 from nri_coloc.kubernetes.facts import MOST_CONTAINERS, ReadFacts
 from nri_coloc.kubernetes.kept_facts import Reported
-from nri_coloc.kubernetes.orders import MOST_OPEN, Open
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import NODE_STATES, Published, State, Summary
 from nri_coloc.kubernetes.reporting import Lending

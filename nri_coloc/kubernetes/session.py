@@ -17,9 +17,9 @@ from nri_coloc.core.evictions import Result
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.token_bucket import Bucket, Rate, take
 from nri_coloc.kubernetes import event_messages, messages
+from nri_coloc.kubernetes.eviction_orders import Open
 from nri_coloc.kubernetes.kept_facts import KeptFacts
 from nri_coloc.kubernetes.node_events import Batch
-from nri_coloc.kubernetes.orders import Open
 from nri_coloc.kubernetes.publication import Published
 from nri_coloc.ttrpc.connection import Connection, Request, Role
 from nri_coloc.ttrpc.errors import TtrpcError

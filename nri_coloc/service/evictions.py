@@ -14,8 +14,8 @@ from typing import Any, Final
 from nri_coloc.core import figures
 from nri_coloc.core.evictions import Closed, EvictionWish, Ordered, Outcome, Result
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.kubernetes import orders
-from nri_coloc.kubernetes.orders import Book, Open, Turn
+from nri_coloc.kubernetes import eviction_orders
+from nri_coloc.kubernetes.eviction_orders import Book, Open, Turn
 from nri_coloc.service.report import Report
 
 NO_COMPANION: Final = "no companion is connected"
@@ -56,13 +56,15 @@ class EvictionOrders:
             return "kubernetes.evict is off"
         if not self._companions:
             return NO_COMPANION
-        if len(self._book.open) >= orders.MOST_OPEN:
-            return f"{orders.MOST_OPEN} eviction orders are open already"
+        if len(self._book.open) >= eviction_orders.MOST_OPEN:
+            return f"{eviction_orders.MOST_OPEN} eviction orders are open already"
         return ""
 
     def hindrance(self, wish: EvictionWish, now_s: float) -> str:
         """Return why a wish becomes no order now, "" if it may become one."""
-        return self.impossible(by_operator=wish.by_operator) or orders.problem(self._book, wish, now_s)
+        return self.impossible(by_operator=wish.by_operator) or eviction_orders.problem(
+            self._book, wish, now_s
+        )
 
     def order(self, wish: EvictionWish, now_s: float) -> Ordered:
         """Give an order and record it."""
@@ -75,7 +77,7 @@ class EvictionOrders:
 
     def open(self, now_s: float) -> frozenset[str]:
         """Return the UIDs of pods that are to leave."""
-        return orders.leaving(self._book, now_s)
+        return eviction_orders.leaving(self._book, now_s)
 
     def last(self, pod_uid: str) -> Closed | None:
         """Return the end of the last order of a pod."""
@@ -83,7 +85,7 @@ class EvictionOrders:
 
     def look(self, now_s: float) -> None:
         """Close the orders whose time is over; for the main thread, each second."""
-        self._close(lambda book: orders.without_expired(book, now_s))
+        self._close(lambda book: eviction_orders.without_expired(book, now_s))
 
     # ---- for the companion's connection ----
 
@@ -103,7 +105,7 @@ class EvictionOrders:
 
     def take_results(self, results: tuple[Result, ...], now_s: float) -> None:
         """Close the orders that have a result."""
-        self._close(lambda book: orders.with_results(book, results, now_s))
+        self._close(lambda book: eviction_orders.with_results(book, results, now_s))
 
     # ---- how it is done ----
 
@@ -112,9 +114,9 @@ class EvictionOrders:
             return Ordered(refusal=refusal)
         order_id = f"e{secrets.token_hex(8)}"
         with self._lock:
-            if refusal := orders.problem(self._book, wish, now_s, again=awaited is not None):
+            if refusal := eviction_orders.problem(self._book, wish, now_s, again=awaited is not None):
                 return Ordered(refusal=refusal)
-            self._book = orders.ordered(self._book, order_id, wish, now_s)
+            self._book = eviction_orders.ordered(self._book, order_id, wish, now_s)
             if awaited is not None:
                 self._awaited[order_id] = awaited
         self._record(order_id, wish, wish.reason, f"eviction ordered: {wish.text}", _figures(wish))

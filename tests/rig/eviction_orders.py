@@ -2,7 +2,7 @@
 
 from nri_coloc.core.evictions import EvictionWish, Result
 from nri_coloc.core.reasons import Reason
-from nri_coloc.kubernetes.orders import Open
+from nri_coloc.kubernetes.eviction_orders import Open
 
 BATCH = EvictionWish("uid-1", "shop", "batch", Reason.OPERATOR, "the disk is full", by_operator=True)
 
