@@ -7,7 +7,8 @@ other online pods speaks for them:
     confidence = rise of the culprits / rise of all pods * rise of the culprits / their use in hurt turns
 
 0 is no evidence, 1 means that only the culprits rose, and from nothing. A pod that was as busy in the calm turns is no
-culprit. Without calm turns, or with unknown use, there is no evidence.
+culprit: neither one that was busy all the time, nor one that was busy in as many calm turns as in hurt ones, such as a
+pod that works in bursts. Without calm turns, or with unknown use, there is no evidence.
 
 Culprits are all pods with at least a fifth of the largest rise. The confidence counts them all, also if they are more
 than the eight that a verdict names: else many small pods would hide each other.
@@ -30,6 +31,12 @@ MOST: Final = 8
 _BESIDE_THE_FIRST: Final = 0.2
 """Part of the largest rise from which another pod counts as a culprit too."""
 
+_AS_BUSY: Final = 0.75
+"""Part of its use in hurt turns from which a pod was as busy in a calm turn. A throttled pod uses half of it."""
+
+_THERE: Final = 0.25
+"""Part of its mean use in hurt turns from which a pod was there in a hurt turn: it may begin between two readings."""
+
 Uses = tuple[float | None, ...]
 """One pod's use in the last turns, the newest first; None is unknown."""
 
@@ -48,8 +55,12 @@ class Feeling(NamedTuple):
     @property
     def streak(self) -> int:
         """Return the number of hurt turns up to now, without a calm turn between; unknown turns do not count."""
-        since_calm = (self.calm & -self.calm) - 1 if self.calm else self.hurt
-        return (self.hurt & since_calm).bit_count()
+        return (self.hurt & self.since_calm).bit_count()
+
+    @property
+    def since_calm(self) -> int:
+        """Return the mask of the turns after the last calm one."""
+        return (self.calm & -self.calm) - 1 if self.calm else (1 << TURNS) - 1
 
 
 class Suspect(NamedTuple):
@@ -104,6 +115,7 @@ def evidence(
         (one for one in suspects if one is not None and one.rise >= least_rise),
         key=lambda one: (-one.rise, one.pod_id),
     )
+    ranked = [one for one in ranked if _agrees(reclaimed[one.pod_id], one.hurt, feeling)]
     if not ranked:
         return NO_EVIDENCE
     culprits = tuple(one for one in ranked if one.rise >= _BESIDE_THE_FIRST * ranked[0].rise)
@@ -117,9 +129,24 @@ def evidence(
 def _suspect(pod_id: str, uses: Uses, feeling: Feeling) -> Suspect | None:
     """Return a pod's use in calm and in hurt turns; None if either is unknown."""
     calm = _mean(uses, feeling.calm)
-    since_calm = (feeling.calm & -feeling.calm) - 1
-    hurt = _mean(uses, feeling.hurt & since_calm)
+    hurt = _mean(uses, feeling.hurt & feeling.since_calm)
     return None if calm is None or hurt is None else Suspect(pod_id, calm, hurt)
+
+
+def _agrees(uses: Uses, hurt: float, feeling: Feeling) -> bool:
+    """Return whether the hurt comes and goes with a pod's use.
+
+    Most turns in which it was as busy as now were hurt turns, and it was there in most of the hurt turns of late.
+    """
+    busy, there = _turns(uses, _AS_BUSY * hurt), _turns(uses, _THERE * hurt)
+    late = feeling.hurt & feeling.since_calm & _turns(uses, 0.0)
+    is_specific = (busy & feeling.hurt).bit_count() > (busy & feeling.calm).bit_count()
+    return is_specific and 2 * (there & late).bit_count() > late.bit_count()
+
+
+def _turns(uses: Uses, least: float) -> int:
+    """Return the mask of the turns in which a pod used this much."""
+    return sum(1 << turn for turn, use in enumerate(uses) if use is not None and use >= least)
 
 
 def _mean(uses: Sequence[float | None], turns: int) -> float | None:

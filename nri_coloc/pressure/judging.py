@@ -5,6 +5,7 @@ baseline of at most `verdict.LOADS` loads for each resource.
 """
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 from typing import Final, NamedTuple
 
 from nri_coloc.core.readings import StallReading
@@ -35,13 +36,27 @@ SEARCHES: Final = 2
 """Online pods for which one turn searches culprits, for each resource: a search costs some milliseconds at 110 pods."""
 
 
+LONGEST_ALONE: Final = 5
+_FORGOTTEN: Final = 1 / 1800
+"""Turns by which `Felt.alone` falls each turn: one in half an hour."""
+
+
 class Felt(NamedTuple):
-    """What is known of one online pod and one resource."""
+    """What is known of one online pod and one resource.
+
+    alone: hurt turns in a row that had no culprit of late, at most `LONGEST_ALONE`: a hurt that lasts no longer, such
+        as a disk that is busy with itself for seconds, may come without a culprit again. Whole turns, rounded up.
+    """
 
     baseline: Baseline = NO_BASELINE
     feeling: Feeling = Feeling()
     judgement: Judgement = UNKNOWN
     strain: Strain | None = None
+    alone: float = 0.0
+
+    def is_due(self, up: int) -> bool:
+        """Return whether the pod has been hurt so long that culprits are searched."""
+        return self.feeling.streak >= max(up, ceil(self.alone) + 1 if self.alone else 0)
 
 
 class Watched(NamedTuple):
@@ -154,12 +169,13 @@ def _felt(former: Watched, now: Watched, reading: StallReading | None, pod_id: s
     for resource, strain in found.items():
         known = former.felt.get(resource, Felt())
         baseline, judgement = judge(known.baseline, resource, strain, seen.tolerances[pod_id])
-        felt[resource] = Felt(baseline, known.feeling.after(hurt=judgement.hurt), judgement, strain)
+        feeling, alone = known.feeling.after(hurt=judgement.hurt), max(0.0, known.alone - _FORGOTTEN)
+        felt[resource] = Felt(baseline, feeling, judgement, strain, alone)
     return now._replace(felt=felt)
 
 
 def _unread(known: Felt) -> Felt:
-    return Felt(known.baseline, known.feeling.after(hurt=None))
+    return Felt(known.baseline, known.feeling.after(hurt=None), alone=known.alone)
 
 
 def _hurt(pods: Watch, seen: Seen, resource: Resource) -> frozenset[str]:
@@ -168,11 +184,11 @@ def _hurt(pods: Watch, seen: Seen, resource: Resource) -> frozenset[str]:
 
 
 def _worst(pods: Watch, hurt: Iterable[str], resource: Resource, up: int) -> list[str]:
-    """Return the pods whose culprits are searched in this turn: the worst hurt of those hurt `up` turns in a row.
+    """Return the pods whose culprits are searched in this turn: the worst of those that are hurt long enough.
 
     A search reads the use of all pods in all turns. A culprit of many pods is found by any of them.
     """
-    due = (k for k in hurt if pods[k].felt[resource].feeling.streak >= up)
+    due = (k for k in hurt if pods[k].felt[resource].is_due(up))
     return sorted(due, key=lambda k: (-_excess(pods[k].felt[resource].judgement), k))[:SEARCHES]
 
 
@@ -182,8 +198,9 @@ def _excess(judgement: Judgement) -> float:
 
 
 def _verdicts(
-    pods: Watch, seen: Seen, hurt: Mapping[Resource, frozenset[str]], tuning: PressureTuning
+    pods: dict[str, Watched], seen: Seen, hurt: Mapping[Resource, frozenset[str]], tuning: PressureTuning
 ) -> Iterable[Verdict]:
+    """Yield the verdicts; note in `pods` the hurts that have no culprit."""
     for resource, rung in rungs(tuning).items():
         due = _worst(pods, hurt[resource], resource, rung.up) if rung.judges and seen.reclaimed else ()
         for victim in due:
@@ -196,7 +213,9 @@ def _verdicts(
                 (_uses(pods[k], resource, devices) for k in seen.online if k != victim),
                 LEAST_RISES[resource],
             )
-            if found.confidence >= culprit.LEAST_CONFIDENCE:
+            if found.confidence < culprit.LEAST_CONFIDENCE:
+                pods[victim] = _hurt_alone(pods[victim], resource)
+            else:
                 yield Verdict(
                     victim=victim,
                     resource=resource,
@@ -207,6 +226,12 @@ def _verdicts(
                     tolerance=seen.tolerances[victim],
                     devices=devices if resource is Resource.IO else frozenset(),
                 )
+
+
+def _hurt_alone(pod: Watched, resource: Resource) -> Watched:
+    felt = pod.felt[resource]
+    alone = max(felt.alone, float(min(felt.feeling.streak, LONGEST_ALONE)))
+    return pod._replace(felt={**pod.felt, resource: felt._replace(alone=alone)})
 
 
 def _uses(pod: Watched, resource: Resource, devices: frozenset[str]) -> Uses:

@@ -1,10 +1,14 @@
 """Judge whether an online pod is hurt: its stall for a resource, compared with its own baseline at the same load.
 
 A stall is the share of the time in which a task of the pod waited for the resource (PSI `some`). The pod's own
-throttling and the hypervisor's steal are subtracted first: reclaimed pods cause neither. For I/O the stall is divided
-by the operations, because a pod that only reads waits all the time, also alone on a fast disk.
+throttling and the hypervisor's steal are subtracted first: reclaimed pods cause neither. For I/O the wait is the stall
+divided by the operations, because a pod that only reads waits all the time, also alone on a fast disk. For the other
+resources the wait is the stall.
 
-    hurt: stall >= LEAST_STALL and wait > baseline * factor(tolerance) + 3 * spread + margin(resource)
+    hurt: wait > baseline * factor(tolerance) + 3 * spread + margin(resource)
+
+The margin is a share of the time, for I/O divided by the operations too. So it needs no latency that fits one disk: a
+pod is hurt if it loses this share of its time beyond the wait that its baseline explains, on a slow and a fast disk.
 
 The baseline is learned for each load (a power of four) from the pod's own readings. It follows calm readings fast and
 hurt readings slowly: a workload that changed for good is normal again after an hour. A closed-loop pod does less work
@@ -20,9 +24,6 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from nri_coloc.core.workload import Tolerance
-
-LEAST_STALL: Final = 0.05
-"""Share of the time below which no stall counts as a hurt, whatever the baseline is."""
 
 ENOUGH: Final = 10
 """Readings after which a load has a baseline: ten seconds."""
@@ -49,9 +50,13 @@ class Resource(StrEnum):
 _MARGINS: Final[Mapping[Resource, float]] = {
     Resource.CPU: 0.2,
     Resource.MEMORY: 0.1,
-    Resource.IO: 0.0005,
+    Resource.IO: 0.05,
 }
-"""A wait that no tolerance calls a hurt: shares of the time, and seconds for one I/O operation (0.5 ms)."""
+"""The share of the time that no tolerance calls a hurt.
+
+It is not below the resolution of PSI: the kernel weighs each CPU by its whole ticks since the last reading
+(`collect_percpu_times` in kernel/sched/psi.c). One tick of 10 ms (HZ=100) is 5 % of the shortest interval.
+"""
 
 
 class Strain(NamedTuple):
@@ -123,8 +128,10 @@ def judge(
     level = _of_size(_expected(known, load), strain.size)
     if level is None:
         return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
-    bound = level.mean * _FACTORS[tolerance] + 3 * level.spread + _MARGINS[resource]
-    hurt = strain.stall >= LEAST_STALL and wait > bound
+    bound = (
+        level.mean * _FACTORS[tolerance] + 3 * level.spread + _MARGINS[resource] / _parts(resource, strain)
+    )
+    hurt = wait > bound
     return _learned(known, load, (wait, strain.size), hurt=hurt), Judgement(
         hurt, wait, level.mean, level.spread, bound
     )
@@ -132,7 +139,12 @@ def judge(
 
 def wait_of(resource: Resource, strain: Strain) -> float:
     """Return the figure that is compared: the stall, for I/O the seconds of stall for one operation."""
-    return strain.stall / max(1.0, strain.load) if resource is Resource.IO else strain.stall
+    return strain.stall / _parts(resource, strain)
+
+
+def _parts(resource: Resource, strain: Strain) -> float:
+    """Return the number of parts of a stall that are compared: the I/O operations a second, else 1."""
+    return max(1.0, strain.load) if resource is Resource.IO else 1.0
 
 
 def _load(load: float) -> int:

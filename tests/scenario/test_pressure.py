@@ -228,7 +228,7 @@ def test_hurt_pods_do_not_hasten_each_turn(make: Callable[..., Bed]):
 def test_the_limit_falls_until_the_reader_is_calm(make: Callable[..., Bed]):
     bed = hurt(make())
     bed.seconds(25, day(bed, BUSY_READER))
-    assert bed.limit("hog") == 100 * MIB
+    assert bed.limit("hog") == 50 * MIB
     steps = len(bed.told.events(AuditEvent.PRESSURE_THROTTLE))
     bed.seconds(5, day(bed, BUSY_READER))
     assert len(bed.told.events(AuditEvent.PRESSURE_THROTTLE)) == steps

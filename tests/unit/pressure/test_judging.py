@@ -56,6 +56,43 @@ def test_a_steady_reclaimed_pod_is_innocent(resource: Resource):
     assert not node.seconds(20, {"web": hurt}, {"steady": hog})
 
 
+@pytest.mark.parametrize("resource", CASES, ids=str)
+def test_a_pod_that_works_in_bursts_is_innocent(resource: Resource):
+    calm, hurt, hog = CASES[resource]
+    node = bench()
+    for _ in range(5):
+        node.seconds(8, {"web": calm}, {"bursts": IDLE})
+        node.seconds(2, {"web": calm}, {"bursts": hog})
+    assert not node.seconds(5, {"web": hurt}, {"bursts": hog})
+
+
+def test_a_pod_that_begins_after_the_hurt_is_suspected_later():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    node.second({"web": SLOWED}, {"hog": IDLE})
+    assert not node.second({"web": SLOWED}, {"hog": DISK_HOG}).verdicts
+    assert node.second({"web": SLOWED}, {"hog": DISK_HOG}).verdicts
+
+
+def test_a_hurt_without_a_culprit_is_expected_again():
+    node = bench()
+    for _ in range(2):
+        node.seconds(20, {"web": READER}, {"hog": IDLE})
+        node.seconds(3, {"web": SLOWED}, {"hog": IDLE})
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    (verdict,) = node.seconds(4, {"web": SLOWED}, {"hog": DISK_HOG})
+    assert verdict.readings == 4
+
+
+def test_a_hurt_without_a_culprit_is_forgotten():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    node.seconds(3, {"web": SLOWED}, {"hog": IDLE})
+    node.seconds(3 * 1800 + 10, {"web": READER}, {"hog": IDLE})
+    (verdict,) = node.seconds(2, {"web": SLOWED}, {"hog": DISK_HOG})
+    assert verdict.readings == 2
+
+
 def test_an_online_neighbour_is_told_apart():
     node = bench()
     node.seconds(20, {"web": READER, "db": IDLE}, {"batch": IDLE})
@@ -103,6 +140,37 @@ def test_larger_operations_make_no_verdict(operations: int):
     assert not node.seconds(120, {"web": LARGE}, {"batch": DISK_HOG})
 
 
+FAST = Doing(io_stall=0.023, read=500 * 4096.0, operations=500)
+"""A virtio disk that serves an operation in 0.046 ms."""
+
+
+def test_a_fast_disk_beside_a_throttled_hog_hurts():
+    node = bench()
+    node.seconds(20, {"web": FAST}, {"hog": IDLE})
+    slowed = replace(FAST, io_stall=0.26)
+    (verdict,) = node.seconds(2, {"web": slowed}, {"hog": DISK_HOG})
+    assert verdict.judgement.wait == pytest.approx(0.00052, rel=0.01)
+
+
+@pytest.mark.parametrize("latency_ms", [8.0, 0.1, 0.02], ids=["hdd", "ssd", "nvme"])
+@pytest.mark.parametrize("waits", [0.03, 0.9], ids=["seldom", "always"])
+def test_each_disk_has_its_own_scale(latency_ms: float, waits: float):
+    node = bench()
+    operations = waits / latency_ms * 1000
+    calm = Doing(io_stall=waits, read=4096 * operations, operations=operations)
+    node.seconds(20, {"web": calm}, {"hog": IDLE})
+    slow = replace(calm, io_stall=min(0.99, 4 * waits))
+    if waits > 0.5:
+        slow = replace(slow, operations=operations / 4, read=calm.read / 4)
+    assert node.seconds(2, {"web": slow}, {"hog": DISK_HOG})
+
+
+def test_a_little_time_lost_is_no_hurt():
+    node = bench()
+    node.seconds(20, {"web": FAST}, {"hog": IDLE})
+    assert not node.seconds(20, {"web": replace(FAST, io_stall=0.07)}, {"hog": DISK_HOG})
+
+
 def test_a_learned_pattern_is_judged_again():
     node = bench()
     node.seconds(20, {"web": READER}, {"batch": IDLE})
@@ -129,7 +197,7 @@ def test_another_disk_is_no_evidence():
 def test_a_high_tolerance_bears_more():
     calm, worse = (
         replace(READER, read=12 * MIB, operations=3000),
-        replace(READER, read=3.6 * MIB, operations=900),
+        replace(READER, read=4.8 * MIB, operations=1200),
     )
     for tolerance, expected in ((Tolerance.LOW, True), (Tolerance.HIGH, False)):
         node = bench()
