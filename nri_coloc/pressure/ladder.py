@@ -136,6 +136,7 @@ class Turn(NamedTuple):
     hurt: for each resource the pods that are hurt now.
     may: pods that may be throttled.
     gone: throttled pods that have ended.
+    idle: throttled pods that use next to nothing: a hurt beside them is not theirs, so it counts as calm.
     """
 
     at: float
@@ -143,6 +144,7 @@ class Turn(NamedTuple):
     hurt: Mapping[Resource, Collection[str]]
     may: Collection[str]
     gone: Collection[str] = ()
+    idle: Collection[Key] = ()
 
 
 def climb(before: Ladder, turn: Turn, floors: Mapping[Resource, Floor]) -> tuple[Ladder, tuple[Step, ...]]:
@@ -228,7 +230,7 @@ def _stepped(key: Key, one: Throttle, turn: Turn, floor: Floor | None) -> tuple[
         return _free(Cause.NOT_ALLOWED, key, one), None
     new = frozenset(each.victim for each in turn.accused.get(resource, ()) if each.pod_id == pod_id)
     one = one._replace(victims=one.victims | new)
-    if not one.victims.isdisjoint(turn.hurt.get(resource, ())):
+    if key not in turn.idle and not one.victims.isdisjoint(turn.hurt.get(resource, ())):
         return _down(key, one._replace(hurt=one.hurt + 1, calm=0), turn.at, floor)
     return _up(key, one._replace(calm=one.calm + 1, hurt=0), turn.at, floor)
 

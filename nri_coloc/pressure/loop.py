@@ -31,6 +31,9 @@ CONFIRMED_S: Final = 0.25
 TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a verdict that lasts."""
 
+_UNUSED: Final = 0.25
+"""Part of its limit below which a pod does not need the limit."""
+
 _THROTTLE: Final = "throttle"
 
 
@@ -114,7 +117,7 @@ class Pressure:
         gone = {pod_id for pod_id, _ in self._ladder.throttled} - state.pods.keys()
         concerned = {pod_id for pod_id, _ in self._ladder.throttled} - gone
         concerned |= {one.pod_id for some in accused.values() for one in some}
-        turn = Turn(now, accused, judged.hurt, self._may(concerned, state), gone)
+        turn = Turn(now, accused, judged.hurt, self._may(concerned, state), gone, self._idle())
         self._ladder, steps = ladder.climb(self._ladder, turn, _floors(tuning))
         self._tell(judged.verdicts, state, tuning, now)
         for step in steps:
@@ -130,6 +133,17 @@ class Pressure:
         """Return the pods that may be throttled: reclaimed pods whose `avoidance` allows that."""
         reclaimed = self._pods(state).reclaimed
         return {k for k in concerned if k in reclaimed and reclaimed[k].allows(_THROTTLE)}
+
+    def _idle(self) -> set[ladder.Key]:
+        """Return the throttled pods whose use is far below their limit, and below that of any culprit."""
+        found = set()
+        for (pod_id, resource), one in self._ladder.throttled.items():
+            watched = self._watch.get(pod_id)
+            newest = watched.rates[0] if watched is not None and watched.rates else None
+            use = None if newest is None else newest.use(resource, frozenset(self._devices.get(pod_id, ())))
+            if use is not None and use < min(judging.LEAST_RISES[resource], _UNUSED * one.limit):
+                found.add((pod_id, resource))
+        return found
 
     def _accused(self, verdict: Verdict, state: NodeState) -> Iterable[Accused]:
         """Yield the culprits of a verdict that can be limited. A throttled pod keeps its devices."""

@@ -242,6 +242,14 @@ def test_a_culprit_that_stops_is_set_free(make: Callable[..., Bed]):
     assert [one.reason for one in bed.told.events(AuditEvent.PRESSURE_RECOVER)] == [Reason.CALM] * 2
 
 
+def test_a_culprit_that_stops_beside_a_hurt_is_set_free(make: Callable[..., Bed]):
+    bed = hurt(make())
+    bed.seconds(60, lambda: {"web": HURT["web"]})
+    assert bed.limit("hog") is None
+    throttles = bed.told.events(AuditEvent.PRESSURE_THROTTLE)
+    assert [one.after.io_max for one in throttles] == [f"{DISK}={200 * MIB}"]
+
+
 def test_ten_minutes_of_sawtooth_do_not_flap(make: Callable[..., Bed]):
     bed = make()
     bed.seconds(20, day(bed, 0))

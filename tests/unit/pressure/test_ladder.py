@@ -19,6 +19,7 @@ class Climber:
         self.may = {"hog"}
         self.gone: set[str] = set()
         self.floors = FLOORS
+        self.idle: set[tuple[str, Resource]] = set()
 
     def second(self, *, hurt: bool, accused: bool = True) -> tuple[Step, ...]:
         self.at += 1
@@ -28,6 +29,7 @@ class Climber:
             {Resource.IO: {"web"} if hurt else set()},
             self.may,
             self.gone,
+            self.idle,
         )
         self.ladder, steps = climb(self.ladder, turn, self.floors)
         return steps
@@ -63,6 +65,17 @@ def test_calm_doubles_after_the_hold_then_frees():
     steps = climber.seconds(20, hurt=False)
     assert limits(steps) == [200, 400, None]
     assert [one.move for one in steps] == [Move.EASE, Move.EASE, Move.FREE]
+
+
+def test_an_idle_culprit_is_set_free_beside_a_hurt():
+    climber = Climber()
+    climber.seconds(3, hurt=True)
+    climber.idle = {("hog", Resource.IO)}
+    assert limits([step for _ in range(50) for step in climber.second(hurt=True, accused=False)]) == [
+        200,
+        400,
+        None,
+    ]
 
 
 def test_a_second_throttling_holds_twice_as_long():
