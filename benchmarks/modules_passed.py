@@ -61,17 +61,17 @@ def to_the_reply(node: Node, creation: Passed) -> list[str]:
 def of_a_resize(node: Node, living: Living, tick: Passed) -> list[str]:
     """Return the modules of the first tick that resizes the reclaim pool, because online use rises."""
     reclaimed(node)
-    lending = living.parts.lending
+    lending = living.parts.lending.loop
     wait_until(lambda: lending.ticked_at, 30, "a tick")
     for container_id in list(node.runtime.containers):
         node.set_demand(container_id, 6.0)
     node.start_clock()
     for _ in ticks(living, 3000):
-        had = living.parts.node.state.pools.reclaim
+        had = living.parts.ground.node.state.pools.reclaim
         tick.begin()
         next(ticks(living, 1))
         found = tick.end()
-        if living.parts.node.state.pools.reclaim != had:
+        if living.parts.ground.node.state.pools.reclaim != had:
             return found
     raise SystemExit("the reclaim pool was not resized")
 
@@ -79,8 +79,8 @@ def of_a_resize(node: Node, living: Living, tick: Passed) -> list[str]:
 def ticks(living: Living, most: int) -> Iterator[int]:
     """Yield after each tick."""
     for number in range(most):
-        last = living.parts.lending.ticked_at
-        wait_until(lambda known=last: living.parts.lending.ticked_at != known, 30, "a tick")  # type: ignore[misc]  # known is a float
+        last = living.parts.lending.loop.ticked_at
+        wait_until(lambda known=last: living.parts.lending.loop.ticked_at != known, 30, "a tick")  # type: ignore[misc]  # known is a float
         yield number
 
 

@@ -46,7 +46,7 @@ from nri_coloc.service.configuration import loading as reader
 from nri_coloc.service.options import Options
 from nri_coloc.service.settings_watch import SettingsWatch
 from nri_coloc.service.state_folder import LABEL
-from nri_coloc.service.wiring import Parts
+from nri_coloc.service.wiring import Wired
 
 HOUSEKEEPING_S: Final = 1.0
 """Seconds between two turns of the main thread. A comparison that is due has its own turn, because readiness waits for
@@ -106,22 +106,22 @@ class Ending:
 class Daemon:
     """Runs the parts; `run` blocks until a signal."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._launched = parts.options.launched is not None
+    def __init__(self, wired: Wired) -> None:
+        self._parts, self._operator = wired
+        self._ground = self._parts.ground
+        self._launched = self._ground.options.launched is not None
         self._ending = Ending()
         self._failed = False
         self._serves = False
 
     def run(self) -> int:
-        parts = self._parts
         self._ending.take_signals()
         threading.excepthook = self._thread_failed
-        parts.audit.start()
-        parts.report.said(
+        self._ground.audit.start()
+        self._ground.report.said(
             AuditEvent.DAEMON_START,
             Reason.STARTED,
-            f"daemon started: version {wiring.version()}, {self._mode()}",
+            f"daemon started: version {self._ground.version}, {self._mode()}",
         )
         if not self._launched:
             self._start_http()
@@ -138,29 +138,31 @@ class Daemon:
         """Start to write and to answer: this process has the lock."""
         parts = self._parts
         self._serves = True
-        parts.state_folder.begin()
-        parts.records.load()
+        parts.files.state_folder.begin()
+        parts.files.records.load()
         self._take_switch()
-        parts.node.learn(probe.capability(parts.layout, (0, 0, 0), parts.options.host_root))
-        parts.actuator.start()
-        parts.pusher.start()
-        parts.lending.start()
-        parts.survey.start()
+        self._ground.node.learn(
+            probe.capability(self._ground.layout, (0, 0, 0), self._ground.options.host_root)
+        )
+        parts.files.actuator.start()
+        parts.runtime.pusher.start()
+        parts.lending.loop.start()
+        parts.forecast.survey.start()
         self._start_trunk()
 
     def _take_switch(self) -> None:
         """Follow an operator's order that the previous process stored, before anything is lent."""
         parts = self._parts
-        known = parts.switch.held
-        problem = parts.switch.load()
+        known = self._ground.switch.held
+        problem = self._ground.switch.load()
         if problem:
-            parts.report.unread_file(problem)
-        if parts.switch.held != known:
+            self._ground.report.unread_file(problem)
+        if self._ground.switch.held != known:
             parts.steering.repeat()
 
     def _until_due(self) -> float:
         now, parts = time.monotonic(), self._parts
-        return min(HOUSEKEEPING_S, parts.comparison.due_in(now), parts.pressure.due_in(now))
+        return min(HOUSEKEEPING_S, parts.hooks.comparison.due_in(now), parts.lending.pressure.due_in(now))
 
     def _start_trunk(self) -> None:
         gc.collect()
@@ -170,9 +172,9 @@ class Daemon:
 
     def _run_trunk(self) -> None:
         try:
-            self._parts.trunk.run(self._configured, once=self._launched)
+            self._parts.hooks.trunk.run(self._configured, once=self._launched)
         except Exception as error:
-            self._parts.report.log.exception("the runtime's thread failed; the daemon ends", exc_info=error)
+            self._ground.report.log.exception("the runtime's thread failed; the daemon ends", exc_info=error)
             self._failed = True
             self._ending.ask()
         if self._launched:
@@ -184,37 +186,37 @@ class Daemon:
     def _tick(self) -> bool:
         """Run all steps of housekeeping, even if one fails; return whether all succeeded."""
         now, parts = time.monotonic(), self._parts
-        parts.view.turned(now)
+        self._operator.view.turned(now)
         steps: dict[str, Callable[[], object]] = {
             "claiming the runtime": self._claim_for_launched,
             "releasing superseded containers": self._leave_superseded,
-            "comparing with CRI": partial(parts.comparison.poll, now),
+            "comparing with CRI": partial(parts.hooks.comparison.poll, now),
             "following settings and machine": partial(parts.steering.look, now),
-            "placing containers that wait for CPUs": partial(parts.second_chances.look, now),
-            "lending amounts": partial(parts.loans.look, now, parts.after),
-            "raising quotas": partial(parts.quota_burst_loop.look, now),
+            "placing containers that wait for CPUs": partial(parts.hooks.second_chances.look, now),
+            "lending amounts": partial(parts.forecast.loans.look, now, parts.seams.after),
+            "raising quotas": partial(parts.lending.quota_burst_loop.look, now),
         }
         if self._serves:
-            steps["judging pressure"] = partial(parts.pressure.look, now)
-            steps["evicting for shortages"] = partial(parts.evictor.look, now)
-            steps["keeping the state folder"] = partial(parts.state_folder.look, now)
-            steps["keeping the switch"] = partial(parts.switch.look, now)
-            steps["keeping the admin socket"] = partial(parts.admin.look, now)
+            steps["judging pressure"] = partial(parts.lending.pressure.look, now)
+            steps["evicting for shortages"] = partial(parts.lending.evictor.look, now)
+            steps["keeping the state folder"] = partial(parts.files.state_folder.look, now)
+            steps["keeping the switch"] = partial(self._ground.switch.look, now)
+            steps["keeping the admin socket"] = partial(self._operator.admin.look, now)
             steps["keeping the companion's socket"] = partial(
-                parts.companion.look, parts.in_force.settings.kubernetes
+                parts.cluster.companion.look, self._ground.in_force.settings.kubernetes
             )
-            steps["draining"] = partial(parts.drain.look, parts.steering.lending, now)
-            steps["closing expired eviction orders"] = partial(parts.evictions.look, now)
-            steps["looking for starved pods"] = parts.starved_pods.look
-            steps["looking for Events of the node"] = partial(parts.node_watch.look, now)
+            steps["draining"] = partial(parts.cluster.drain.look, parts.steering.lending, now)
+            steps["closing expired eviction orders"] = partial(self._ground.evictions.look, now)
+            steps["looking for starved pods"] = parts.lending.starved_pods.look
+            steps["looking for Events of the node"] = partial(self._operator.node_watch.look, now)
             steps["keeping records"] = partial(self._keep_records, now)
-        return each_step(parts.report.log, "a turn of housekeeping", steps)
+        return each_step(self._ground.report.log, "a turn of housekeeping", steps)
 
     def _claim_for_launched(self) -> None:
         """Claim the runtime that launched this plugin as soon as its socket exists, so that no other copy serves it."""
         if self._launched:
             with contextlib.suppress(OSError):
-                self._parts.claim.take(self._parts.in_force.settings.nri_socket)
+                self._parts.hooks.claim.take(self._ground.in_force.settings.nri_socket)
 
     def _leave_superseded(self) -> None:
         """Leave a connection that was never configured if another socket is at the runtime's path by now.
@@ -223,37 +225,37 @@ class Daemon:
         program that will never answer from a slow runtime.
         """
         parts = self._parts
-        if parts.connection.connected or self._launched:
+        if parts.runtime.connection.connected or self._launched:
             return
-        if parts.claim.superseded(parts.in_force.settings.nri_socket):
-            parts.connection.drop("another socket is at the runtime's path")
+        if parts.hooks.claim.superseded(self._ground.in_force.settings.nri_socket):
+            parts.runtime.connection.drop("another socket is at the runtime's path")
 
     def _keep_records(self, now: float) -> None:
         """Save the records of live containers."""
-        parts, state = self._parts, self._parts.node.state
-        if parts.node.told:
+        parts, state = self._parts, self._ground.node.state
+        if self._ground.node.told:
             uids = {place.pod.uid for place in state.pods.values()}
-            parts.audit.kept.prune(state.containers.keys(), uids)
-        parts.records.save_if_due(now)
+            self._ground.audit.kept.prune(state.containers.keys(), uids)
+        parts.files.records.save_if_due(now)
 
     # ---- start ----
 
     def _wait_for_lock(self) -> None:
         parts, said = self._parts, False
         words = "another nri-coloc holds the lock in the state folder; waiting for its end"
-        while not parts.lock.take() and not self._ending.wait(LOCK_AGAIN_S):
-            parts.view.turned(time.monotonic())
-            parts.connection.wait_for(words)
+        while not parts.files.lock.take() and not self._ending.wait(LOCK_AGAIN_S):
+            self._operator.view.turned(time.monotonic())
+            parts.runtime.connection.wait_for(words)
             if not said:
-                parts.report.log.info(words)
+                self._ground.report.log.info(words)
                 said = True
-        parts.connection.wait_for("")
+        parts.runtime.connection.wait_for("")
 
     def _configured(self, configured: events.Configured) -> None:
         """Learn the capabilities of this runtime; a launched plugin may get its configuration here."""
-        parts, root = self._parts, self._parts.options.host_root
-        pid = parts.connection.peer_pid
-        parts.node.learn(probe.capability(parts.layout, configured.nri_version, root, pid))
+        parts, root = self._parts, self._ground.options.host_root
+        pid = parts.runtime.connection.peer_pid
+        self._ground.node.learn(probe.capability(self._ground.layout, configured.nri_version, root, pid))
         if not self._launched:
             return
         if configured.config.strip():
@@ -266,78 +268,83 @@ class Daemon:
         """Take the configuration that the runtime gives to a plugin it launched, including sockets and ports."""
         parts = self._parts
         try:
-            found = parts.options.over(reader.load(text, "the runtime's plugin configuration"))
+            found = self._ground.options.over(reader.load(text, "the runtime's plugin configuration"))
         except SettingsError as error:
             parts.steering.refuse(error.sentence)
             return
-        parts.audit.keep(found.audit_ring)
+        self._ground.audit.keep(found.audit_ring)
         parts.steering.begin_with(found)
 
     def _take_census(self) -> None:
         """Ask an old runtime that launched this plugin for its list, as soon as its socket exists."""
         parts = self._parts
-        at = parts.in_force.settings.nri_socket, parts.in_force.settings.plugin_name
-        listed = take_in_time(at, parts.hooks.listing, parts.connection.wait_for, lambda: self._ending.asked)
+        settings, connection = self._ground.in_force.settings, parts.runtime.connection
+        at = settings.nri_socket, settings.plugin_name
+        listed = take_in_time(
+            at, parts.hooks.dispatch.listing, connection.wait_for, lambda: self._ending.asked
+        )
         if listed is not None:
-            parts.hooks.learn(listed)
-            parts.connection.took_list()
+            parts.hooks.dispatch.learn(listed)
+            connection.took_list()
 
     def _start_http(self) -> None:
-        address = self._parts.in_force.settings.http
+        address = self._ground.in_force.settings.http
         if address != "off":
-            self._parts.http.start(address)
+            self._operator.http.start(address)
 
     # ---- the end ----
 
     def _end(self) -> int:
         parts = self._parts
-        settings = parts.in_force.settings
+        settings = self._ground.in_force.settings
         restores = settings.restore_on_exit and not settings.tuning.observe
         ends = "everything is restored" if restores else "nothing is un-pinned"
-        parts.report.said(
+        self._ground.report.said(
             AuditEvent.DAEMON_STOP, Reason.SIGNALLED, f"daemon stops: a signal asked for it, and {ends}"
         )
         steps: dict[str, Callable[[], object]] = {
-            "closing the admin socket": parts.admin.close,
-            "closing the companion's socket": parts.companion.close,
-            "leaving the runtime": parts.trunk.stop,
-            "stopping the fast loop": parts.lending.stop,
-            "stopping the memory thread": parts.memory_worker.stop,
-            "stopping the survey": parts.survey.stop,
-            "stopping the actuator": parts.actuator.stop,
-            "stopping pushes": parts.pusher.stop,
+            "closing the admin socket": self._operator.admin.close,
+            "closing the companion's socket": parts.cluster.companion.close,
+            "leaving the runtime": parts.hooks.trunk.stop,
+            "stopping the fast loop": parts.lending.loop.stop,
+            "stopping the memory thread": parts.files.memory_worker.stop,
+            "stopping the survey": parts.forecast.survey.stop,
+            "stopping the actuator": parts.files.actuator.stop,
+            "stopping pushes": parts.runtime.pusher.stop,
         }
         if self._serves:
-            steps["restoring raised quotas"] = parts.quota_burst_loop.end
-            steps["removing limits of throttled pods"] = parts.pressure.end
+            steps["restoring raised quotas"] = parts.lending.quota_burst_loop.end
+            steps["removing limits of throttled pods"] = parts.lending.pressure.end
         if self._serves and restores:
             steps["restoring everything"] = self._restore
-        steps["closing HTTP"] = parts.http.close
-        went_well = each_step(parts.report.log, "the daemon's end", steps)
-        parts.audit.close()
+        steps["closing HTTP"] = self._operator.http.close
+        went_well = each_step(self._ground.report.log, "the daemon's end", steps)
+        self._ground.audit.close()
         if self._serves:
-            parts.records.save()
+            parts.files.records.save()
         return 0 if went_well and not self._failed else 1
 
     def _restore(self) -> None:
         """Restore original values after every thread stopped writing."""
-        parts, settings = self._parts, self._parts.in_force.settings
-        place = Place(parts.journal, parts.options.host_root, parts.layout)
+        parts, settings = self._parts, self._ground.in_force.settings
+        place = Place(parts.files.journal, self._ground.options.host_root, self._ground.layout)
         runtime = RuntimeAt(settings.nri_socket, settings.cri_socket, settings.plugin_name)
-        writers = (parts.trunk, parts.actuator, parts.lending, parts.memory_worker)
-        for words in restoration.at_exit(place, runtime, writers, parts.pusher, parts.report.log):
-            parts.report.metrics.write_failed(LABEL)
+        writers = (parts.hooks.trunk, parts.files.actuator, parts.lending.loop, parts.files.memory_worker)
+        for words in restoration.at_exit(
+            place, runtime, writers, parts.runtime.pusher, self._ground.report.log
+        ):
+            self._ground.report.metrics.write_failed(LABEL)
             because, more = f"not restored at the end: {words}", {"inputs": {"file": LABEL, "error": words}}
-            parts.report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, because, extra=more)
+            self._ground.report.said(AuditEvent.WRITE_FAILED, Reason.REFUSED, because, extra=more)
 
     def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
         name = failure.thread.name if failure.thread else "unknown"
-        self._parts.report.log.error(
+        self._ground.report.log.error(
             "a thread ended by an error in the plugin", thread=name, exc_info=failure.exc_value
         )
 
     def _mode(self) -> str:
-        observes = self._parts.in_force.settings.tuning.observe
+        observes = self._ground.in_force.settings.tuning.observe
         return "observe: nothing is changed" if observes else "enforce"
 
 

@@ -43,10 +43,11 @@ class Living:
             http="127.0.0.1:0",
         )
         settings = options.over(reader.load(LENDING, "a test"))
-        self.parts = wiring.wire(options, settings, SettingsWatch("", options.over))
-        self.wired = Graph(self.parts)
-        self._daemon = runner.Daemon(self.parts)
-        assert self.parts.lock.take()
+        wired = wiring.wire(options, settings, SettingsWatch("", options.over))
+        self.parts = wired.parts
+        self.wired = Graph(wired.parts, wired.operator)
+        self._daemon = runner.Daemon(wired)
+        assert self.parts.files.lock.take()
         self._daemon._start_http()
         self._daemon._serve()
 
@@ -54,14 +55,14 @@ class Living:
         assert self._daemon._tick()
 
     def knows(self, container_id: str) -> bool:
-        return container_id in self.parts.node.state.containers
+        return container_id in self.parts.ground.node.state.containers
 
     def synchronised(self) -> None:
-        wait_until(lambda: self.parts.connection.synchronized_at, 30, "the runtime's list")
+        wait_until(lambda: self.parts.runtime.connection.synchronized_at, 30, "the runtime's list")
 
     def end(self) -> None:
         assert self._daemon._end() == 0
-        self.parts.claim.release()
+        self.parts.hooks.claim.release()
         for thread in threading.enumerate():
             if thread.name in THREADS:
                 thread.join(PATIENCE_SECONDS)
@@ -89,19 +90,19 @@ def lives(node: Node, living: Living, name: str) -> None:
         reclaimed(node, name),
     ):
         wait_until(partial(living.knows, container_id), 30, "the container")
-    ticked = living.parts.lending.ticked_at
-    wait_until(lambda: living.parts.lending.ticked_at > ticked, 30, "a tick")
+    ticked = living.parts.lending.loop.ticked_at
+    wait_until(lambda: living.parts.lending.loop.ticked_at > ticked, 30, "a tick")
     living.turn()
     for pod_id in list(node.runtime.pods):
         node.remove_pod(pod_id)
-    wait_until(lambda: not living.parts.node.state.containers, 30, "the containers' end")
+    wait_until(lambda: not living.parts.ground.node.state.containers, 30, "the containers' end")
     living.turn()
 
 
 def test_no_object_is_attached_after_wiring(node: Node, living: Living):
     lives(node, living, "first")
     node.kill_runtime()
-    wait_until(lambda: not living.parts.connection.connected, 30, "the end of the connection")
+    wait_until(lambda: not living.parts.runtime.connection.connected, 30, "the end of the connection")
     node.start_runtime()
     living.synchronised()
     lives(node, living, "second")
@@ -158,7 +159,7 @@ def test_a_late_binding_is_found(before, after):
 
 
 def test_a_late_binding_in_a_real_daemon_is_found(living: Living):
-    bursts: Any = living.parts.quota_burst_loop
-    kept, bursts._headroom = bursts._headroom, living.parts.loans.ease
+    bursts: Any = living.parts.lending.quota_burst_loop
+    kept, bursts._headroom = bursts._headroom, living.parts.forecast.loans.ease
     assert "QuotaBurstLoop._headroom" in living.wired.changed()
     bursts._headroom = kept

@@ -1,6 +1,7 @@
 """service/runner.py, wired and not started: an error of one part keeps no other part from its end."""
 
 import threading
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ from nri_coloc.service.options import Options
 from nri_coloc.service.settings_watch import SettingsWatch
 from nri_coloc.sim.node import Node
 
-PARTS = ("trunk", "lending", "survey", "actuator", "pusher")
+PARTS = {
+    "trunk": "hooks.trunk",
+    "lending": "lending.loop",
+    "survey": "forecast.survey",
+    "actuator": "files.actuator",
+    "pusher": "runtime.pusher",
+}
 
 
 class Rig:
@@ -23,16 +30,17 @@ class Rig:
         node = Node(root, cgroup=2)
         options = Options(host_root=str(node.host_root), state_dir=str(root / "state"), http="off")
         settings = options.over(Settings(restore_on_exit=True))
-        self.parts = wiring.wire(options, settings, SettingsWatch("", options.over))
-        self.daemon = runner.Daemon(self.parts)
+        self.wired = wiring.wire(options, settings, SettingsWatch("", options.over))
+        self.parts = self.wired.parts
+        self.daemon = runner.Daemon(self.wired)
         self.daemon._serves = True
         self.told: list[str] = []
         self.logged: list[dict[str, Any]] = []
-        self.parts.report.log = self  # type: ignore[assignment]  # as far as it is used
-        for part in PARTS:
-            monkeypatch.setattr(getattr(self.parts, part), "stop", self.noting(part))
+        self.parts.ground.report.log = self  # type: ignore[assignment]  # as far as it is used
+        for part, path in PARTS.items():
+            monkeypatch.setattr(attrgetter(path)(self.parts), "stop", self.noting(part))
         monkeypatch.setattr(restoration, "at_exit", self.restoring)
-        monkeypatch.setattr(self.parts.audit, "close", self.noting("audit"))
+        monkeypatch.setattr(self.parts.ground.audit, "close", self.noting("audit"))
 
     def pauses_of_two_turns(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         """Run the main thread for two turns and its end; return the pauses that it asked for, seconds."""
@@ -45,8 +53,8 @@ class Rig:
         monkeypatch.setattr(self.daemon._ending, "wait", wait)
         monkeypatch.setattr(self.daemon._ending, "asked", True)
         monkeypatch.setattr(self.daemon._ending, "take_signals", lambda: None)
-        monkeypatch.setattr(self.parts.lock, "take", lambda: True)
-        monkeypatch.setattr(self.parts.audit, "start", lambda: None)
+        monkeypatch.setattr(self.parts.files.lock, "take", lambda: True)
+        monkeypatch.setattr(self.parts.ground.audit, "start", lambda: None)
         monkeypatch.setattr(threading, "excepthook", threading.excepthook)
         self.daemon.run()
         return pauses
@@ -79,7 +87,7 @@ class TestTheEnd:
 
     @pytest.mark.parametrize("part", PARTS)
     def test_whatever_one_part_meets_the_later_steps_are_taken(self, rig, monkeypatch, part):
-        monkeypatch.setattr(getattr(rig.parts, part), "stop", rig.failing)
+        monkeypatch.setattr(attrgetter(PARTS[part])(rig.parts), "stop", rig.failing)
         assert rig.daemon._end() == 1
         assert rig.told == [*(one for one in PARTS if one != part), "restore", "audit"]
         assert [(one["blame"], one["event"]) for one in rig.logged] == [
@@ -93,12 +101,12 @@ class TestTheEnd:
 
     def test_values_that_were_not_restored_are_recorded(self, rig, monkeypatch):
         said: list[str] = []
-        monkeypatch.setattr(rig.parts.report, "said", lambda *what, **_: said.append(what[2]))
+        monkeypatch.setattr(rig.parts.ground.report, "said", lambda *what, **_: said.append(what[2]))
         rig.daemon._end()
         assert said[-1] == "not restored at the end: cpu.weight: Permission denied"
 
     def test_quotas_that_cannot_be_taken_back_keep_nothing_from_being_put_back(self, rig, monkeypatch):
-        monkeypatch.setattr(rig.parts.quota_burst_loop, "end", rig.failing)
+        monkeypatch.setattr(rig.parts.lending.quota_burst_loop, "end", rig.failing)
         rig.daemon._end()
         assert rig.told[-2:] == ["restore", "audit"]
 
@@ -106,12 +114,12 @@ class TestTheEnd:
 LOOKS = {
     "claiming the runtime": ("_claim_for_launched",),
     "releasing superseded containers": ("_leave_superseded",),
-    "comparing with CRI": ("comparison", "poll"),
-    "following settings and machine": ("steering", "look"),
-    "lending amounts": ("loans", "look"),
-    "raising quotas": ("quota_burst_loop", "look"),
-    "keeping the state folder": ("state_folder", "look"),
-    "keeping the admin socket": ("admin", "look"),
+    "comparing with CRI": ("parts.hooks.comparison", "poll"),
+    "following settings and machine": ("parts.steering", "look"),
+    "lending amounts": ("parts.forecast.loans", "look"),
+    "raising quotas": ("parts.lending.quota_burst_loop", "look"),
+    "keeping the state folder": ("parts.files.state_folder", "look"),
+    "keeping the admin socket": ("operator.admin", "look"),
 }
 OF_WHO_SERVES = {"keeping the state folder", "keeping the admin socket"}
 
@@ -122,7 +130,7 @@ class TestATurn:
         """Return the object and the method of each periodic check; each check notes its calls."""
         found = {}
         for step, (*holder, name) in LOOKS.items():
-            found[step] = (getattr(rig.parts, holder[0]) if holder else rig.daemon, name)
+            found[step] = (attrgetter(holder[0])(rig.wired) if holder else rig.daemon, name)
             monkeypatch.setattr(*found[step], rig.noting(step))
         return found
 
@@ -153,9 +161,9 @@ class TestATurn:
 
     def test_after_one_that_failed_it_is_not_hurried(self, rig, looks, monkeypatch):
         monkeypatch.setattr(*looks["comparing with CRI"], rig.failing)
-        monkeypatch.setattr(rig.parts.comparison, "due_in", lambda _now: 0.0)
+        monkeypatch.setattr(rig.parts.hooks.comparison, "due_in", lambda _now: 0.0)
         assert rig.pauses_of_two_turns(monkeypatch) == [0.0, runner.HOUSEKEEPING_S, runner.HOUSEKEEPING_S]
 
     def test_a_comparison_that_is_due_hurries_it(self, rig, looks, monkeypatch):
-        monkeypatch.setattr(rig.parts.comparison, "due_in", lambda _now: 0.25)
+        monkeypatch.setattr(rig.parts.hooks.comparison, "due_in", lambda _now: 0.25)
         assert rig.pauses_of_two_turns(monkeypatch) == [0.25, 0.25, 0.25]

@@ -1,0 +1,96 @@
+"""The answers to the runtime, and the comparison with its list."""
+
+import os
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nri_coloc.core.seams import After, Prepare
+from nri_coloc.hooks.common_steps import Steps
+from nri_coloc.hooks.dispatch import Hooks
+from nri_coloc.hooks.second_chances import SecondChances
+from nri_coloc.hooks.translation import Translator
+from nri_coloc.hooks.trunk import Trunk
+from nri_coloc.runtime.comparison import Comparison
+from nri_coloc.runtime.connection import connect_to
+from nri_coloc.service.options import Options
+from nri_coloc.service.parts.files import FileParts
+from nri_coloc.service.parts.ground import GroundParts
+from nri_coloc.service.parts.runtime import RuntimeParts
+from nri_coloc.service.runtime_claim import RuntimeClaim
+from nri_coloc.service.steering import InForce, Steering
+
+
+class Seams(NamedTuple):
+    """The seams around a decision, as `core.seams` describes them.
+
+    prepare: entered around a hook's decision.
+    before_answer: steps by kind of hook.
+    after: observers of every decision, each with a queue of its own.
+    """
+
+    prepare: tuple[Prepare, ...]
+    before_answer: Steps
+    after: After
+
+
+class HookParts:
+    """The runtime's thread and its hooks. `claim` keeps a second daemon from the same runtime."""
+
+    def __init__(
+        self,
+        ground: GroundParts,
+        files: FileParts,
+        runtime: RuntimeParts,
+        *,
+        steering: Steering,
+        translator: Translator,
+        seams: Seams,
+    ) -> None:
+        node, report, settings = ground.node, ground.report, ground.in_force.settings
+        self.dispatch = Hooks(
+            node,
+            files.actuator,
+            runtime.pusher,
+            translator,
+            report,
+            kubelet=steering,
+            prepare=seams.prepare,
+            before_answer=seams.before_answer,
+            after=seams.after,
+            is_there=files.writer.is_there,
+        )
+        self.claim = RuntimeClaim()
+        self.trunk = Trunk(
+            runtime.connection,
+            _connector(ground.options, ground.in_force, self.claim),
+            (settings.plugin_name, settings.plugin_index),
+            self.dispatch,
+            report,
+        )
+        self.comparison = comparison = Comparison(
+            node, runtime.connection, report, listing=runtime.cri, after=seams.after
+        )
+        self.second_chances = SecondChances(
+            node,
+            files.actuator,
+            report,
+            after=seams.after,
+            knows_all=lambda: comparison.complete,
+        )
+
+
+def _connector(options: Options, in_force: InForce, claim: RuntimeClaim) -> Callable[[], socket.socket]:
+    """Return a function that connects to the runtime.
+
+    A launched plugin uses the socket that it was given; any other daemon claims the runtime first.
+    """
+    launched = options.launched
+    if launched is not None:
+        return lambda: socket.socket(fileno=os.dup(launched.fd))
+
+    def connect() -> socket.socket:
+        claim.take(in_force.settings.nri_socket)
+        return connect_to(in_force.settings.nri_socket)
+
+    return connect

@@ -1,0 +1,53 @@
+"""The fast loop, quota bursts, and the ladder of pressure: the mildest rung first."""
+
+import platform
+
+from nri_coloc.core.seams import After
+from nri_coloc.host.memory_left import MemoryLeftReader
+from nri_coloc.host.stall_readings import StallReader
+from nri_coloc.lending.loop import Lending
+from nri_coloc.pressure.evictor import Evictor
+from nri_coloc.pressure.loop import Pressure
+from nri_coloc.pressure.starved_pods import StarvedPods
+from nri_coloc.service import probe
+from nri_coloc.service.cool_down import CoolDown
+from nri_coloc.service.parts.files import FileParts
+from nri_coloc.service.parts.forecast import ForecastParts
+from nri_coloc.service.parts.ground import GroundParts
+from nri_coloc.tuning.quota_burst_loop import QuotaBurstLoop
+
+
+class LendingParts:
+    """The loops that act within seconds."""
+
+    def __init__(
+        self, ground: GroundParts, files: FileParts, forecast: ForecastParts, *, after: After
+    ) -> None:
+        node, report = ground.node, ground.report
+        self.loop = loop = Lending(
+            node,
+            files.actuator,
+            forecast.sampler,
+            report,
+            file_watch=files.file_watch,
+            after=after,
+            eevdf=probe.eevdf(platform.release()),
+        )
+        self.quota_burst_loop = QuotaBurstLoop(
+            node, files.bandwidths, forecast.cgroups, lambda: loop.headroom, report
+        )
+        machine, cool_down = (ground.layout, ground.options.host_root), CoolDown(ground.options.state_dir)
+        self.pressure = Pressure(node, StallReader(*machine), files.writer, report)
+        self.starved_pods = StarvedPods(
+            node, report, picture=lambda: forecast.survey.picture, headroom=lambda: loop.headroom
+        )
+        self.evictor = Evictor(
+            node,
+            MemoryLeftReader(*machine),
+            starved=self.starved_pods,
+            ladder=self.pressure,
+            orders=ground.evictions,
+            report=report,
+            begun=cool_down.begun(),
+            keep=cool_down.keep,
+        )
