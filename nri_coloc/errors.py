@@ -36,7 +36,7 @@ class TransportLost(ColocError):
 
 
 class SettingsError(ColocError):
-    """The operator's configuration cannot be used; each problem says what is wrong, where, and how to mend it.
+    """The operator's configuration cannot be used; each problem has its cause, its place and a remedy.
 
     `str` has one problem a line, for a terminal. `sentence` has them on one line, for logs, audit and readiness.
     """

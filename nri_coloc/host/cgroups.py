@@ -133,7 +133,7 @@ class CgroupWriter:
         return tuple(f"{folder}/{name}" for folder, name in folders if folder is not None)
 
     def resized(self, path: str) -> None:
-        """Know that the kubelet is resizing a pod, whose cgroup this is: its values are to be put back from then on."""
+        """Know that the kubelet is resizing the pod of this cgroup: its values are restored from then on."""
         now = time.monotonic()
         with self._lock:
             for folder in {self._layout.folder(each, path) for each in overwritten.CONTROLLERS} - {None}:

@@ -61,7 +61,7 @@ class MemoryFiles:
         return None
 
     def lower_journalled(self, change: Correction) -> KernelInterfaceError | None:
-        """As `lower`, of a file that the journal has: once that has it no more it was put back, and stays so."""
+        """As `lower`, for a file in the journal. A file that the journal has no more was restored, and stays so."""
         with self._lock:
             if self._journal.original(change.name) is None:
                 return None

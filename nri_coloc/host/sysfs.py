@@ -1,7 +1,7 @@
 """The machine as `/sys/devices/system` and `/proc/meminfo` tell it (Documentation/admin-guide/cputopology).
 
 Knows the kernel's file names and how old, small and virtual kernels leave some of them out; knows nothing of
-placement. Only the list of online CPUs is indispensable. Whatever else is missing has a modest meaning: a CPU
+placement. Only the list of online CPUs is indispensable. Any other missing file has a modest meaning: a CPU
 without siblings is its own core, one without a package lies in package 0, one without a node in the lowest.
 
 Siblings vouch for each other: a core's files are read at its lowest CPU, a cache's at the lowest CPU that

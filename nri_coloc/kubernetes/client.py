@@ -88,7 +88,7 @@ class DaemonLink:
         return self._answers.pop(stream)
 
     def _receive(self) -> None:
-        """Keep the answers that the next bytes bring, also those of other calls."""
+        """Keep the answers that the next bytes bring, also the answers of other calls."""
         data = self._socket.recv(PIECE)
         if not data:
             raise ConnectionError("the daemon ended the connection")

@@ -45,7 +45,7 @@ class Delivery:
         self._open, self._newest = {}, 0
 
     def take(self, events: Iterable[Told]) -> None:
-        """Take the Events of an answer; those that are known are repetitions."""
+        """Take the Events of an answer; known Events are repetitions."""
         for event in events:
             if event.sequence > self._newest:
                 self._newest = event.sequence

@@ -127,7 +127,7 @@ def _of_node(record: Mapping[str, Any]) -> Occurrence:
 
 
 def _of_annotation(record: Mapping[str, Any]) -> str:
-    """Return the sentence on one annotation: its key and value, the allowed values and the one that holds."""
+    """Return the sentence on one annotation: its key and value, the allowed values and the value that holds."""
     allowed = cut(printable(record["allowed"]), LONGEST_LIST)
     used = cut(printable(record["used"]), LONGEST_QUOTED)
     holds = f"; {used} holds instead" if used else ""

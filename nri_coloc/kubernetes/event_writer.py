@@ -129,7 +129,7 @@ class EventWriter:
         return self._backoff.failed()
 
     def _write(self, event: Told) -> None:
-        """Create the object, or change the one that exists."""
+        """Create the object, or change the existing one."""
         body = body_of(event, self._node)
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):

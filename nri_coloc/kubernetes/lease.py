@@ -1,6 +1,6 @@
 """Decide which of the controller's replicas leads, by a Lease. Pure: times are arguments.
 
-The rules are those of client-go (tools/leaderelection): a Lease belongs to its holder until its text has not changed
+The rules come from client-go (tools/leaderelection): a Lease belongs to its holder until its text has not changed
 for its duration on the observer's own monotonic clock. Times in the Lease come from other clocks, and are only written
 for people. The API server refuses the second of two writers by `resourceVersion`.
 

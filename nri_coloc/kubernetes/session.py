@@ -2,7 +2,7 @@
 
 The companion is not trusted. Each message is bounded before it is decoded, each method has a rate, and one call of each
 method may be open. A call beyond a bound fails and changes nothing; the third within a minute ends the connection, as
-do 30 s without a call. A frame of a type that ttrpc reserves counts as such a call. The bounds are those of
+do 30 s without a call. A frame of a type that ttrpc reserves counts as such a call. The bounds are in
 `api/cluster/v1/cluster.proto`.
 """
 

@@ -1,8 +1,8 @@
 """Find the NRI version of a runtime, and the defects of each version.
 
 The wire carries the version only from NRI 0.12 on. Before that it follows from the runtime's own version, whose text
-carries whatever a distribution added ("1.7.24~ds1-6+b4"). Versions are plain tuples, so that they compare. If the
-version is unknown, the oldest supported version is assumed, since it promises least.
+carries any suffix that a distribution added ("1.7.24~ds1-6+b4"). Versions are plain tuples, so that they compare. If
+the version is unknown, the oldest supported version is assumed, since it promises least.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Record reclaimed pods that wait for CPU for minutes, and find those that are moved away (`starvation` decides)."""
+"""Record reclaimed pods that wait for CPU for minutes, and find the pods to move away (`starvation` decides)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ from nri_coloc.pressure import demands, population, starvation
 from nri_coloc.pressure.starvation import Streak, Want
 
 HOLDS_S: Final = 400.0
-"""Seconds for which a snapshot shows who starves: on a large node the next one follows after six minutes."""
+"""Seconds for which a snapshot shows starved pods: on a large node the next one follows after six minutes."""
 
 
 class Moved(NamedTuple):
