@@ -104,4 +104,4 @@ class Evictions(Protocol):
         """
 
     def last(self, pod_uid: str) -> Closed | None:
-        """Return the end of the last order of a pod; None for no order, and after the last 64 ends."""
+        """Return the end of the last order of a pod; None for no order, and after the last 1,024 ends."""

@@ -12,7 +12,9 @@ from nri_coloc.core.evictions import LONGEST_S, LONGEST_TEXT, Closed, EvictionWi
 from nri_coloc.kubernetes import objects
 
 MOST_OPEN: Final = 16
-MOST_CLOSED: Final = 64
+MOST_CLOSED: Final = 1024
+"""Ends of orders that are kept, more than a node has pods: a refused pod that is forgotten is ordered again."""
+
 _LONGEST_UID: Final = 64
 LEAVING_S: Final = 600.0
 """Seconds for which an accepted eviction counts. A pod with a longer grace period may be ordered again: the controller

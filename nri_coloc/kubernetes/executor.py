@@ -171,7 +171,6 @@ class Executor:
         taken = rate.take(self._rates, node, time.monotonic())
         if taken.whose:
             return eviction.too_many(order, taken.wait_s, taken.whose)
-        self._rates = taken.rates
         path = f"/api/v1/namespaces/{order.namespace}/pods/{order.name}"
         evict = partial(self._api.create, f"{path}/eviction", eviction.request(order))
         notice = eviction.notice(order, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
@@ -184,6 +183,7 @@ class Executor:
             answer = _answered(call)
             if not eviction.is_passed(step, answer):
                 break
+            self._rates = taken.rates  # a pod that stays after the dry run counts for no rate
         return eviction.result(order, answer)
 
 

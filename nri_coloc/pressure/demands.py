@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from nri_coloc.core import memory_request
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.pressure.eviction import MOST, Demand
@@ -106,8 +105,14 @@ def _candidates(uses: Mapping[str, float], state: NodeState) -> dict[str, Candid
 
 
 def _lent_bytes(containers: Iterable[Assignment]) -> float:
-    limits = (one.knobs.memory_limit or memory_request.known_limit(one.container) for one in containers)
-    return float(sum(limit for limit in limits if limit > 0))
+    """Return the memory that a pod was lent. A limit of the pod's own is no loan: its author sets it freely."""
+    lent = (one.knobs.memory_limit or 0 for one in containers if _has_memory_loan(one))
+    return float(sum(limit for limit in lent if limit > 0))
+
+
+def _has_memory_loan(one: Assignment) -> bool:
+    """Return whether a vocabulary of lent resources gave the container its limit."""
+    return any(key == "memory-limit" for key, *_ in one.wish.origins)
 
 
 def _gib(amount: float) -> str:

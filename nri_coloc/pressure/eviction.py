@@ -1,11 +1,12 @@
 """Decide from all shortages of one turn which pods to evict, at which pace, and how long the gate then stays closed.
 
-    shortage ──▶ less what leaves already ──▶ victims, within the pace ──▶ orders
+    shortage ──▶ less what leaves already ──▶ victims, within the pace ──▶ orders ──▶ refused: open as before
                                                                              │
     open ◀── 300 s without a shortage and without a leaving pod ◀── cooling ◀┘
 
 A pod that was chosen for one shortage counts for every other one. The pace is not above the controller's for one node,
-so that no order is given only to be refused. Pure: the caller gives time, shortages and the pods that leave already.
+so that no order is given only to be refused. An order without an eviction counts for neither pace nor cool-down. Pure:
+the caller gives time, shortages and the pods that leave already.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -58,19 +59,37 @@ class Victim(NamedTuple):
     missing: float
 
 
+class Given(NamedTuple):
+    """An order.
+
+    pod_uid: the UID of its pod.
+    at_s: its time.
+    awaits: whether it has no result yet.
+    """
+
+    pod_uid: str
+    at_s: float
+    awaits: bool = True
+
+
 class Pace(NamedTuple):
     """The course of evictions; times in seconds of one clock.
 
-    ordered_s: times of the last orders, the oldest first.
-    cools_until_s: end of the cool-down; 0 for none.
+    orders: the last orders, the oldest first, without those that evicted no pod.
+    cools_until_s: end of the cool-down after the last eviction; 0 for none.
     """
 
-    ordered_s: tuple[float, ...] = ()
+    orders: tuple[Given, ...] = ()
     cools_until_s: float = 0.0
+
+    def ends_s(self, now_s: float) -> float:
+        """Return the end of the cool-down; a whole one from now on while an order has no result."""
+        awaits = any(one.awaits for one in _recent(self, now_s))
+        return now_s + COOL_S if awaits else self.cools_until_s
 
     def is_cooling(self, now_s: float) -> bool:
         """Return whether no new reclaimed pod may come."""
-        return now_s < self.cools_until_s
+        return now_s < self.ends_s(now_s)
 
 
 NO_PACE: Final = Pace()
@@ -100,14 +119,29 @@ def victims(
     return tuple(found.values())
 
 
-def paced(pace: Pace, orders: int, *, is_pressing: bool, now_s: float) -> Pace:
-    """Return the pace after a turn in which so many orders were given.
+def ordered(pace: Pace, pod_uid: str, now_s: float) -> Pace:
+    """Return the pace with one more order."""
+    return pace._replace(orders=(*_recent(pace, now_s), Given(pod_uid, now_s)))
 
-    is_pressing: whether there is a shortage, or an evicted pod leaves.
+
+def settled(pace: Pace, evicted: Mapping[str, bool], now_s: float) -> Pace:
+    """Return the pace after some results. The gate stays closed after an eviction alone.
+
+    evicted: by UID of the pod, whether it was evicted, or may have been.
     """
-    ordered = (*_recent(pace, now_s), *(now_s for _ in range(orders)))
-    lasts = orders > 0 or (is_pressing and pace.is_cooling(now_s))
-    return Pace(ordered, now_s + COOL_S if lasts else pace.cools_until_s)
+    new = [one for one in pace.orders if one.awaits and one.pod_uid in evicted]
+    kept = tuple(
+        one._replace(awaits=False) if one in new else one
+        for one in pace.orders
+        if one not in new or evicted[one.pod_uid]
+    )
+    closes = any(evicted[one.pod_uid] for one in new)
+    return Pace(kept, now_s + COOL_S if closes else pace.cools_until_s)
+
+
+def prolonged(pace: Pace, now_s: float) -> Pace:
+    """Return the pace while there is a shortage, or an evicted pod leaves: a cool-down ends no earlier."""
+    return pace._replace(cools_until_s=now_s + COOL_S) if now_s < pace.cools_until_s else pace
 
 
 def has_left(pace: Pace, now_s: float) -> bool:
@@ -115,5 +149,5 @@ def has_left(pace: Pace, now_s: float) -> bool:
     return len(_recent(pace, now_s)) < MOST
 
 
-def _recent(pace: Pace, now_s: float) -> tuple[float, ...]:
-    return tuple(at_s for at_s in pace.ordered_s if now_s - at_s < PACE_S)
+def _recent(pace: Pace, now_s: float) -> tuple[Given, ...]:
+    return tuple(one for one in pace.orders if now_s - one.at_s < PACE_S)

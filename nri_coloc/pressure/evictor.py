@@ -6,7 +6,7 @@ mode `observe`, `kubernetes.evict` off) the pods that would go are recorded once
 The memory of reclaimed pods is read only while memory is short. Without `pressure.evict` nothing is read.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.decisions import Decision
@@ -19,7 +19,7 @@ from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure import demands, eviction, population
 from nri_coloc.pressure.demands import STALLED
-from nri_coloc.pressure.eviction import Demand, Pace, Victim
+from nri_coloc.pressure.eviction import PACE_S, Demand, Pace, Victim
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import NODE, MemoryFiles, MemoryShortages
 from nri_coloc.pressure.population import Population, Reclaimed
@@ -32,6 +32,16 @@ TOLD_AGAIN_S: Final = 60.0
 SPARED_S: Final = 60.0
 """Least seconds without a new order for a pod that could not be evicted, so that the next pod goes."""
 
+LAST_S: Final = 600.0
+"""Seconds in which such a pod goes after every other one."""
+
+LONGEST_LEAVE_S: Final = 600.0
+"""Seconds for which a pod counts as leaving. Its author may give it an endless grace period."""
+
+ORDER_S: Final = PACE_S - 10.0
+"""Seconds after which an order ends: it has its result while it counts for the pace."""
+
+_MAY_BE_EVICTED: Final = frozenset({Outcome.ACCEPTED, Outcome.UNREACHABLE})
 _SHORTEST_S: Final = 0.5
 
 
@@ -54,7 +64,8 @@ class Turn(NamedTuple):
     """The input of one turn.
 
     pods: the reclaimed pods by id.
-    leaving: reclaimed pods that leave already.
+    leaving: reclaimed pods that leave already, for `LONGEST_LEAVE_S` at most.
+    deleted: reclaimed pods that the API server is deleting. An order would change nothing.
     """
 
     now: float
@@ -62,13 +73,14 @@ class Turn(NamedTuple):
     tuning: Tuning
     pods: Mapping[str, Reclaimed]
     leaving: frozenset[str]
+    deleted: frozenset[str]
 
 
 class Evictor:
     """`look` is for one thread; `pace` may be read by any.
 
     pace: the last orders and the cool-down, monotonic seconds; `begun` is that of the previous process.
-    keep: stores the end of the cool-down after each order and once a minute while it moves.
+    keep: stores the end of the cool-down when it moves by a minute.
     """
 
     def __init__(
@@ -93,9 +105,10 @@ class Evictor:
         self._kept_s = begun.cools_until_s
         self._looked_at = float("-inf")
         self._population: Population | None = None
-        self._ordered_at = float("-inf")
+        self._evicted_at = float("-inf")
         self._told_at = float("-inf")
         self._ordered: frozenset[str] = frozenset()
+        self._leave_since: dict[str, float] = {}
         self.pace = begun
 
     def look(self, now: float) -> None:
@@ -109,14 +122,27 @@ class Evictor:
             return
         if self._population is None or not self._population.is_of(state):
             self._population = population.of(state)
-        pods, uids = self._population.reclaimed, self._orders.open(now)
-        leaving = frozenset(k for k in pods if _leaves(state, k, uids, now))
-        turn = Turn(now, state, tuning, pods, leaving)
+        self._settle(now)
+        turn = self._turn(self._population.reclaimed, state, tuning, now)
         found, is_short = self._demands(turn)
-        spared = self._spared(turn, found)
-        chosen = eviction.victims(found, leaving=leaving, spared=spared, pace=self.pace, now_s=now)
-        orders = self._order(chosen, turn)
-        self._go_on(orders, turn, is_pressing=is_short or bool(leaving & self._ordered))
+        self._order([self._ranked(demand, turn) for demand in found], turn)
+        self._go_on(turn, is_pressing=is_short or bool(turn.leaving & self._ordered))
+
+    def _turn(self, pods: Mapping[str, Reclaimed], state: NodeState, tuning: Tuning, now: float) -> Turn:
+        uids = self._orders.open(now)
+        ends = {k: _killed_at(state, k) for k in pods}
+        leave = (
+            k for k, end in ends.items() if state.pods[k].pod.uid in uids or (end is not None and now < end)
+        )
+        self._leave_since = {k: self._leave_since.get(k, now) for k in leave}
+        return Turn(
+            now=now,
+            state=state,
+            tuning=tuning,
+            pods=pods,
+            leaving=frozenset(k for k, at in self._leave_since.items() if now - at < LONGEST_LEAVE_S),
+            deleted=frozenset(k for k, end in ends.items() if end is not None),
+        )
 
     # ---- what is short ----
 
@@ -144,6 +170,8 @@ class Evictor:
     def _of_verdicts(self, turn: Turn) -> Iterable[Demand]:
         """Yield the demands of online pods that wait although everything milder was tried."""
         for verdict in self._ladder.verdicts:
+            if verdict.victim not in turn.state.pods:
+                continue  # it has ended since
             pods = {k: turn.pods[k] for k, *_ in verdict.evidence.culprits if k in turn.pods}
             uses: dict[str, float] = {}
             if verdict.resource is Resource.MEMORY and verdict.readings >= STALLED:
@@ -154,61 +182,86 @@ class Evictor:
                 yield demands.of_verdict(verdict, uses, turn.state)
 
     def _starved_pods(self, turn: Turn) -> list[str]:
-        """Return the pods that starved since the last order; none while an operator or the schedule lends no CPU."""
+        """Return the pods that starved since the last eviction; none while an operator or the schedule lends no CPU."""
         if turn.tuning.reclaim.paused or not turn.tuning.reclaim.lend:
             return []
-        return sorted(self._starved.moved.since(self._ordered_at, turn.now) & turn.pods.keys())
+        return sorted(self._starved.moved.since(self._evicted_at, turn.now) & turn.pods.keys())
 
     # ---- which pods go ----
+
+    def _ranked(self, demand: Demand, turn: Turn) -> Demand:
+        """Return a demand whose pods know whether they were refused lately."""
+        pods = {
+            k: one._replace(was_refused=self._was_refused(turn, k, LAST_S)) for k, one in demand.pods.items()
+        }
+        return demand._replace(pods=pods)
 
     def _spared(self, turn: Turn, found: Iterable[Demand]) -> set[str]:
         """Return the pods that cannot be evicted now."""
         named = {pod_id for demand in found for pod_id in demand.pods}
-        state = turn.state
         return {
             k
             for k in named
-            if not turn.pods[k].allows("evict") or self._was_refused(state.pods[k].pod.uid, turn.now)
+            if k in turn.deleted or not turn.pods[k].allows("evict") or self._was_refused(turn, k, SPARED_S)
         }
 
-    def _was_refused(self, uid: str, now: float) -> bool:
-        last = self._orders.last(uid)
+    def _was_refused(self, turn: Turn, pod_id: str, within_s: float) -> bool:
+        last = self._orders.last(turn.state.pods[pod_id].pod.uid)
         if last is None or last.result.outcome is Outcome.ACCEPTED:
-            return not uid
-        return now - last.at_s < max(SPARED_S, float(last.result.retry_after_s))
+            return False
+        return turn.now - last.at_s < max(within_s, float(last.result.retry_after_s))
 
-    def _order(self, chosen: tuple[Victim, ...], turn: Turn) -> int:
-        """Order the evictions; return how many orders were given."""
-        orders, not_evicted, state, now = 0, list[Decision](), turn.state, turn.now
-        for victim in chosen:
-            wish = _wish(victim, state)
-            refusal = self._orders.impossible() or self._orders.order(wish, now).refusal
-            if not refusal:
-                orders += 1
+    def _order(self, found: list[Demand], turn: Turn) -> None:
+        """Order evictions. If a pod can have no order now, choose again without it."""
+        spared, leaving, declined = self._spared(turn, found), set(turn.leaving), list[Decision]()
+        while chosen := eviction.victims(
+            found, leaving=leaving, spared=spared, pace=self.pace, now_s=turn.now
+        ):
+            for victim in chosen:
+                wish = _wish(victim, turn.state)
+                refusal = self._orders.impossible() or self._orders.order(wish, turn.now).refusal
+                if refusal:
+                    spared.add(victim.pod_id)
+                    declined.append(_not_evicted(victim, wish, refusal))
+                    continue
+                leaving.add(victim.pod_id)
                 self._ordered |= {victim.pod_id}
-                continue
-            not_evicted.append(_not_evicted(victim, wish, refusal))
-        if not_evicted and now - self._told_at >= TOLD_AGAIN_S:
-            self._told_at = now
-            self._report.decided(not_evicted, state, state)
-        return orders
+                self.pace = eviction.ordered(self.pace, wish.pod_uid, turn.now)
+            if self._orders.impossible():
+                break
+        if declined and turn.now - self._told_at >= TOLD_AGAIN_S:
+            self._told_at = turn.now
+            self._report.decided(declined, turn.state, turn.state)
 
-    def _go_on(self, orders: int, turn: Turn, *, is_pressing: bool) -> None:
-        self.pace = eviction.paced(self.pace, orders, is_pressing=is_pressing, now_s=turn.now)
+    # ---- pace and cool-down ----
+
+    def _settle(self, now: float) -> None:
+        """Take the results of the orders that had none."""
+        waiting = [one for one in self.pace.orders if one.awaits]
+        ends = {one.pod_uid: last for one in waiting if (last := self._orders.last(one.pod_uid)) is not None}
+        evicted = {
+            one.pod_uid: ends[one.pod_uid].result.outcome in _MAY_BE_EVICTED
+            for one in waiting
+            if one.pod_uid in ends and ends[one.pod_uid].at_s >= one.at_s
+        }
+        self.pace = eviction.settled(self.pace, evicted, now)
+        if any(evicted.values()):
+            self._evicted_at = now
+
+    def _go_on(self, turn: Turn, *, is_pressing: bool) -> None:
+        if is_pressing:
+            self.pace = eviction.prolonged(self.pace, turn.now)
         self._ordered &= turn.state.pods.keys()
-        if orders:
-            self._ordered_at = turn.now
-        if orders or self.pace.cools_until_s - self._kept_s >= TOLD_AGAIN_S:
-            self._kept_s = self.pace.cools_until_s
-            self._keep(self._kept_s)
+        ends_s = self.pace.ends_s(turn.now)
+        if abs(ends_s - self._kept_s) >= TOLD_AGAIN_S:
+            self._kept_s = ends_s
+            self._keep(ends_s)
 
 
-def _leaves(state: NodeState, pod_id: str, ordered: Collection[str], now: float) -> bool:
-    """Return whether a pod leaves already: it is ordered to, or its grace period runs."""
-    pod = state.pods[pod_id].pod
-    facts = state.facts.of(pod)
-    is_deleted = facts is not None and facts.killed_at is not None and now < facts.killed_at
-    return is_deleted or pod.uid in ordered
+def _killed_at(state: NodeState, pod_id: str) -> float | None:
+    """Return the end of a deleted pod's grace period; None if nothing deletes it, or no facts tell."""
+    facts = state.facts.of(state.pods[pod_id].pod)
+    return None if facts is None else facts.killed_at
 
 
 def _wish(victim: Victim, state: NodeState) -> EvictionWish:
@@ -221,6 +274,7 @@ def _wish(victim: Victim, state: NodeState) -> EvictionWish:
         name=pod.name,
         reason=demand.reason,
         text=demand.because,
+        expires_s=ORDER_S,
         inputs={
             "resource": demand.resource.value,
             "scope": demand.scope,

@@ -2,11 +2,12 @@
 
 The order, first to last:
 
-1. lower Kubernetes priority, then lower `coloc.nri.io/priority`;
-2. BestEffort before Burstable before Guaranteed, as the kubelet evicts;
-3. pods that use more than they were lent;
-4. the larger share of the shortage, in quarters, so that few pods go;
-5. the pod that started last, because it loses the least work.
+1. pods whose eviction was not refused lately, so that many refused pods hold back no other one;
+2. lower Kubernetes priority, then lower `coloc.nri.io/priority`;
+3. BestEffort before Burstable before Guaranteed, as the kubelet evicts;
+4. pods that use more than they were lent;
+5. the larger share of the shortage, in quarters, so that few pods go;
+6. the pod that started last, because it loses the least work.
 
 The first pods that cover the shortage together are chosen. A pod that the rest of them does not need is spared. The use
 of a pod is only the part that its end frees: page cache is not use.
@@ -31,6 +32,7 @@ class Candidate(NamedTuple):
     kube_priority: priority of its PriorityClass, 0 if it is unknown. A tenant cannot raise it beyond its quota.
     priority: `coloc.nri.io/priority`; any author of a pod can write it.
     arrival: place in the order in which pods came; the youngest has the highest number.
+    was_refused: whether its eviction was refused lately.
     """
 
     use: float
@@ -39,6 +41,7 @@ class Candidate(NamedTuple):
     priority: int = 0
     kube_qos: KubeQoS = KubeQoS.UNKNOWN
     arrival: int = 0
+    was_refused: bool = False
 
 
 def choose(amount: float, candidates: Mapping[str, Candidate], most: int) -> tuple[str, ...]:
@@ -55,10 +58,11 @@ def choose(amount: float, candidates: Mapping[str, Candidate], most: int) -> tup
     return _needed(amount, candidates, _covering(amount, candidates, ranked))[: max(0, most)]
 
 
-def _rank(one: Candidate, amount: float) -> tuple[int, int, int, bool, int, int]:
+def _rank(one: Candidate, amount: float) -> tuple[bool, int, int, int, bool, int, int]:
     quarters = min(_QUARTERS, ceil(_QUARTERS * min(1.0, one.use / amount)))
     is_within = one.use <= one.lent
-    return one.kube_priority, one.priority, _class(one.kube_qos), is_within, -quarters, -one.arrival
+    tenant = one.kube_priority, one.priority, _class(one.kube_qos)
+    return one.was_refused, *tenant, is_within, -quarters, -one.arrival
 
 
 def _class(qos: KubeQoS) -> int:

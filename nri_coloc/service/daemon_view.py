@@ -83,7 +83,8 @@ class DaemonView:
 
     def _cooling_s(self) -> float:
         """Return the rest of the cool-down after an eviction, seconds; 0 for none."""
-        return max(0.0, self._evictor.pace.cools_until_s - time.monotonic())
+        now_s = time.monotonic()
+        return max(0.0, self._evictor.pace.ends_s(now_s) - now_s)
 
     def capacity(self) -> dict[str, Any]:
         """Return the body of `/v1/capacity`."""

@@ -7,7 +7,7 @@ from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.workload import KubeQoS
 from nri_coloc.pressure import shortage
-from nri_coloc.pressure.eviction import MOST, NO_PACE, PACE_S, Demand, paced, victims
+from nri_coloc.pressure.eviction import MOST, NO_PACE, PACE_S, Demand, ordered, victims
 from nri_coloc.pressure.shortage import NO_COURSE
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate, choose
@@ -63,6 +63,7 @@ def test_the_pace_bounds_evictions(turns: list[tuple[float, dict[str, Candidate]
         now = float(number * step_s)
         need = Demand(Resource.MEMORY, Reason.MEMORY_STALL, "node", amount, pods, MOST, "")
         found = victims([need], leaving=(), spared=(), pace=pace, now_s=now)
-        pace = paced(pace, len(found), is_pressing=True, now_s=now)
+        for one in found:
+            pace = ordered(pace, one.pod_id, now)
         orders += [now] * len(found)
         assert sum(now - at < PACE_S for at in orders) <= MOST

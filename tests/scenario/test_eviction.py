@@ -11,6 +11,7 @@ import pytest
 
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.evictions import Closed, EvictionWish, Ordered, Outcome, Result
+from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Headroom
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
 from nri_coloc.core.readings import GroupReading, NodeReading, Picture, Pressure
@@ -20,11 +21,13 @@ from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Tolerance, Wish
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.memory_left import MemoryLeftReader
+from nri_coloc.kubernetes import eviction_orders
+from nri_coloc.kubernetes.eviction_orders import Book
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node as DaemonNode
 from nri_coloc.pressure.culprit import Evidence, Suspect
 from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, Pace
-from nri_coloc.pressure.evictor import Evictor
+from nri_coloc.pressure.evictor import LONGEST_LEAVE_S, SPARED_S, Evictor
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.starvation import MOVED_S, STARVED_S
 from nri_coloc.pressure.starved_pods import StarvedPods
@@ -41,39 +44,48 @@ SNAPSHOT_S = 60.0
 
 
 class Cluster:
-    """Implements `core.evictions.Evictions`, and carries orders out.
+    """Implements `core.evictions.Evictions` by the daemon's own book, and carries orders out.
 
     refusal: why no order can be given.
-    budgets: names of pods that a PodDisruptionBudget protects.
+    budgets, refused: names of pods that a PodDisruptionBudget protects, and that the controller never evicts.
     grace_s: seconds from the eviction to the end of a pod.
     """
 
     def __init__(self) -> None:
         self.refusal = ""
         self.budgets: set[str] = set()
+        self.refused: set[str] = set()
         self.grace_s = GRACE_S
         self.ordered: list[EvictionWish] = []
         self.ends: dict[str, float] = {}
-        self._closed: dict[str, Closed] = {}
+        self._book = Book()
 
     def impossible(self, *, by_operator: bool = False) -> str:
         return self.refusal
 
     def order(self, wish: EvictionWish, now_s: float) -> Ordered:
-        assert wish.pod_uid not in self.ends, "a pod is ordered once"
+        if problem := eviction_orders.problem(self._book, wish, now_s):
+            return Ordered(refusal=problem)
         self.ordered.append(wish)
-        number = str(len(self.ordered))
-        outcome = Outcome.BUDGET if wish.name in self.budgets else Outcome.ACCEPTED
-        self._closed[wish.pod_uid] = Closed(wish, Result(number, outcome, "told by the controller"), now_s)
+        number, outcome = str(len(self.ordered)), self._outcome(wish.name)
+        book = eviction_orders.ordered(self._book, number, wish, now_s)
+        self._book = eviction_orders.with_results(
+            book, [Result(number, outcome, "told by the controller")], now_s
+        ).book
         if outcome is Outcome.ACCEPTED:
-            self.ends[wish.pod_uid] = now_s + self.grace_s
+            self.ends.setdefault(wish.pod_uid, now_s + self.grace_s)
         return Ordered(number)
 
+    def _outcome(self, name: str) -> Outcome:
+        if name in self.refused:
+            return Outcome.REFUSED
+        return Outcome.BUDGET if name in self.budgets else Outcome.ACCEPTED
+
     def open(self, now_s: float) -> frozenset[str]:
-        return frozenset(self.ends)
+        return eviction_orders.leaving(self._book, now_s)
 
     def last(self, pod_uid: str) -> Closed | None:
-        return self._closed.get(pod_uid)
+        return self._book.closed.get(pod_uid)
 
     @property
     def names(self) -> list[str]:
@@ -280,6 +292,75 @@ def test_a_pod_that_ignores_sigterm_counts_as_leaving(make: Callable[..., Bed]):
     assert bed.is_cooling
 
 
+def test_a_refused_pod_blocks_no_other(make: Callable[..., Bed]):
+    bed = make(first=1, daemon=4)
+    bed.cluster.refused = {"daemon"}
+    short(bed)
+    bed.seconds(int(SPARED_S) + 5)
+    bed.pod("late")
+    bed.holds("late", 1)
+    bed.seconds(2)
+    assert bed.cluster.names == ["daemon", "first", "late"]
+
+
+def test_an_unknown_sandbox_blocks_no_other(make: Callable[..., Bed]):
+    bed = make(first=1, No_Name=4)
+    assert short(bed).cluster.names == ["first"]
+
+
+def test_a_refused_eviction_closes_no_node(make: Callable[..., Bed]):
+    bed = make(only=2)
+    bed.cluster.budgets = {"only"}
+    short(bed)
+    bed.seconds(2)
+    assert not bed.is_cooling
+    assert bed.kept[-1] < bed.now
+
+
+def test_many_budgets_hold_back_no_other(make: Callable[..., Bed]):
+    guarded = {f"guarded-{n}": 1.0 for n in range(20)}
+    bed = make(EVICTS, other=0.2, **guarded)
+    bed.cluster.budgets = set(guarded)
+    short(bed)
+    bed.seconds(15)
+    assert "other" in bed.cluster.names
+
+
+def test_an_endless_grace_blocks_no_other(make: Callable[..., Bed]):
+    bed = make(first=2, endless=2)
+    told(bed, endless=NOTHING_TOLD._replace(killed_at=bed.now + 1e9))
+    short(bed)
+    bed.seconds(590)
+    assert bed.cluster.names == []
+    bed.seconds(10)
+    assert bed.cluster.names == ["first"]
+
+
+def test_an_endless_grace_prolongs_no_cool_down(make: Callable[..., Bed]):
+    bed = make(endless=2)
+    bed.cluster.grace_s = 1e9
+    short(bed)
+    told(bed, endless=NOTHING_TOLD._replace(killed_at=bed.now + 1e9))
+    bed.holds("web", 0)
+    bed.seconds(int(LONGEST_LEAVE_S + COOL_S) + 5)
+    assert not bed.is_cooling
+
+
+def test_an_own_limit_is_no_loan(make: Callable[..., Bed]):
+    bed = make(limited=2, honest=2)
+    state = bed.known.state
+    limited = state.containers["limited-app"]
+    own = replace(limited.container, resources=Resources(memory_limit=64 * GIB))
+    honest = replace(
+        state.containers["honest-app"],
+        knobs=Knobs(memory_limit=3 * GIB),
+        wish=Wish(QoSClass.RECLAIMED, origins=(("memory-limit", "theirs", "3Gi"),)),
+    )
+    crowd = state.containers.adding(honest).adding(replace(limited, container=own))
+    bed.known.state = replace(state, containers=crowd)
+    assert short(bed).cluster.names == ["limited"]
+
+
 def test_avoidance_spares_a_pod(make: Callable[..., Bed]):
     bed = make()
     bed.pod("spared", wish=Wish(QoSClass.RECLAIMED, avoidance=frozenset({"throttle"})))
@@ -468,6 +549,14 @@ def test_a_lasting_memory_stall_evicts_the_culprit(make: Callable[..., Bed]):
     bed.ladder.verdicts = (verdict(Resource.MEMORY, "hog", 30),)
     bed.seconds(5)
     assert [(one.name, one.reason) for one in bed.cluster.ordered] == [("hog", Reason.MEMORY_STALL)]
+
+
+def test_a_victim_that_ended_evicts_no_pod(make: Callable[..., Bed]):
+    bed = make(hog=1)
+    bed.ladder.verdicts = (verdict(Resource.MEMORY, "hog", 30),)
+    bed.end("web")
+    bed.seconds(5)
+    assert bed.cluster.ordered == []
 
 
 def test_a_limit_in_vain_evicts_the_culprit(make: Callable[..., Bed]):

@@ -144,6 +144,17 @@ def test_a_pod_that_stays_gets_no_notice(run, status):
     assert (ran.notices(), ran.asked("POST", f"{POD}/eviction")) == ([], 0)
 
 
+def test_a_budget_uses_up_no_rate(run):
+    server = Server()
+    causes = {"message": "no", "details": {"causes": [{"reason": "DisruptionBudget", "message": "needs 1"}]}}
+    server.replies[f"DRY {POD}/eviction"] = [Reply(429, causes)] * 30 + [Reply(201)]
+    ran = run(server, turns=0)
+    for number in range(31):
+        server.node["spec"]["evictions"][0]["id"] = f"n{number}"
+        ran.play(1)
+    assert ran.outcomes == [Outcome.BUDGET] * 30 + [Outcome.ACCEPTED]
+
+
 @pytest.mark.parametrize("status", [403, 422])
 def test_a_refused_notice_protects_no_pod(run, status):
     server = Server()

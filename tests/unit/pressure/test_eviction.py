@@ -6,8 +6,8 @@ import pytest
 
 from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.core.reasons import Reason
-from nri_coloc.pressure import shortage
-from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, PACE_S, Demand, Pace, Victim, paced, victims
+from nri_coloc.pressure import eviction, shortage
+from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, PACE_S, Demand, Pace, Victim, victims
 from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate
@@ -104,24 +104,42 @@ def test_a_victim_counts_for_two_resources():
     assert ids(found) == ["a"]
 
 
+def ordered(pace: Pace, uids: Sequence[str], now_s: float) -> Pace:
+    for uid in uids:
+        pace = eviction.ordered(pace, uid, now_s)
+    return pace
+
+
 def test_four_go_in_a_minute():
     needs = [demand(9, {str(n): 1 for n in range(9)})]
     first = victims(needs, leaving=(), spared=(), pace=NO_PACE, now_s=0)
     assert len(first) == MOST
-    pace = paced(NO_PACE, len(first), is_pressing=True, now_s=0)
+    pace = ordered(NO_PACE, ids(first), 0)
     assert victims(needs, leaving=(), spared=(), pace=pace, now_s=PACE_S - 1) == ()
     assert len(victims(needs, leaving=(), spared=(), pace=pace, now_s=PACE_S)) == MOST
 
 
+def test_refused_orders_use_up_no_pace():
+    pace = eviction.settled(ordered(NO_PACE, "abcd", 0), {"a": True, "b": False, "c": False}, 2)
+    assert [one.pod_uid for one in pace.orders] == ["a", "d"]
+
+
 def test_the_gate_opens_after_the_cool_down():
-    pace = paced(NO_PACE, 1, is_pressing=True, now_s=1000)
-    pace = paced(pace, 0, is_pressing=True, now_s=1100)
-    pace = paced(pace, 0, is_pressing=False, now_s=1200)
+    pace = ordered(NO_PACE, ["a"], 900)
+    assert pace.is_cooling(900)
+    pace = eviction.settled(pace, {"a": True}, 1000)
+    pace = eviction.prolonged(pace, 1100)
     assert pace.is_cooling(1100 + COOL_S - 1)
     assert not pace.is_cooling(1100 + COOL_S)
 
 
+def test_a_refused_order_closes_no_gate():
+    before = Pace((), 900.0)
+    pace = eviction.settled(ordered(before, ["a"], 880), {"a": False}, 890)
+    assert pace == before
+
+
 def test_a_shortage_without_eviction_closes_no_gate():
-    assert not paced(NO_PACE, 0, is_pressing=True, now_s=1000).is_cooling(1000)
+    assert not eviction.prolonged(NO_PACE, 1000).is_cooling(1000)
     ended = Pace((), 900.0)
-    assert not paced(ended, 0, is_pressing=True, now_s=1000).is_cooling(1000)
+    assert not eviction.prolonged(ended, 1000).is_cooling(1000)

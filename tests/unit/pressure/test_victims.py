@@ -42,6 +42,11 @@ ORDER: dict[str, tuple[float, dict[str, Candidate], tuple[str, ...]]] = {
         {"old": Candidate(2 * GIB, arrival=1), "young": Candidate(1.5 * GIB, arrival=2)},
         ("young",),
     ),
+    "a pod that was refused lately goes last": (
+        1 * GIB,
+        {"refused": Candidate(4 * GIB, was_refused=True), "other": Candidate(1 * GIB, priority=9)},
+        ("other",),
+    ),
     "several go at once for a large shortage": (
         5 * GIB,
         {"a": Candidate(2 * GIB), "b": Candidate(2 * GIB), "c": Candidate(2 * GIB), "d": Candidate(2 * GIB)},
