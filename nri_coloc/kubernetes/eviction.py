@@ -331,8 +331,8 @@ def expired(pending: Order) -> Result:
 
 
 def unreadable(pending: Order, problem: str) -> Result:
-    """Return the result of an order whose pod object has another shape than Kubernetes gives it."""
-    return _refused(pending, f"the pod cannot be read: {problem}")
+    """Return the result of an order whose pod, or whose answer to the eviction, has another shape than Kubernetes'."""
+    return _refused(pending, f"the pod or the API server's answer cannot be read: {problem}"[:LONGEST_DETAIL])
 
 
 def too_many(pending: Order, wait_s: float, whose: str) -> Result:

@@ -114,9 +114,11 @@ class Executor:
             is_done = isinstance(error, ApiRefused) and error.status == 404
             if not is_done:
                 self._broken(str(error))
-        except ValueError as error:
+        except (
+            ValueError
+        ) as error:  # its next change makes it due again; results that are not written stay until then
             self._broken(f"ColocationNode {node} cannot be read: {error}")
-            is_done = True
+            return
         except Exception as error:  # noqa: BLE001 - one node's problem: the orders of other nodes must be carried out
             self._broken(f"ColocationNode {node}: {type(error).__name__}: {error}")
             is_done = False
@@ -155,9 +157,9 @@ class Executor:
         pod = self._pod(order)
         try:
             result = eviction.judge(order, pod, node, self._rules(), time.time())
+            return self._evict(node, order) if result is None else result
         except ValueError as error:
             return eviction.unreadable(order, str(error))
-        return self._evict(node, order) if result is None else result
 
     def _pod(self, order: Order) -> Object | None:
         try:

@@ -44,8 +44,13 @@ def of_memory(short: Short, uses: Mapping[str, float], state: NodeState) -> Dema
     )
 
 
-def of_starvation(starved: Collection[str], leaving: Collection[str], state: NodeState) -> Demand:
-    """Return the demand for CPU of starved pods: one of them goes, unless any reclaimed pod leaves already."""
+def of_starvation(
+    starved: Collection[str], leaving: Collection[str], state: NodeState, *, is_short: bool
+) -> Demand:
+    """Return the demand for CPU of starved pods: one of them goes, unless any reclaimed pod leaves already.
+
+    is_short: whether the reclaim pool has no idle CPU.
+    """
     return Demand(
         resource=Resource.CPU,
         reason=Reason.CPU_STARVED,
@@ -54,7 +59,8 @@ def of_starvation(starved: Collection[str], leaving: Collection[str], state: Nod
         pods=_candidates(dict.fromkeys((*starved, *leaving), 1.0), state),
         most=1,
         because=f"no CPU for {MOVED_S:.0f} s, so that it can run on another node (starved pods={len(starved)})",
-        inputs={"starved_pods": len(starved)},
+        inputs={"starved_pods": len(starved), "pool_is_full": is_short},
+        closes=is_short,
     )
 
 

@@ -36,6 +36,7 @@ class Demand(NamedTuple):
     most: pods that may be evicted for it in one turn.
     because: the cause with its main figures, for the record.
     inputs: all other figures of the shortage, for the record.
+    closes: whether its evictions close the node for new reclaimed pods. A pod that starves itself closes none.
     """
 
     resource: Resource
@@ -46,6 +47,7 @@ class Demand(NamedTuple):
     most: int
     because: str
     inputs: Mapping[str, Figure] = {}
+    closes: bool = True
 
 
 class Victim(NamedTuple):
@@ -64,11 +66,13 @@ class Given(NamedTuple):
 
     pod_uid: the UID of its pod.
     at_s: its time.
+    closes: whether its eviction closes the node.
     awaits: whether it has no result yet.
     """
 
     pod_uid: str
     at_s: float
+    closes: bool = True
     awaits: bool = True
 
 
@@ -84,7 +88,7 @@ class Pace(NamedTuple):
 
     def ends_s(self, now_s: float) -> float:
         """Return the end of the cool-down; a whole one from now on while an order has no result."""
-        awaits = any(one.awaits for one in _recent(self, now_s))
+        awaits = any(one.awaits and one.closes for one in _recent(self, now_s))
         return now_s + COOL_S if awaits else self.cools_until_s
 
     def is_cooling(self, now_s: float) -> bool:
@@ -119,9 +123,9 @@ def victims(
     return tuple(found.values())
 
 
-def ordered(pace: Pace, pod_uid: str, now_s: float) -> Pace:
+def ordered(pace: Pace, order: Given) -> Pace:
     """Return the pace with one more order."""
-    return pace._replace(orders=(*_recent(pace, now_s), Given(pod_uid, now_s)))
+    return pace._replace(orders=(*_recent(pace, order.at_s), order))
 
 
 def settled(pace: Pace, evicted: Mapping[str, bool], now_s: float) -> Pace:
@@ -135,7 +139,7 @@ def settled(pace: Pace, evicted: Mapping[str, bool], now_s: float) -> Pace:
         for one in pace.orders
         if one not in new or evicted[one.pod_uid]
     )
-    closes = any(evicted[one.pod_uid] for one in new)
+    closes = any(one.closes and evicted[one.pod_uid] for one in new)
     return Pace(kept, now_s + COOL_S if closes else pace.cools_until_s)
 
 

@@ -19,7 +19,7 @@ from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure import demands, eviction, population
 from nri_coloc.pressure.demands import STALLED
-from nri_coloc.pressure.eviction import PACE_S, Demand, Pace, Victim
+from nri_coloc.pressure.eviction import PACE_S, Demand, Given, Pace, Victim
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import NODE, MemoryFiles, MemoryShortages
 from nri_coloc.pressure.population import Population, Reclaimed
@@ -149,17 +149,15 @@ class Evictor:
     def _demands(self, turn: Turn) -> tuple[list[Demand], bool]:
         """Follow all shortages; return the demands on which this turn can act or report, and whether any is short."""
         short = self._memory.follow(turn.state, turn.tuning, turn.now)
-        starved = self._starved_pods(turn)
+        starving = self._starving(turn)
         if not self._acts(turn.now):
-            return [], bool(short or starved)
+            return [], bool(short) or any(one.closes for one in starving)
         found = [
             demands.of_memory(one, self._memory.uses(turn.pods, one.scope, turn.now), turn.state)
             for one in short
         ]
-        found += self._of_verdicts(turn)
-        if starved:
-            found.append(demands.of_starvation(starved, turn.leaving, turn.state))
-        return found, bool(found)
+        found += [*self._of_verdicts(turn), *starving]
+        return found, any(one.closes for one in found)
 
     def _acts(self, now: float) -> bool:
         """Return whether a demand would lead to an order or a record; else no pod's memory is read for it."""
@@ -181,11 +179,17 @@ class Evictor:
             if uses:
                 yield demands.of_verdict(verdict, uses, turn.state)
 
-    def _starved_pods(self, turn: Turn) -> list[str]:
-        """Return the pods that starved since the last eviction; none while an operator or the schedule lends no CPU."""
+    def _starving(self, turn: Turn) -> list[Demand]:
+        """Return the demand of pods that starved since the last eviction.
+
+        There is none while an operator or the schedule lends no CPU.
+        """
         if turn.tuning.reclaim.paused or not turn.tuning.reclaim.lend:
             return []
-        return sorted(self._starved.moved.since(self._evicted_at, turn.now) & turn.pods.keys())
+        moved = self._starved.moved
+        pods = sorted(moved.since(self._evicted_at, turn.now) & turn.pods.keys())
+        found = demands.of_starvation(pods, turn.leaving, turn.state, is_short=moved.is_short)
+        return [found] if pods else []
 
     # ---- which pods go ----
 
@@ -225,8 +229,9 @@ class Evictor:
                     declined.append(_not_evicted(victim, wish, refusal))
                     continue
                 leaving.add(victim.pod_id)
-                self._ordered |= {victim.pod_id}
-                self.pace = eviction.ordered(self.pace, wish.pod_uid, turn.now)
+                self._ordered |= {victim.pod_id} if victim.demand.closes else set()
+                given = Given(wish.pod_uid, turn.now, closes=victim.demand.closes)
+                self.pace = eviction.ordered(self.pace, given)
             if self._orders.impossible():
                 break
         if declined and turn.now - self._told_at >= TOLD_AGAIN_S:

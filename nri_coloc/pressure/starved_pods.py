@@ -15,6 +15,8 @@ from nri_coloc.placing.node import Node
 from nri_coloc.pressure import demands, population, starvation
 from nri_coloc.pressure.starvation import Streak, Want
 
+_WHOLE_CPU: Final = 1000
+
 HOLDS_S: Final = 400.0
 """Seconds for which a snapshot shows starved pods: on a large node the next one follows after six minutes."""
 
@@ -23,10 +25,13 @@ class Moved(NamedTuple):
     """The pods that have starved for so long that they are moved away.
 
     at: time of the snapshot that shows it, monotonic seconds.
+    is_short: whether the reclaim pool had less than one idle CPU since the snapshot before. A pod that starves beside
+        an idle CPU has bound its tasks to a busy one.
     """
 
     pods: frozenset[str] = frozenset()
     at: float = float("-inf")
+    is_short: bool = True
 
     def since(self, began_s: float, now: float) -> frozenset[str]:
         """Return the pods whose starvation began after a time; none if the snapshot is stale."""
@@ -57,6 +62,7 @@ class StarvedPods:
         self._before: Picture | None = None
         self._newest: Picture | None = None
         self._streaks: Mapping[str, Streak] = {}
+        self._pool_milli = 0
         self.moved = Moved()
 
     def look(self) -> None:
@@ -76,7 +82,13 @@ class StarvedPods:
         ]
         if decisions:
             self._report.decided(decisions, state, state)
-        self.moved = Moved(frozenset(k for k, one in self._streaks.items() if one.is_moved), picture.at)
+        moved = frozenset(k for k, one in self._streaks.items() if one.is_moved)
+        pool_milli = _pool_milli(state)
+        idle = (
+            None if before is None else _idle_milli(before, picture, state, min(pool_milli, self._pool_milli))
+        )
+        self._pool_milli = pool_milli
+        self.moved = Moved(moved, picture.at, is_short=idle is None or idle < _WHOLE_CPU)
 
     def _lendable_milli(self) -> int | None:
         tuning = self._node.tuning
@@ -103,6 +115,28 @@ def _wants(before: Picture, after: Picture, state: NodeState) -> dict[str, Want]
                 seconds=after.pods[pod_id].at - before.pods[pod_id].at,
             )
     return found
+
+
+def _pool_milli(state: NodeState) -> int:
+    return state.pools.reclaim.bit_count() * _WHOLE_CPU
+
+
+def _idle_milli(before: Picture, after: Picture, state: NodeState, pool_milli: int) -> float | None:
+    """Return the least milli-CPU that were idle in the reclaim pool; None is unknown.
+
+    All use may have been in the pool, except that of containers with CPUs of their own.
+    """
+    used = risen(before.node.usage_us, after.node.usage_us)
+    span = after.node.at - before.node.at
+    if used is None or span <= 0:
+        return None
+    owned = sum(
+        milli
+        for one in state.containers.values()
+        if one.exclusive
+        and (milli := milli_between(before.containers.get(one.id), after.containers.get(one.id))) is not None
+    )
+    return pool_milli - used / span / 1000 + owned
 
 
 def _waited(before: Picture, after: Picture, member: Assignment) -> float | None:

@@ -1,6 +1,6 @@
 """Order the eviction of reclaimed pods that still run when the schedule or an operator drains the node."""
 
-from nri_coloc.core.evictions import EvictionWish
+from nri_coloc.core.evictions import EvictionWish, Outcome
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import PodPlace
 from nri_coloc.core.token_bucket import Bucket, take
@@ -22,7 +22,8 @@ class Drain:
     def look(self, lending: Lending, now_s: float) -> None:
         """Order evictions if the node drains, as many as the rate allows."""
         lends = self._node.tuning.reclaim.enabled
-        for place in to_evict(self._node.state, lending, lends=lends):
+        # refused pods last: their orders would use up the rate for ever
+        for place in sorted(to_evict(self._node.state, lending, lends=lends), key=self._was_refused):
             wish = _wish(place, lending)
             if self._evictions.hindrance(wish, now_s):
                 continue
@@ -31,6 +32,10 @@ class Drain:
                 return
             self._given = given
             self._evictions.order(wish, now_s)
+
+    def _was_refused(self, place: PodPlace) -> bool:
+        last = self._evictions.last(place.pod.uid)
+        return last is not None and last.result.outcome is not Outcome.ACCEPTED
 
     def running(self, lending: Lending, now_s: float) -> tuple[RunningPod, ...]:
         """Return the reclaimed pods that still run, and why."""

@@ -7,7 +7,7 @@ from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.workload import KubeQoS
 from nri_coloc.pressure import shortage
-from nri_coloc.pressure.eviction import MOST, NO_PACE, PACE_S, Demand, ordered, victims
+from nri_coloc.pressure.eviction import MOST, NO_PACE, PACE_S, Demand, Given, ordered, victims
 from nri_coloc.pressure.shortage import NO_COURSE
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate, choose
@@ -64,6 +64,6 @@ def test_the_pace_bounds_evictions(turns: list[tuple[float, dict[str, Candidate]
         need = Demand(Resource.MEMORY, Reason.MEMORY_STALL, "node", amount, pods, MOST, "")
         found = victims([need], leaving=(), spared=(), pace=pace, now_s=now)
         for one in found:
-            pace = ordered(pace, one.pod_id, now)
+            pace = ordered(pace, Given(one.pod_id, now))
         orders += [now] * len(found)
         assert sum(now - at < PACE_S for at in orders) <= MOST

@@ -472,8 +472,11 @@ def test_a_deleted_pod_counts_during_its_grace(make: Callable[..., Bed]):
 # ---- CPU ----
 
 
-def starves(bed: Bed, names: Iterable[str]) -> Callable[[], None]:
-    """Return a second in which pods wait all the time and get no CPU; a snapshot shows it each minute."""
+def starves(bed: Bed, names: Iterable[str], used: float = 8.0) -> Callable[[], None]:
+    """Return a second in which pods wait all the time and get no CPU; a snapshot shows it each minute.
+
+    used: CPUs of the node that are in use.
+    """
 
     def second() -> None:
         if bed.now - bed.picture.at < SNAPSHOT_S:
@@ -482,7 +485,7 @@ def starves(bed: Bed, names: Iterable[str]) -> Callable[[], None]:
         there = [name for name in names if name in bed.known.state.pods]
         bed.picture = Picture(
             bed.now,
-            NodeReading(bed.now),
+            NodeReading(bed.now, usage_us=int(bed.now * used * 1e6)),
             pods=dict.fromkeys(there, waiting),
             containers={f"{name}-app": waiting for name in there},
         )
@@ -498,6 +501,22 @@ def test_a_starved_pod_is_moved_away(make: Callable[..., Bed]):
     bed.seconds(3, second)
     (wish,) = bed.cluster.ordered
     assert (wish.name, wish.reason) == ("second", Reason.CPU_STARVED)
+    assert bed.is_cooling
+
+
+def test_starving_beside_idle_cpus_closes_no_node(make: Callable[..., Bed]):
+    bed = make(first=1, second=1)
+    bed.seconds(int(MOVED_S) + 3, starves(bed, ("first", "second"), used=2.0))
+    assert len(bed.cluster.ordered) == 1
+    assert not bed.is_cooling
+
+
+def test_starving_beside_idle_cpus_prolongs_no_cool_down(make: Callable[..., Bed]):
+    bed = make(guarded=1)
+    bed.cluster.budgets = {"guarded"}
+    bed.evictor = bed.daemon(Pace(cools_until_s=bed.now + MOVED_S + 60))
+    bed.seconds(int(MOVED_S) + 90, starves(bed, ("guarded",), used=2.0))
+    assert not bed.is_cooling
 
 
 def test_an_evicted_starved_pod_had_its_event_before(make: Callable[..., Bed]):

@@ -196,6 +196,27 @@ def test_a_pod_of_another_shape_is_refused(run):
     assert run(server).outcomes == [Outcome.REFUSED]
 
 
+def test_an_unreadable_answer_costs_no_other_result(run):
+    server = Server()
+    orders = server.node["spec"]["evictions"]
+    orders.append({**orders[0], "id": "o2", "name": "odd"})
+    odd = {**FOUND, "metadata": {**FOUND["metadata"], "name": "odd"}}
+    server.replies[f"GET {POD[:-6]}odd"] = [Reply(body=odd)]
+    server.replies[f"DRY {POD[:-6]}odd/eviction"] = [Reply(400, {"message": []})]
+    ran = run(server)
+    assert ran.written() == ["accepted", "refused"]
+
+
+def test_an_unreadable_object_costs_no_result(run):
+    server = Server()
+    server.replies[f"PATCH {OBJECT}/status"] = [Reply(409), Reply()]
+    broken = {**server.node, "spec": {"evictions": "all"}}
+    server.replies[f"GET {OBJECT}"] = [Reply(body=server.node), Reply(body=broken), Reply(body=server.node)]
+    ran = run(server, turns=3)
+    assert ran.asked("POST", f"{POD}/eviction") == 1
+    assert ran.written() == ["accepted"]
+
+
 def test_a_deleted_object_is_forgotten(run):
     server = Server()
     server.replies[f"GET {OBJECT}"] = [Reply(404)]

@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.core.reasons import Reason
 from nri_coloc.pressure import eviction, shortage
-from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, PACE_S, Demand, Pace, Victim, victims
+from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, PACE_S, Demand, Given, Pace, Victim, victims
 from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate
@@ -106,7 +106,7 @@ def test_a_victim_counts_for_two_resources():
 
 def ordered(pace: Pace, uids: Sequence[str], now_s: float) -> Pace:
     for uid in uids:
-        pace = eviction.ordered(pace, uid, now_s)
+        pace = eviction.ordered(pace, Given(uid, now_s))
     return pace
 
 

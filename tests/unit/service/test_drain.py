@@ -94,6 +94,16 @@ def test_an_accepted_pod_is_ordered_once(rig, lending):
     assert rig.drain.running(lending, 100)[0].why == "the pod's eviction was accepted; its grace period runs"
 
 
+def test_budgets_hold_back_no_other_pod(rig):
+    names = set()
+    for second in range(100):
+        rig.drain.look(NOON, second)
+        for each in rig.orders.pending(second):
+            names.add(each.wish.name)
+            rig.orders.take_results((Result(each.id, Outcome.BUDGET, "the budget"),), second)
+    assert len(names) == 8
+
+
 def test_a_refused_pod_costs_no_further_order(rig):
     for second in range(60):
         rig.drain.look(NOON, second)
