@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,9 +24,22 @@ HEADERS = frames.HEADER.size + 8
 
 
 class MeasuredRuntime:
-    """Start the daemon as its own process, register it and send it hooks one at a time."""
+    """Start the daemon as its own process, register it and send it hooks one at a time.
 
-    def __init__(self, host_root: str, *flags: str, version: tuple[int, int, int] = (0, 8, 0)) -> None:
+    command: starts the daemon; the arguments of `nri-coloc` follow it.
+    tree: the folder of another `nri_coloc` to run.
+    """
+
+    def __init__(
+        self,
+        host_root: str,
+        *flags: str,
+        version: tuple[int, int, int] = (0, 8, 0),
+        command: Sequence[str] = (sys.executable, "-m", "nri_coloc"),
+        tree: Path | None = None,
+    ) -> None:
+        self._command = command
+        self._environment = os.environ | ({"PYTHONPATH": str(tree)} if tree else {})
         self._folder = tempfile.TemporaryDirectory(prefix="coloc-bench-")
         self._path = f"{self._folder.name}/nri.sock"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -46,7 +60,10 @@ class MeasuredRuntime:
         ]
         self.log = Path(f"{folder}/stderr").open("wb")
         self.plugin = subprocess.Popen(
-            [sys.executable, "-m", "nri_coloc", *arguments], stdout=subprocess.DEVNULL, stderr=self.log
+            [*self._command, *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=self.log,
+            env=self._environment,
         )
         self._listener.settimeout(20)
         self.connection, _ = self._listener.accept()
