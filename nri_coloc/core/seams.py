@@ -117,16 +117,20 @@ def all_of(
     outcome: Outcome,
     before: NodeState,
     *,
+    left: Moves | None = None,
     owner: str = "",
     ended: Iterable[str] = (),
     latency_us: int | None = None,
 ) -> Change:
-    """Return the change of an outcome of which nothing was applied before the answer."""
+    """Return the change of an outcome.
+
+    left: the moves that were not applied before the answer; None for all of them.
+    """
     return Change(
         before=before,
         after=outcome.state,
         decisions=outcome.decisions,
-        moves=outcome.moves,
+        moves=outcome.moves if left is None else left,
         specs=outcome.moves.containers,
         owner=owner,
         waits_for=outcome.waits_for,

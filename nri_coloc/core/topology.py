@@ -6,12 +6,13 @@ A kernel without NUMA is one node 0 with everything; a CPU whose level is unknow
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.value import replace
 
 Level = tuple[CPUMask, ...]
 

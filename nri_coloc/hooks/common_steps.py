@@ -64,11 +64,11 @@ class Consequences:
         Files move these containers then (decision 6). Beside the DRA CPU driver an answer carries none: the driver
         updates other containers' CPUs in its own answers.
         """
-        if self._node.tuning.dra_driver:
+        moved = outcome.moves.containers
+        most = self._node.tuning.updates_per_reply + (but in moved)
+        if self._node.tuning.dra_driver or len(moved) > most:
             return []
-        others = [k for k in outcome.moves.containers if k != but]
-        if len(others) > self._node.tuning.updates_per_reply:
-            return []
+        others = [k for k in moved if k != but]
         orders = ((k, admission.orders(outcome.state, outcome.state.containers[k])) for k in others)
         return adjustment.updates([(k, Knobs(cpus=one.cpus)) for k, one in orders], self._node.can)
 

@@ -4,7 +4,6 @@ No I/O before the answer, except one write without which the answer would fail.
 """
 
 import os
-from dataclasses import replace
 from typing import Any, Protocol
 
 from nri_coloc._pb import nri_pb2
@@ -13,6 +12,7 @@ from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.seams import Decided, Prepare, all_of, prepared
 from nri_coloc.core.state import Assignment
+from nri_coloc.core.value import replace
 from nri_coloc.hooks import foresight
 from nri_coloc.hooks.common_steps import Consequences
 from nri_coloc.hooks.foresight import Foresight, Terms

@@ -11,7 +11,6 @@ to the runtime.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import NOBODY, Outcome
@@ -117,8 +116,8 @@ class Hooks:
         decided = Decided(outcome, before, event.pod.id)
         self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
-        change = all_of(outcome, before, latency_us=exchange.latency_us)
-        self._consequences.follow(replace(change, moves=change.moves.without_pod(event.pod.id)))
+        left = outcome.moves.without_pod(event.pod.id)
+        self._consequences.follow(all_of(outcome, before, left=left, latency_us=exchange.latency_us))
 
     def _pod_gone(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
@@ -164,8 +163,7 @@ class Hooks:
         decided = Decided(outcome, before, event.pod.id, container_id)
         drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
-        change = all_of(outcome, before, latency_us=exchange.latency_us)
-        self._consequences.follow(replace(change, moves=NOBODY))
+        self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
         self._consequences.tell_drift(container_id, *drifts)
 
     def _started(self, hook: events.Hook, exchange: Exchange) -> None:

@@ -4,13 +4,13 @@ A few small files are written before the answer if other containers must leave C
 container onto them first.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import NOBODY, Outcome
 from nri_coloc.core.knobs import NOTHING_KNOWN
 from nri_coloc.core.seams import Change, Decided, all_of
+from nri_coloc.core.value import replace
 from nri_coloc.hooks.common_steps import Consequences
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.hooks.watchdog import Exchange

@@ -6,7 +6,6 @@ and before a low request denies a class or CPUs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from nri_coloc.core import cpuset
@@ -24,6 +23,7 @@ from nri_coloc.core.knobs import Original
 from nri_coloc.core.metadata import KnownKeys
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
     KEPT_BY_DRA,
     KEPT_BY_KUBELET,

@@ -5,7 +5,7 @@ the wish and, for a binding, the memory. `test_because.py` derives each choice a
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -14,6 +14,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Considered, Room
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.topology import NumaNode, Topology
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, Numa, Placement, QoSClass, Wish
 from nri_coloc.placing import nodes, search
 from nri_coloc.placing.nodes import MEMORY, Binding

@@ -5,13 +5,14 @@ free CPUs, the request, the wish) and its result. It decides nothing. If a verdi
 search, the search is right and this module must be corrected.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Considered
 from nri_coloc.core.topology import NumaNode, Topology
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Numa, Placement, Wish
 from nri_coloc.placing import allocator
 from nri_coloc.placing.search import Field

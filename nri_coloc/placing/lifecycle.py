@@ -6,7 +6,6 @@ instead, which may differ by container. They are kept with the pod and end with 
 once again.
 """
 
-from dataclasses import replace
 from functools import reduce
 from typing import Final
 
@@ -16,6 +15,7 @@ from nri_coloc.core.events import ContainerCreating, ContainerGone, ContainerSta
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState, PodPlace
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, Finding, Phase, Pod, Wish
 from nri_coloc.placing import (
     admission,

@@ -4,7 +4,6 @@ An amount below the loan is kept with the assignment, so that a kubelet's update
 restarts without a file: the pushed value is in the runtime's spec, beside a record that marks the knob as ours.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from nri_coloc.core.decisions import Decision, Moves, Outcome
@@ -12,6 +11,7 @@ from nri_coloc.core.events import AmountsGranted
 from nri_coloc.core.knobs import NO_KNOBS, Knobs, KnobValue
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, QoSClass, Wish
 from nri_coloc.placing import change, record
 

@@ -7,7 +7,6 @@ The operator's pools hold containers of class shared or system; a wish names onl
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import reduce
 from operator import or_
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from typing import Final
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.events import Synchronized
 from nri_coloc.core.state import DEDICATED, POOLS, RECLAIM, SHARE, SYSTEM, Assignment, NodeState, Pools
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, QoSClass, Wish
 from nri_coloc.placing import change, claim, record, request, tiers
 from nri_coloc.placing.claim import Claim

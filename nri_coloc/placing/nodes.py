@@ -6,7 +6,7 @@ of one socket if one has enough. The last attempt always fits: all nodes, by the
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Considered
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Numa, Placement, Wish
 from nri_coloc.placing.search import Field
 

@@ -7,7 +7,6 @@ one.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Finding, Pod, QoSClass, Wish
 from nri_coloc.placing import (
     admission,

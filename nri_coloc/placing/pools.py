@@ -6,7 +6,6 @@ cores, then on other L3 groups, then at the upper end, because owned CPUs are ta
 the same part of its CPUs. A growing pool keeps its CPUs, a shrinking pool gets no new ones.
 """
 
-from dataclasses import replace
 from functools import reduce
 from heapq import heapify, heappop, heappush
 from operator import or_
@@ -17,6 +16,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import RECLAIM, SHARE, NodeState, Pools
 from nri_coloc.core.topology import Topology
+from nri_coloc.core.value import replace
 from nri_coloc.placing import tiers
 
 _HAD: Final = 0

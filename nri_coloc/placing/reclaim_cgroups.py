@@ -4,7 +4,6 @@ Limits on a pod's cgroup are inherited by its containers. So a pod's cgroup is a
 container in it is reclaimed. The BestEffort QoS cgroup itself is never written: online and system pods are in it too.
 """
 
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -15,6 +14,7 @@ from nri_coloc.core.events import Synchronized
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM, NodeState, PodPlace
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import KubeQoS, Pod, QoSClass, Wish
 from nri_coloc.placing import change, vm_pods, whereabouts
 

@@ -9,7 +9,7 @@ container is placed again: at creation the whole loan is granted.
 """
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, KnobValue
 from nri_coloc.core.state import RECLAIM, Assignment
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import RECORD_LENGTH, Container, QoSClass, Resources, Wish
 
 _VERSION: Final = 1

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -15,6 +14,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.topology import Topology
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, Pod, Wish
 from nri_coloc.placing import (
     admission,
@@ -46,7 +46,7 @@ def given(
     back = returned_values.of(state, old, now)
     if not any(value is not None for value in back):
         return state, said
-    again = replace(admission.remembered(state, replace(now, returned=back)), by_file=now.by_file)
+    again = admission.remembered(state, replace(now, returned=back))
     had = returned_values.held(old).where_set(back)
     told = tuple(_with(d, again, had, back) if d.subject is now else d for d in said)
     return change.with_container(state, again), told

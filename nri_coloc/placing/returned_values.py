@@ -5,12 +5,12 @@ value: the kubelet's, or the kernel's default for a new cgroup if the kubelet gi
 writes another.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, KERNELS_PERIOD, KERNELS_SHARES, NO_KNOBS, NO_LIMIT, Knobs
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import KEPT_BY_DRA
 from nri_coloc.placing import admission, claim
 

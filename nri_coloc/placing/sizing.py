@@ -4,7 +4,6 @@ The loop reports up to fifty times a second, mostly counts that hold already. Su
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from nri_coloc.core import cpuset
@@ -19,6 +18,7 @@ from nri_coloc.core.events import (
 )
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM, SHARE, NodeState, Pools
+from nri_coloc.core.value import replace
 from nri_coloc.placing import change, pools
 
 _OF_POOLS: Final = frozenset({AuditEvent.POOL_RESIZE, AuditEvent.RECLAIM_SUPPRESS, AuditEvent.RECLAIM_GROW})

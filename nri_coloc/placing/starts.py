@@ -7,7 +7,6 @@ pod's other containers keep to the reclaim pool meanwhile.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import reduce
 from operator import or_
 
@@ -15,6 +14,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NOBODY, Moves, Outcome
 from nri_coloc.core.events import ContainerCreated
 from nri_coloc.core.state import NodeState, Unstarted
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, Phase
 from nri_coloc.placing import change, claim
 

@@ -5,7 +5,6 @@ are the kubelet's. If none of our values differs, the answer is empty: any answe
 the request that NRI cannot carry (nri-protocol §5.3).
 """
 
-from dataclasses import replace
 from typing import Final
 
 from nri_coloc.core import cpuset
@@ -15,6 +14,7 @@ from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Resources, Wish
 from nri_coloc.placing import admission, change, lifecycle, ownership, record, request, supply, words
 from nri_coloc.placing.ownership import Resize

@@ -5,7 +5,6 @@ went offline, were reserved or pinned by the kubelet, or a resize could not be m
 restart the record and the request show as much as before it.
 """
 
-from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -14,6 +13,7 @@ from nri_coloc.core.decisions import Moves, Outcome
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Phase, QoSClass, Wish
 from nri_coloc.placing import change, ownership, supply, words
 

@@ -10,7 +10,7 @@ would be halved at each restart, and our oom_score_adj would be read as a memory
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,7 @@ from nri_coloc.core import memory_request
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.core.metadata import MAX_BYTES
 from nri_coloc.core.settings import ClassTuning, Tuning
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
     Container,
     Finding,

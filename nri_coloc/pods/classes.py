@@ -7,7 +7,6 @@ band of each class is here because settings and gate share it.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from typing import Final
 
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
 from nri_coloc.core.state import POOLS, SHARE, SYSTEM
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import KubeQoS, Pod, QoSClass, Wish
 
 BANDS: Final[Mapping[QoSClass, tuple[int, int]]] = MappingProxyType(

@@ -6,12 +6,12 @@ of each key. `unprivileged` does the same for a class's defaults. This module
 does not know the annotation or label that a value comes from.
 """
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources, Tolerance
 from nri_coloc.pods.classes import BANDS, matches, pools_of, tuned
 from nri_coloc.pods.quantity import Amount

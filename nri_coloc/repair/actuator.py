@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import replace
 from threading import Lock, Thread
 from typing import Final, Protocol
 
@@ -19,6 +18,7 @@ from nri_coloc.core.knobs import Capability
 from nri_coloc.core.report import Drift, Report, Subject
 from nri_coloc.core.seams import Change
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.value import replace
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.target import Later
 from nri_coloc.placing.node import Node

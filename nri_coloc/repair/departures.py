@@ -17,16 +17,16 @@ class Barrier:
 
     def __init__(self, taken: CPUMask, moves: Moves) -> None:
         self.taken = taken
-        self._open = {("pod", k) for k in moves.pods} | {("container", k) for k in moves.containers}
+        self._open = {"pod": {*moves.pods}, "container": {*moves.containers}}
         self._done = Event()
-        if not self._open:
+        if not self.open:
             self._done.set()
 
     def settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
         """Note the CPUs that were read back from a cgroup; None: the cgroup does not exist."""
         if cpus is None or not cpus & self.taken:
-            self._open.discard((kind, id_))
-        if not self._open:
+            self._open[kind].discard(id_)
+        if not self.open:
             self._done.set()
 
     def wait(self, seconds: float) -> bool:
@@ -36,7 +36,7 @@ class Barrier:
     @property
     def open(self) -> int:
         """Return the number of cgroups that may still use the CPUs that were taken."""
-        return len(self._open)
+        return len(self._open["pod"]) + len(self._open["container"])
 
 
 class Departures:

@@ -8,13 +8,13 @@ never seen in place is no drift: its writer is unknown. One instance is used und
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from math import inf
 from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.report import Drift
+from nri_coloc.core.value import replace
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, knob_files
 from nri_coloc.host.files import Correction

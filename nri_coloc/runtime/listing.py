@@ -12,10 +12,10 @@ comes before the end is answered by the end of the connection, "no change".
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from nri_coloc.core.backoff import Backoff
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, Pod
 from nri_coloc.errors import ColocError, RemoteProtocolError, TransportLost
 from nri_coloc.nri import codec, events

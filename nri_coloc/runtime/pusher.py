@@ -156,12 +156,12 @@ class Pusher:
 
     def submit(self, container_ids: Iterable[str]) -> None:
         """Queue these containers for a push; a container whose push failed keeps its time."""
-        named = [*filter(None, container_ids)]  # a runtime may report a container without an id
+        named = dict.fromkeys(container_ids, 0.0)
+        named.pop("", None)  # a runtime may report a container without an id
         if not named:
             return  # most hooks concern no other container, and a thread that wakes up takes their time
         with self._wanted:
-            for container_id in named:
-                self._waiting.setdefault(container_id, 0.0)
+            self._waiting = self._waiting | named | self._waiting
             self._wanted.notify()
 
     def changed(self, change: Change) -> None:
