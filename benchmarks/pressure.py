@@ -4,6 +4,9 @@ A case is one reclaimed pod of one of five kinds that begins beside an online po
 under the daemon. nginx reads its files past the page cache, so that it waits for the disk as a database does. The
 online pod is hurt if its p99 is more than 1.2 times that of the seconds before. Right is a verdict that names the hog
 and no innocent if it was hurt, and no verdict if it was not. All parameters of a case follow from the seed.
+
+A case takes 28 s: two cases of each kind five minutes, with a minute for the node. Other load on the machine hurts the
+online pod too, so the figures are worth something on an idle machine alone.
 """
 
 import argparse
@@ -25,7 +28,7 @@ from benchmarks.colocation import kubelet, programs
 from benchmarks.colocation.arrangements import seated_daemon
 from benchmarks.colocation.server import Server
 from benchmarks.colocation.turn import P99, WARM_UP_S, Pace, load, percentile
-from tests.rig import kubepods, packages, workloads
+from tests.rig import cgroups, kubepods, packages, workloads
 from tests.rig.configuration import NEWEST
 from tests.rig.containerd import bring_up
 from tests.rig.cri import Cri
@@ -39,13 +42,30 @@ DATA_BYTES: Final = 1 << 30
 HURT: Final = 1.2
 """p99 beside the hog, in multiples of the p99 before it, above which the online pod was hurt."""
 
-LEARNS_S: Final = 15.0
-CALM_S, BESIDE_S, RESTS_S = 6.0, 6.0, 3.0
+LEARNS_S: Final = 20.0
+CALM_S, BESIDE_S, RESTS_S = 10.0, 10.0, 3.0
 BEGINS_S: Final = 0.5
 """Seconds after the hog's start that belong to neither part: containerd and runc use the machine too."""
 
 PACE: Final = Pace(250, 250, CALM_S + BEGINS_S + BESIDE_S)
 LEARNING: Final = Pace(250, 250, LEARNS_S)
+
+
+class Stalls(NamedTuple):
+    """The online pod's stalls up to a moment, µs: PSI `some`."""
+
+    at: float
+    cpu: int
+    memory: int
+    io: int
+
+    def shares_since(self, before: "Stalls") -> dict[str, float]:
+        """Return the shares of the time since then in which a task waited, by resource."""
+        span_us = (self.at - before.at) * 1e6
+        return {name: (getattr(self, name) - getattr(before, name)) / span_us for name in RESOURCES}
+
+
+RESOURCES: Final = ("cpu", "memory", "io")
 
 
 class Case(NamedTuple):
@@ -61,12 +81,14 @@ class Result:
     """The result of a case.
 
     p99_ms: before the hog and beside it.
+    stalls: shares of the time that the online pod waited, by resource, before the hog and beside it.
     verdicts: for each verdict its resource and the pods that it names.
     """
 
     kind: str
     command: str
     p99_ms: tuple[float, float]
+    stalls: tuple[Mapping[str, float], Mapping[str, float]]
     verdicts: tuple[tuple[str, tuple[str, ...]], ...]
     outcome: str
 
@@ -159,13 +181,17 @@ class Stage:
         hog = f"hog-{case.kind}-{case.number}"
         pod, seen = self._sandbox(hog), self._newest()
         with self._load(PACE, case.number) as running:
-            time.sleep(WARM_UP_S + CALM_S)
+            time.sleep(WARM_UP_S)
+            moments = [self._stalls()]
+            time.sleep(CALM_S)
+            moments.append(self._stalls())
             self._run(pod, case.command)
             answers, _ = running.communicate()
+            moments.append(self._stalls())
         self._cri.remove_pod(pod.id)
         kubepods.remove(pod.cgroup)
-        told = array("q", answers)
-        calm, beside = _p99s(list(zip(told[0::2], told[1::2], strict=True)))
+        times = array("q", answers)
+        calm, beside = _p99s(list(zip(times[0::2], times[1::2], strict=True)))
         verdicts = tuple(self._verdicts(seen))
         named = [pods for _, pods in verdicts]
         time.sleep(RESTS_S)
@@ -173,6 +199,7 @@ class Stage:
             kind=case.kind,
             command=case.command[-1],
             p99_ms=(calm, beside),
+            stalls=(moments[1].shares_since(moments[0]), moments[2].shares_since(moments[1])),
             verdicts=verdicts,
             outcome=outcome(hurt=beside > HURT * calm, named=named, hog=f"default/{hog}"),
         )
@@ -194,6 +221,12 @@ class Stage:
         mounts = {"/scratch": self._folder}
         made = self._cri.create_container(pod, "app", command=command, mounts=mounts, shares=2, oom=1000)
         return Workload(self._cri, pod, made).start()
+
+    def _stalls(self) -> Stalls:
+        cgroup = self.server.workload.pod.cgroup
+        texts = [cgroups.unified(cgroup, f"{name}.pressure") or "" for name in RESOURCES]
+        totals = [int(text.splitlines()[0].rpartition("total=")[2]) for text in texts]
+        return Stalls(time.monotonic(), *totals)
 
     def _newest(self) -> int:
         return max((int(one["seq"]) for one in self._daemon.audit("pressure.verdict")), default=-1)
@@ -222,17 +255,20 @@ def run(arguments: Sequence[str]) -> None:
             stage.learn()
             for case in cases(options.seed, options.cases, options.kinds):
                 results.append(stage.play(case))
-                _show(results[-1])
+                print(f"  {told(results[-1])}", flush=True)
     finally:
         _report(results, options.seed)
 
 
-def _show(result: Result) -> None:
+def told(result: Result) -> str:
+    """Return a case's line for people."""
     calm, beside = result.p99_ms
-    print(
-        f"  {result.kind:9} {result.outcome:8} p99 {calm:6.1f} -> {beside:6.1f} ms  {result.verdicts}  "
-        f"{result.command[:60]}",
-        flush=True,
+    stalls = ", ".join(f"{n} {result.stalls[0][n]:.1%} -> {result.stalls[1][n]:.1%}" for n in RESOURCES)
+    named = "; ".join(f"{resource}: {', '.join(pods)}" for resource, pods in result.verdicts) or "none"
+    return (
+        f"{result.kind:9} {'right' if result.right else 'WRONG'} ({result.outcome}): "
+        f"p99 alone {calm:.2f} ms, beside {beside:.2f} ms ({beside / calm:.2f} x); verdict {named}; "
+        f"stalls {stalls}; {result.command[:60]}"
     )
 
 

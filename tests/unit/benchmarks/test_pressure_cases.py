@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.pressure import KINDS, cases, outcome
+from benchmarks.pressure import KINDS, Result, Stalls, cases, outcome, told
 
 HOG, OTHER = "default/hog", "default/steady"
 
@@ -29,3 +29,17 @@ def test_kinds_follow_each_other():
 )
 def test_an_outcome(*, hurt: bool, named: list[tuple[str, ...]], expected: str):
     assert outcome(hurt=hurt, named=named, hog=HOG) == expected
+
+
+def test_a_line_has_figures_culprit_and_judgement():
+    calm, beside = {"cpu": 0.02, "memory": 0.0, "io": 0.05}, {"cpu": 0.2, "memory": 0.0, "io": 0.06}
+    line = told(Result("busy", "sh", (2.0, 5.0), (calm, beside), (("cpu", (HOG,)),), "named"))
+    assert "right (named)" in line
+    assert "p99 alone 2.00 ms, beside 5.00 ms (2.50 x)" in line
+    assert f"verdict cpu: {HOG}" in line
+    assert "cpu 2.0% -> 20.0%" in line
+
+
+def test_stalls_are_shares_of_the_time():
+    shares = Stalls(12.0, 300_000, 0, 1_000_000).shares_since(Stalls(10.0, 100_000, 0, 0))
+    assert shares == {"cpu": 0.1, "memory": 0.0, "io": 0.5}
