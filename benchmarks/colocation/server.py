@@ -54,7 +54,8 @@ http {{
 }}
 """
 
-_DIRECT: Final = "directio 4k; directio_alignment 4k;"
+_DIRECT: Final = "directio 4k; directio_alignment 4k; output_buffers 2 4k;"
+"""With larger buffers than the file nginx reads it through the page cache (`ngx_output_chain_align_file_buf`)."""
 
 
 class Server:
