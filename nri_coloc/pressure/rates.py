@@ -17,6 +17,13 @@ SHORTEST_S: Final = 0.2
 LONGEST_S: Final = 30.0
 """Seconds between two readings that make a rate."""
 
+_TICK_S: Final = 0.01
+"""The longest tick of a kernel (HZ=100).
+
+PSI weighs each CPU by its whole ticks since the last reading (`collect_percpu_times` in kernel/sched/psi.c), so a stall
+may be wrong by a tick at each end of an interval.
+"""
+
 _FULL: Final = 0.95
 """Part of a pod's own memory limit from which its memory stall is self-inflicted."""
 
@@ -100,11 +107,12 @@ def strains(
     span = span_s(before, after)
     if before is None or span is None:
         return dict.fromkeys(Resource)
-    return {
+    strained = {
         Resource.CPU: _of_cpu(before, after, span, found, stolen),
         Resource.MEMORY: _of_memory(before, after, span),
         Resource.IO: _of_io(before, after, span, found),
     }
+    return {k: one and one._replace(resolution=2 * _TICK_S / span) for k, one in strained.items()}
 
 
 def _of_cpu(

@@ -9,6 +9,8 @@ resources the wait is the stall.
 
 The margin is a share of the time, for I/O divided by the operations too. So it needs no latency that fits one disk: a
 pod is hurt if it loses this share of its time beyond the wait that its baseline explains, on a slow and a fast disk.
+For CPU it is a fifth of the pod's own CPU time: a request of a server then takes a fifth longer. A server that uses a
+tenth of a CPU is hurt by less waiting than one that uses a whole CPU.
 
 The baseline is learned for each load (a power of four) from the pod's own readings. It follows calm readings fast and
 hurt readings slowly: a workload that changed for good is normal again after an hour. A closed-loop pod does less work
@@ -47,16 +49,11 @@ class Resource(StrEnum):
     IO = "io"
 
 
-_MARGINS: Final[Mapping[Resource, float]] = {
-    Resource.CPU: 0.2,
-    Resource.MEMORY: 0.1,
-    Resource.IO: 0.05,
-}
-"""The share of the time that no tolerance calls a hurt.
+_CPU_PART: Final = 0.2
+"""The margin for CPU: part of the pod's own CPU time, of at most one CPU."""
 
-It is not below the resolution of PSI: the kernel weighs each CPU by its whole ticks since the last reading
-(`collect_percpu_times` in kernel/sched/psi.c). One tick of 10 ms (HZ=100) is 5 % of the shortest interval.
-"""
+_MARGINS: Final[Mapping[Resource, float]] = {Resource.MEMORY: 0.1, Resource.IO: 0.05}
+"""The margins of the other resources: shares of the time."""
 
 
 class Strain(NamedTuple):
@@ -67,6 +64,7 @@ class Strain(NamedTuple):
     own: share of the time that the pod's own limit explains.
     stolen: share of the time that the hypervisor took.
     size: bytes of one I/O operation; 0 for the other resources.
+    resolution: share of the time by which the stall may be wrong; no margin is below it.
     """
 
     stall: float
@@ -74,6 +72,7 @@ class Strain(NamedTuple):
     own: float = 0.0
     stolen: float = 0.0
     size: float = 0.0
+    resolution: float = 0.0
 
 
 class Level(NamedTuple):
@@ -105,6 +104,7 @@ class Judgement(NamedTuple):
     hurt: None if it is unknown.
     wait: share of the time; for I/O seconds for one operation.
     baseline, spread: mean wait at this load and size, and mean distance from it; None without a baseline.
+    margin: part of the bound.
     bound: the wait above which the pod is hurt; None without a baseline.
     """
 
@@ -112,6 +112,7 @@ class Judgement(NamedTuple):
     wait: float = 0.0
     baseline: float | None = None
     spread: float | None = None
+    margin: float | None = None
     bound: float | None = None
 
 
@@ -128,18 +129,24 @@ def judge(
     level = _of_size(_expected(known, load), strain.size)
     if level is None:
         return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
-    bound = (
-        level.mean * _FACTORS[tolerance] + 3 * level.spread + _MARGINS[resource] / _parts(resource, strain)
-    )
+    margin = _margin(resource, strain)
+    bound = level.mean * _FACTORS[tolerance] + 3 * level.spread + margin
     hurt = wait > bound
-    return _learned(known, load, (wait, strain.size), hurt=hurt), Judgement(
-        hurt, wait, level.mean, level.spread, bound
+    judgement = Judgement(
+        hurt=hurt, wait=wait, baseline=level.mean, spread=level.spread, margin=margin, bound=bound
     )
+    return _learned(known, load, (wait, strain.size), hurt=hurt), judgement
 
 
 def wait_of(resource: Resource, strain: Strain) -> float:
     """Return the figure that is compared: the stall, for I/O the seconds of stall for one operation."""
     return strain.stall / _parts(resource, strain)
+
+
+def _margin(resource: Resource, strain: Strain) -> float:
+    """Return the wait that no tolerance calls a hurt, in the unit of `wait_of`."""
+    of_cpu = _CPU_PART * min(1.0, strain.load / 1000)
+    return max(_MARGINS.get(resource, of_cpu), strain.resolution) / _parts(resource, strain)
 
 
 def _parts(resource: Resource, strain: Strain) -> float:

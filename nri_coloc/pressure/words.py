@@ -132,6 +132,7 @@ def _figures(verdict: Verdict, names: Mapping[str, str]) -> dict[str, Figure]:
         of_wait: round(judgement.wait, 6),
         "baseline": None if judgement.baseline is None else round(judgement.baseline, 6),
         "spread": None if judgement.spread is None else round(judgement.spread, 6),
+        "margin": None if judgement.margin is None else round(judgement.margin, 6),
         "bound": None if judgement.bound is None else round(judgement.bound, 6),
         "hurt_readings": verdict.readings,
         "tolerance": verdict.tolerance.value,

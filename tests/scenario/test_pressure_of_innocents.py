@@ -44,7 +44,7 @@ def online(draw: random.Random, latency_s: float, share: float) -> Iterator[Doin
         each = latency_s * next(scatter) * next(disk)
         operations = min(share / latency_s * next(demand), 0.98 / each)
         yield Doing(
-            cpu=400 * next(cpu),
+            cpu=(80 + 400 * share) * next(cpu),
             cpu_stall=min(1.0, 0.02 * next(others) * next(cpu)),
             memory_stall=0.01 * (next(reclaim) - 1),
             io_stall=min(1.0, operations * each),

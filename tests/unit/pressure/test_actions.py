@@ -43,10 +43,9 @@ def test_a_verdict_tells_culprit_and_figures():
     assert len(said.because) <= 160
     figures = said.inputs or {}
     assert figures["hurt_readings"] == 2
-    spread, load = figures["spread"], figures["load"]
+    spread, margin = figures["spread"], figures["margin"]
     assert isinstance(spread, float)
-    assert isinstance(load, float)
-    margin = 0.05 / load
+    assert isinstance(margin, float)
     assert figures["bound"] == pytest.approx(1.5 * float(figures["baseline"] or 0) + 3 * spread + margin)
     assert figures[f"{LONG}.hurt_use"] == pytest.approx(400 * MIB + 6400 * 16 * 1024, rel=0.01)
 

@@ -140,6 +140,18 @@ def test_larger_operations_make_no_verdict(operations: int):
     assert not node.seconds(120, {"web": LARGE}, {"batch": DISK_HOG})
 
 
+@pytest.mark.parametrize(
+    ("cpu", "stall", "expected"),
+    [(100, 0.08, True), (100, 0.045, False), (1000, 0.2, False), (1000, 0.3, True)],
+    ids=["small", "small calm", "large calm", "large"],
+)
+def test_a_cpu_wait_is_compared_with_own_use(cpu: float, stall: float, *, expected: bool):
+    node = bench()
+    calm = Doing(cpu=cpu, cpu_stall=0.02)
+    node.seconds(20, {"web": calm}, {"hog": IDLE})
+    assert bool(node.seconds(2, {"web": replace(calm, cpu_stall=stall)}, {"hog": BUSY})) is expected
+
+
 FAST = Doing(io_stall=0.023, read=500 * 4096.0, operations=500)
 """A virtio disk that serves an operation in 0.046 ms."""
 
