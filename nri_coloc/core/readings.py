@@ -204,6 +204,7 @@ class StallReading(NamedTuple):
     cpu_us, memory_us, io_us: PSI's `some` totals.
     throttled_us: time for which the quotas of the pod and its containers held them back.
     memory_bytes, limit_bytes: memory in use, and its limit; no limit is 0.
+    limit_hits: how often the pod or a cgroup below it reached its own memory limit.
     devices: I/O by device ("8:0").
     """
 
@@ -216,6 +217,7 @@ class StallReading(NamedTuple):
     io_us: int | None = None
     memory_bytes: int | None = None
     limit_bytes: int | None = None
+    limit_hits: int | None = None
     devices: Mapping[str, IOReading] | None = None
 
 

@@ -28,10 +28,13 @@ class StallReader:
         self._usage = sources.usage(layout, "")
         self._memory, self._limit = _MEMORY[layout.version]
 
-    def stalls(self, path: str, at: float, held_back: Iterable[str]) -> StallReading | None:
+    def stalls(
+        self, path: str, at: float, held_back: Iterable[str], limited: Iterable[str]
+    ) -> StallReading | None:
         """Read one online pod's stalls and use; None if its cgroup is gone.
 
         held_back: its own cgroup, and the cgroups of its containers that have a quota.
+        limited: its own cgroup, and the cgroups of its containers that have a memory limit.
         """
         found = self.uses(path, at)
         if found is None:
@@ -47,6 +50,7 @@ class StallReader:
             memory_us=memory,
             io_us=io,
             limit_bytes=counters.limit(_content(self._layout.memory, below, self._limit)) or 0,
+            limit_hits=self._limit_hits(below, limited),
         )
 
     def uses(self, path: str, at: float) -> StallReading | None:
@@ -75,6 +79,19 @@ class StallReader:
         times = [counters.throttled_us(text) for text in texts]
         known = [us for us in times if us is not None]
         return sum(known) if len(known) == len(times) else None
+
+    def _limit_hits(self, below: str, limited: Iterable[str]) -> int | None:
+        """Return how often the pod or a cgroup below it reached its own memory limit; None if it cannot be read.
+
+        On v2 the pod's file counts all cgroups below it, and no cgroup above it. On v1 each cgroup counts its own hits.
+        """
+        if self._layout.version == 2:
+            events = counters.flat(_content(self._layout.memory, below, "memory.events"))
+            return events[b"max"] + events.get(b"high", 0) if b"max" in events else None
+        places = [cgroup_layout.below_root(path) for path in limited]
+        counts = [counters.whole(_content(self._layout.memory, place, "memory.failcnt")) for place in places]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     def _devices(self, below: str) -> Mapping[str, IOReading] | None:
         """Return the I/O with everything below; v1 before Linux 4.3 has only the cgroup's own."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from nri_coloc.core import memory_request
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.workload import QoSClass, Tolerance
 from nri_coloc.pressure.action import Place
@@ -17,12 +18,14 @@ class Online(NamedTuple):
 
     path: its own cgroup.
     held_back: the cgroups whose quotas may hold it back.
+    limited: the cgroups whose memory limits may hold it back.
     tolerance: the least of its containers.
     qos: the class of its first online container.
     """
 
     path: str
     held_back: tuple[str, ...]
+    limited: tuple[str, ...]
     tolerance: Tolerance
     qos: QoSClass
 
@@ -88,8 +91,13 @@ def of(state: NodeState) -> Population:
             reclaimed[pod_id] = Reclaimed(path, _avoidance(place, members))
         classes = [one.qos for one in members if one.qos in _ONLINE]
         if classes and not place.boxed:
-            limited = (one for one in members if (one.container.resources.quota or 0) > 0)
-            online[pod_id] = Online(path, (path, *_paths(limited)), _tolerance(members), classes[0])
+            online[pod_id] = Online(
+                path=path,
+                held_back=(path, *_paths(one for one in members if (one.container.resources.quota or 0) > 0)),
+                limited=(path, *_paths(one for one in members if _has_memory_limit(one))),
+                tolerance=_tolerance(members),
+                qos=classes[0],
+            )
     return Population(
         pods=state.pods,
         containers=state.containers,
@@ -115,6 +123,10 @@ def _avoidance(place: PodPlace, members: Iterable[Assignment]) -> frozenset[str]
     wished = [place.wish.avoidance, *(one.wish.avoidance for one in members)]
     named = [avoidance for avoidance in wished if avoidance is not None]
     return frozenset.intersection(*named) if named else None
+
+
+def _has_memory_limit(one: Assignment) -> bool:
+    return bool(one.knobs.memory_limit or memory_request.known_limit(one.container))
 
 
 def _paths(members: Iterable[Assignment]) -> Iterable[str]:

@@ -126,15 +126,17 @@ def _of_cpu(
 
 
 def _of_memory(before: StallReading, after: StallReading, span: float) -> Strain | None:
-    stalled = risen(before.memory_us, after.memory_us)
-    if stalled is None or after.memory_bytes is None:
+    """Return the wait for memory. While a limit of the pod's own is reached, all of it counts as the pod's own.
+
+    The kernel counts hits of limits, and not the time that each took.
+    """
+    stalled, hits = risen(before.memory_us, after.memory_us), risen(before.limit_hits, after.limit_hits)
+    limit = after.limit_bytes
+    if stalled is None or hits is None or after.memory_bytes is None or limit is None:
         return None
     waited = _share(stalled, span)
-    limit = after.limit_bytes
-    if limit is None:
-        return None
     is_full = 0 < limit * _FULL <= after.memory_bytes
-    return Strain(0.0, own=waited) if is_full else Strain(waited)
+    return Strain(0.0, own=waited) if is_full or hits else Strain(waited)
 
 
 def _of_io(before: StallReading, after: StallReading, span: float, found: Rates) -> Strain | None:

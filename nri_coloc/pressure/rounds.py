@@ -23,7 +23,9 @@ LOOKS_ALONE: Final = 4
 class Reader(Protocol):
     """Reads counters of pods; returns None if a pod is gone."""
 
-    def stalls(self, path: str, at: float, held_back: Iterable[str]) -> StallReading | None: ...
+    def stalls(
+        self, path: str, at: float, held_back: Iterable[str], limited: Iterable[str]
+    ) -> StallReading | None: ...
     def uses(self, path: str, at: float) -> StallReading | None: ...
     def stolen_us(self) -> int | None: ...
 
@@ -45,7 +47,7 @@ class Rounds:
         tolerances: dict[str, Tolerance] = {}
         for pod_id in self._chosen(online, LOOKS if reclaimed else LOOKS_ALONE, hurt):
             one = online[pod_id]
-            found[pod_id] = self._reader.stalls(one.path, now, one.held_back)
+            found[pod_id] = self._reader.stalls(one.path, now, one.held_back, one.limited)
             tolerances[pod_id] = one.tolerance
         uses: dict[str, StallReading | None] = dict.fromkeys(reclaimed)
         for pod_id in reclaimed if hurt else self._chosen(reclaimed, LOOKS, throttled):

@@ -50,6 +50,7 @@ V1: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "memory.limit_in_bytes": NO_LIMIT,
             "memory.soft_limit_in_bytes": NO_LIMIT,
             "memory.usage_in_bytes": "0",
+            "memory.failcnt": "0",
             "memory.stat": "total_cache 0\ntotal_rss 0\ntotal_inactive_file 0\ntotal_active_file 0",
             "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 0",
         },

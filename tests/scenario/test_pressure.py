@@ -142,6 +142,7 @@ class Bed:
             texts |= {
                 "cpu.stat": f"usage_usec {found.usage_us}\nnr_throttled 0\nthrottled_usec {found.throttled_us}",
                 "memory.current": str(found.memory_bytes),
+                "memory.events": f"low 0\nhigh 0\nmax {found.limit_hits}",
                 "io.stat": f"{doing.disk} rbytes={io.read_bytes} wbytes=0 rios={io.reads} wios=0",
             }
         else:
@@ -152,6 +153,7 @@ class Bed:
                 "blkio.throttle.io_service_bytes_recursive": f"{doing.disk} Read {io.read_bytes}",
                 "blkio.throttle.io_serviced_recursive": f"{doing.disk} Read {io.reads}",
             }
+            self.node.tree.write(self.paths[name][1], "memory.failcnt", str(found.limit_hits))
         for file, text in texts.items():
             self.node.tree.write(path, file, text)
 
@@ -291,6 +293,17 @@ def test_cpu_and_memory_have_a_verdict_and_no_action(
     assert (verdict.reason, verdict.pod_id) == (reason, "web")
     assert "shop/hog" in verdict.because
     assert "action=none" in verdict.because
+
+
+def test_a_containers_own_memory_limit_blames_no_pod(make: Callable[..., Bed]):
+    bed = make()
+    app = bed.known.state.containers["web-app"]
+    limited = replace(app, container=replace(app.container, resources=Resources(memory_limit=1 << 30)))
+    bed.known.state = replace(bed.known.state, containers=bed.known.state.containers.adding(limited))
+    bed.seconds(20, lambda: {"web": NOTHING})
+    at_limit = Doing(memory_stall=0.5, hits=20)
+    bed.seconds(40, lambda: {"web": at_limit, "hog": Doing(grows=300.0 * MIB)})
+    assert bed.told.decisions == []
 
 
 @pytest.mark.parametrize(

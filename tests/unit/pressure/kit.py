@@ -24,6 +24,7 @@ class Doing:
     operations: float = 0.0
     grows: float = 0.0
     limit: int = 0
+    hits: int = 0
     disk: str = DISK
 
 
@@ -35,6 +36,7 @@ class Pod:
     usage: float = 0.0
     stalls: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0, 0.0])
     memory: float = 100.0 * MIB
+    hits: int = 0
     devices: dict[str, IOReading] = field(default_factory=dict)
 
     def after(self, doing: Doing, at: float) -> StallReading:
@@ -44,13 +46,24 @@ class Pod:
         shares = doing.cpu_stall, doing.throttled, doing.memory_stall, doing.io_stall
         self.stalls = [us + share * span * 1e6 for us, share in zip(self.stalls, shares, strict=True)]
         self.memory += doing.grows * span
+        self.hits += doing.hits
         was = self.devices.get(doing.disk, IOReading())
         self.devices[doing.disk] = IOReading(
             was.read_bytes + int(doing.read * span), 0, was.reads + int(doing.operations * span), 0
         )
         cpu, held, memory, io = (int(us) for us in self.stalls)
         return StallReading(
-            1, at, int(self.usage), cpu, held, memory, io, int(self.memory), doing.limit, dict(self.devices)
+            key=1,
+            at=at,
+            usage_us=int(self.usage),
+            cpu_us=cpu,
+            throttled_us=held,
+            memory_us=memory,
+            io_us=io,
+            memory_bytes=int(self.memory),
+            limit_bytes=doing.limit,
+            limit_hits=self.hits,
+            devices=dict(self.devices),
         )
 
 

@@ -121,6 +121,13 @@ def test_a_pod_at_its_own_memory_limit_has_no_verdict():
     assert not node.seconds(20, {"web": full}, {"batch": Doing(grows=300.0 * MIB)})
 
 
+def test_a_container_at_its_own_memory_limit_has_no_verdict():
+    node = bench()
+    node.seconds(20, {"web": Doing()}, {"batch": IDLE})
+    full = Doing(memory_stall=0.5, hits=3)
+    assert not node.seconds(20, {"web": full}, {"batch": Doing(grows=300.0 * MIB)})
+
+
 def test_own_burst_beyond_known_loads_is_unknown():
     node = bench()
     node.seconds(20, {"web": replace(READER, io_stall=0.1, operations=100)}, {"batch": IDLE})
