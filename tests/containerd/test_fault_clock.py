@@ -29,6 +29,7 @@ TICKS = "nri_coloc_tick_late_seconds_count"
 MANY_TICKS = 10  # more than come between a reading and the stop
 
 
+@pytest.mark.bears_load
 @ON_THE_NEWEST
 @pytest.mark.invariant(1, 2, 3, 6, 7)
 @pytest.mark.parametrize(("before", "after"), [("0", DAYS), (DAYS, "0")], ids=["forward", "backward"])
@@ -45,6 +46,7 @@ def test_clocks_that_stand_elsewhere_after_a_restart_move_nothing(
     assert inspector.breaches() == []
 
 
+@pytest.mark.bears_load
 @ON_THE_NEWEST
 @pytest.mark.invariant(1, 3, 8)
 def test_clocks_that_are_set_while_it_runs_stop_nothing(

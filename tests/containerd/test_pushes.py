@@ -14,7 +14,7 @@ from tests.rig.lent import LENT, held, in_force, lent
 from tests.rig.waiting import becomes, poll, wait_until
 from tests.rig.workloads import PERIOD, Workload
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load]
 
 WITH_CHILD = ("/bin/sh", "-c", workloads.COMMAND[2].replace("exec sleep 1000000", "sleep 1000000 & wait"))
 

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.containerd
 OwnDaemon = Callable[..., Daemon]
 
 
+@pytest.mark.bears_load
 def test_a_plugin_that_was_killed_and_restarted_moves_nothing(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     everyone = _one_of_each(cri)
@@ -68,6 +69,7 @@ def test_cpus_stay_owned_when_plugin_and_containerd_both_restart(
     assert web.cpus == owned
 
 
+@pytest.mark.bears_load
 def test_cpus_that_were_given_come_before_older_containers_that_want_some_now(
     cri: Cri, own_daemon: OwnDaemon
 ):
@@ -84,6 +86,7 @@ def test_cpus_that_were_given_come_before_older_containers_that_want_some_now(
     assert (web.cpus, older.cpus) == (owned, NODE_CPUS - owned)
 
 
+@pytest.mark.bears_load
 def test_a_created_container_keeps_its_cpus_through_a_restart(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     waiting = workloads.dedicated(cri, "waiting", started=False)
@@ -96,6 +99,7 @@ def test_a_created_container_keeps_its_cpus_through_a_restart(cri: Cri, own_daem
     assert second.cpus == NODE_CPUS - owned
 
 
+@pytest.mark.bears_load
 def test_containers_from_before_the_plugin_get_their_cpus(cri: Cri, own_daemon: OwnDaemon):
     neighbour, web = workloads.shared(cri), workloads.dedicated(cri)
     assert web.cpus == neighbour.cpus == NODE_CPUS
@@ -107,6 +111,7 @@ def test_containers_from_before_the_plugin_get_their_cpus(cri: Cri, own_daemon: 
     wait_until(lambda: _spec_agrees(web) and _spec_agrees(neighbour), 30, "the runtime's spec to agree")
 
 
+@pytest.mark.bears_load
 def test_an_offline_pod_from_before_the_plugin_is_limited(cri: Cri, own_daemon: OwnDaemon):
     batch, web = workloads.reclaimed(cri), workloads.dedicated(cri)
     own_daemon()
@@ -119,6 +124,7 @@ def test_an_offline_pod_from_before_the_plugin_is_limited(cri: Cri, own_daemon: 
     wait_until(lambda: cgroups.weighs(batch.cgroup, 10), 30, "the container's I/O weight")
 
 
+@pytest.mark.bears_load
 def test_an_offline_container_from_before_the_plugin_gets_its_class_oom_score(
     cri: Cri, own_daemon: OwnDaemon
 ):
@@ -128,6 +134,7 @@ def test_an_offline_container_from_before_the_plugin_gets_its_class_oom_score(
     wait_until(lambda: cgroups.oom_score_adj(pid) == 1000, 30, "oom_score_adj 1000")
 
 
+@pytest.mark.bears_load
 def test_annotated_limits_reach_containers_from_before_the_plugin(cri: Cri, own_daemon: OwnDaemon):
     wanted = {"coloc.nri.io/memory-limit": "50%", "coloc.nri.io/io-weight": "300"}
     web = workloads.run(cri, "web", annotations=wanted, request=0.1, memory=64 << 20)
@@ -136,6 +143,7 @@ def test_annotated_limits_reach_containers_from_before_the_plugin(cri: Cri, own_
     wait_until(lambda: cgroups.weighs(web.cgroup, 118), 30, "the annotated I/O weight")
 
 
+@pytest.mark.bears_load
 def test_half_of_a_limit_is_not_halved_again_by_a_restart(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     wanted = {"coloc.nri.io/memory-limit": "50%"}
@@ -147,6 +155,7 @@ def test_half_of_a_limit_is_not_halved_again_by_a_restart(cri: Cri, own_daemon: 
     assert cgroups.memory_limit(web.cgroup) == 32 << 20
 
 
+@pytest.mark.bears_load
 def test_what_came_and_went_while_the_plugin_was_away_is_made_good(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     web, neighbour = workloads.dedicated(cri), workloads.shared(cri)
@@ -159,6 +168,7 @@ def test_what_came_and_went_while_the_plugin_was_away_is_made_good(cri: Cri, own
     assert daemon.container(web.id) == {}
 
 
+@pytest.mark.bears_load
 def test_a_second_copy_waits_and_takes_over_when_the_first_is_killed(
     containerd: Containerd, cri: Cri, own_daemon: OwnDaemon
 ):
@@ -175,6 +185,7 @@ def test_a_second_copy_waits_and_takes_over_when_the_first_is_killed(
         assert cgroups.members(second.container(web.id)["cpus"]) == web.first_cpus() == web.cpus
 
 
+@pytest.mark.bears_load
 def test_a_stranger_who_speaks_garbage_does_not_disturb_us(
     containerd: Containerd, cri: Cri, own_daemon: OwnDaemon
 ):

@@ -41,6 +41,7 @@ def owns(daemon: Daemon, late: Workload) -> None:
     wait_until(lambda: late.spec_cpus == daemon.container(late.id)["cpus"], 20, "the specification")
 
 
+@pytest.mark.bears_load
 def test_the_next_attempt_has_the_cpu_of_one_that_failed(daemon: Daemon, cri: Cri, pod: Pod):
     failed(workloads.attempt(cri, pod, 0, broken=True))
     second = workloads.attempt(cri, pod, 1).start()
@@ -48,12 +49,14 @@ def test_the_next_attempt_has_the_cpu_of_one_that_failed(daemon: Daemon, cri: Cr
     assert second.first_cpus() == second.cpus
 
 
+@pytest.mark.bears_load
 def test_an_attempt_that_is_never_started_yields_too(daemon: Daemon, cri: Cri, pod: Pod):
     workloads.attempt(cri, pod, 0)
     second = workloads.attempt(cri, pod, 1).start()
     assert daemon.container(second.id)["exclusive"]
 
 
+@pytest.mark.bears_load
 def test_a_waiting_container_gets_the_cpu_that_comes_free(daemon: Daemon, cri: Cri):
     neighbour = workloads.shared(cri)
     first, late = waiting(daemon, cri)
@@ -79,6 +82,7 @@ def test_it_keeps_that_cpu_over_restarts(own_daemon: Callable[..., Daemon], cont
     assert (daemon.container(late.id)["exclusive"], late.cpus) == (True, had)
 
 
+@pytest.mark.bears_load
 def test_it_still_waits_after_a_restart(own_daemon: Callable[..., Daemon], cri: Cri):
     daemon = own_daemon()
     first, late = waiting(daemon, cri)

@@ -142,7 +142,7 @@ def _shim_sockets(folder: Path) -> list[Path]:
 def _remove_files(found: Traces) -> None:
     for path in found.sockets:
         path.unlink(missing_ok=True)
-    for folder in (SHIM_SOCKETS, SHIM_SOCKETS.parent):
-        with suppress(OSError):  # not empty: another containerd's
-            folder.rmdir()
+    # the folder above it stays: its removal would end every mount on it, also that of a Kubernetes node in a namespace
+    with suppress(OSError):  # not empty: another containerd's
+        SHIM_SOCKETS.rmdir()
     shutil.rmtree(found.folder, ignore_errors=True)

@@ -16,8 +16,8 @@ RECORDS: Final = "NRI_COLOC_TEST_RECORDS"
 LANE: Final = "NRI_COLOC_TEST_LANE"
 
 FIRST_PORT: Final = 20_000
-PORTS: Final = 2_000
-"""Of each lane; all of them lie below those that the kernel gives to whoever connects (ip_local_port_range)."""
+PORTS: Final = 1_800
+"""Of each lane, from 0 (no lane) to 6; all lie below the ports of outgoing connections (ip_local_port_range)."""
 
 _asked = count(os.getpid())
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -26,8 +26,8 @@ from tests.rig.lane import LANE, RECORDS
 from tests.rig.order import batch, bears_a_machine, is_emulated, is_on_a_cluster
 from tests.rig.waiting import poll
 
-LANES: Final = min(2 + (os.cpu_count() or 1), 6)
-"""Two CPUs have four, for a batch waits for most of its time; there are ports for six (`tests/rig/lane.py`)."""
+LANES: Final = 6
+"""Also on two CPUs, for a batch waits for four fifths of its time; there are ports for six (`tests/rig/lane.py`)."""
 
 ENDS_WITHIN_S: Final = 60
 TOLD: Final = 8_000
@@ -139,7 +139,7 @@ class Batch:
 
 
 class Lanes:
-    """Play batches in their order, `LANES` at a time, as a plugin of pytest.
+    """Play batches, `LANES` at a time, those of most tests first, as a plugin of pytest.
 
     They begin beside the first test that may run beside an emulated machine: such a test may run beside lanes too. If
     such machines are chosen, which keep one CPU busy, lanes begin with their own first test, or beside the first test
@@ -151,7 +151,7 @@ class Lanes:
         for item in items:
             if name := batch(item):
                 by_name.setdefault(name, []).append(item)
-        self._batches = {name: Batch(config, name, chosen) for name, chosen in by_name.items()}
+        self._batches = {name: Batch(config, name, by_name[name]) for name in largest_first(by_name)}
         self._begin_early = not any(map(is_emulated, items))
         self._free: SimpleQueue[int] = SimpleQueue()
         self._pool = ThreadPoolExecutor(LANES, "lane")
@@ -212,6 +212,11 @@ def _is_whole(reports: Sequence[pytest.TestReport]) -> bool:
 def _failed(item: pytest.Item, why: str) -> pytest.TestReport:
     keywords: dict[str, Any] = dict.fromkeys(item.keywords, 1)
     return pytest.TestReport(item.nodeid, item.location, keywords, "failed", why, "call")
+
+
+def largest_first(batches: Mapping[str, Sequence[object]]) -> list[str]:
+    """Return the names of batches, that of most tests first: a long batch that begins last ends alone."""
+    return sorted(batches, key=lambda name: -len(batches[name]))
 
 
 def wanted(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:

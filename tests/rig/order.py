@@ -13,7 +13,7 @@ PATIENT: Final = frozenset({"conformance", "fuzz", "unit"})
 IN_LANES: Final = frozenset({"integration", "property", "scenario"})
 """Patient tests that lanes play beside this process (`tests/rig/lanes.py`)."""
 
-BESIDE_CLUSTER: Final = ("tests/conformance/", "tests/cluster/api/")
+WITHOUT_A_NODE: Final = ("tests/conformance/", "tests/cluster/api/")
 """Tests that one lane plays, one after another, beside the tests on a real Kubernetes node: they need no such node."""
 
 BY_FILE: Final = frozenset({"integration"})
@@ -26,7 +26,7 @@ EMULATED: Final = "vm"
 """The mark of tests that an emulated machine plays (`tests/vm/conftest.py` sets it)."""
 
 BEARS_LOAD: Final = "bears_load"
-"""The mark of tests on a real containerd that pass beside an emulated machine.
+"""The mark of tests on a real containerd that pass beside an emulated machine or other lanes; one lane plays them all.
 
 No test has it that measures how long something takes, or that lends: the reclaim pool follows the use of the whole
 machine. No test has it that kills containerd: after its restart on a busy machine, 1.7 was seen to take 14 shims of a
@@ -46,7 +46,7 @@ def is_patient(item: pytest.Item) -> bool:
 
 def bears_a_machine(item: pytest.Item) -> bool:
     """Return whether an emulated machine or a compiler may run beside this test."""
-    return is_patient(item) or folder(item) == CLUSTER or item.get_closest_marker(BEARS_LOAD) is not None
+    return is_patient(item) or folder(item) == CLUSTER or _bears_load(item)
 
 
 def is_emulated(item: pytest.Item) -> bool:
@@ -56,11 +56,15 @@ def is_emulated(item: pytest.Item) -> bool:
 
 def is_on_a_cluster(item: pytest.Item) -> bool:
     """Return whether a test needs a real Kubernetes node."""
-    return folder(item) == CLUSTER and not _is_beside_a_cluster(item)
+    return folder(item) == CLUSTER and not _needs_no_node(item)
 
 
-def _is_beside_a_cluster(item: pytest.Item) -> bool:
-    return item.nodeid[item.nodeid.find("tests/") :].startswith(BESIDE_CLUSTER)
+def _needs_no_node(item: pytest.Item) -> bool:
+    return item.nodeid[item.nodeid.find("tests/") :].startswith(WITHOUT_A_NODE)
+
+
+def _bears_load(item: pytest.Item) -> bool:
+    return item.get_closest_marker(BEARS_LOAD) is not None
 
 
 def batch(item: pytest.Item) -> str:
@@ -68,10 +72,10 @@ def batch(item: pytest.Item) -> str:
 
     It is the file or the folder of the test; empty if no lane plays it.
     """
-    if _is_beside_a_cluster(item):
-        return ", ".join(BESIDE_CLUSTER)
+    if _needs_no_node(item):
+        return ", ".join(WITHOUT_A_NODE)
     name = folder(item)
-    if name not in IN_LANES:
+    if name not in IN_LANES and not _bears_load(item):
         return ""
     return item.nodeid.partition("::")[0] if name in BY_FILE else f"tests/{name}"
 
@@ -79,17 +83,16 @@ def batch(item: pytest.Item) -> str:
 def place(item: pytest.Item) -> int:
     """Return the place of a test in the order.
 
-    First tests that run alone, then tests on a real containerd beside which a machine may run, then patient tests, then
-    tests in lanes: most of a machine's work is done by then. Whole folders come before files, for they take longest.
-    Tests on a real Kubernetes node come then, whose programs were compiled beside all others, then the tests that a
-    lane has played beside them, and at last the machines' own tests.
+    First tests that run alone, then patient tests, then tests in lanes: most of a machine's work is done by then. Tests
+    on a real Kubernetes node come then, whose programs were compiled beside all others, then the tests that lanes have
+    played beside them, and at last the machines' own tests.
     """
     if is_emulated(item):
-        return 7
-    if folder(item) == CLUSTER or _is_beside_a_cluster(item):
-        return 5 + _is_beside_a_cluster(item)
+        return 6
+    if _needs_no_node(item) or _bears_load(item):
+        return 5
+    if folder(item) == CLUSTER:
+        return 4
     if folder(item) in IN_LANES:
-        return 3 + (folder(item) in BY_FILE)
-    if folder(item) in PATIENT:
-        return 2
-    return int(bears_a_machine(item))
+        return 2 + (folder(item) in BY_FILE)
+    return int(folder(item) in PATIENT)

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.rig.lane import FIRST_PORT, LANE, PORTS, RECORDS, free_port
+from tests.rig.lanes import LANES, largest_first
 
 PROJECT = Path(__file__).parents[2]
+FIRST_OUTGOING = 32_768
+"""The kernel's default of ip_local_port_range."""
 
 CONFTEST = """
 from tests.rig import lanes
@@ -154,13 +157,14 @@ def test_a_folder_of_pure_tests_is_one_batch(run, project: Path):
     assert "the pytest of tests/property ended with 9" in said
 
 
-def test_lanes_begin_beside_tests_that_bear_load(run, project: Path):
-    write(
-        project,
-        "containerd",
-        beside="import pytest\n\n@pytest.mark.bears_load" + BESIDE.replace("{begun}", "True"),
-    )
-    assert "7 passed" in run(first=MIXED, second=MIXED)
+def test_a_lane_plays_tests_that_bear_load(run, project: Path):
+    write(project, "containerd", alone="def test_ok(): pass")
+    said = run(folder="containerd", loaded="import pytest\npytestmark = pytest.mark.bears_load\n" + MIXED)
+    assert "1 failed, 4 passed, 1 skipped, 1 error" in said
+
+
+def test_the_largest_batch_begins_first():
+    assert largest_first({"small": [1], "large": [1, 2, 3], "middle": [1, 2]}) == ["large", "middle", "small"]
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["without machines", "with machines"])
@@ -184,8 +188,9 @@ def test_only_chosen_tests_run(run):
 
 
 def test_lanes_have_ports_of_their_own(monkeypatch: pytest.MonkeyPatch):
-    for lane in range(4):
+    for lane in range(LANES + 1):
         monkeypatch.setenv(LANE, str(lane))
         first, second = free_port(), free_port()
         assert first != second
         assert {first, second} <= set(range(FIRST_PORT + lane * PORTS, FIRST_PORT + (lane + 1) * PORTS))
+        assert max(first, second) < FIRST_OUTGOING

@@ -45,21 +45,20 @@ MACHINES: Final = item("vm/scenarios/test_numa", EMULATED)
 
 
 def test_timed_tests_come_first_machines_last():
-    names = ("cluster/api", "cluster", "containerd", "fuzz", "integration", "property", "unit")
-    chosen = [*(item(f"{name}/test_it") for name in names), MACHINES, BEARS]
-    ordered = sorted(chosen, key=place)
-    patient = ["fuzz", "unit", "property", "integration"]
-    cluster = ["cluster", "cluster", "vm"]
-    assert [folder(one) for one in ordered] == ["containerd", "containerd", *patient, *cluster]
-    assert ordered[1] is BEARS
-    assert "api" in ordered[-2].nodeid
+    names = ("cluster", "containerd", "fuzz", "integration", "property", "unit")
+    chosen = [*(item(f"{name}/test_it") for name in names), MACHINES]
+    ordered = [folder(one) for one in sorted(chosen, key=place)]
+    assert ordered == ["containerd", "fuzz", "unit", "property", "integration", "cluster", "vm"]
 
 
-def test_tests_without_a_node_run_beside_the_cluster():
-    free = [item("conformance/test_it"), item("cluster/api/test_it")]
-    assert len({batch(one) for one in free}) == 1
-    assert all(place(one) > place(NODE) for one in free)
-    assert [is_on_a_cluster(one) for one in (*free, NODE)] == [False, False, True]
+def test_lanes_play_beside_the_cluster():
+    free = [item("conformance/test_it"), item("cluster/api/test_it"), BEARS]
+    assert all(place(NODE) < place(one) < place(MACHINES) for one in free)
+    assert [is_on_a_cluster(one) for one in (*free, NODE)] == [False, False, False, True]
+
+
+def test_one_lane_plays_the_tests_without_a_node():
+    assert batch(item("conformance/test_it")) == batch(item("cluster/api/test_it")) != ""
 
 
 def test_machine_runs_beside_tests_that_bear_it():
@@ -80,10 +79,15 @@ def test_only_marked_tests_are_a_machines():
         ("integration/hostile/test_it", "tests/integration/hostile/test_it.py"),
         ("property/test_it", "tests/property"),
         ("unit/test_it", ""),
+        ("containerd/test_it", ""),
     ],
 )
 def test_a_lane_plays_a_file_or_a_folder(file: str, name: str):
     assert batch(item(file)) == name
+
+
+def test_one_lane_plays_tests_that_bear_load():
+    assert batch(BEARS) == batch(item("containerd/test_pinning", BEARS_LOAD)) == "tests/containerd"
 
 
 def test_every_named_folder_exists():
