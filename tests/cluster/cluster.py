@@ -22,7 +22,7 @@ POLL_SECONDS: Final = 0.3
 """Each question is a process of its own."""
 
 ORDER_SECONDS: Final = 2 * PATIENCE_SECONDS
-"""For an order that kubectl itself waits for, as a rollout."""
+"""For an order that kubectl itself waits for, as a deletion."""
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from tests.cluster import product_image
 from tests.cluster.cluster import Cluster
 from tests.cluster.running import Pods
 from tests.rig import RigError, cgroups
-from tests.rig.waiting import PATIENCE_SECONDS
 
 MANIFEST: Final = product_image.PROJECT / "deploy/daemonset.yaml"
 NAMESPACE: Final = "kube-system"
@@ -77,12 +76,12 @@ class Product:
         self._cluster.wait(lambda: self.check("synchronised").get("ok"), "a synchronised daemon")
 
     def update(self) -> None:
-        """Replace the pod as a rolling update of the DaemonSet does, and wait for its end."""
-        workload = f"daemonset/{NAME}"
-        self._cluster.kubectl("rollout", "restart", workload, f"--namespace={NAMESPACE}")
-        self._cluster.kubectl(
-            "rollout", "status", workload, f"--namespace={NAMESPACE}", f"--timeout={PATIENCE_SECONDS:g}s"
-        )
+        """Replace the pod as a rolling update of the DaemonSet does, and wait until the new one is ready.
+
+        `kubectl rollout status` waits `minReadySeconds` longer.
+        """
+        self._cluster.kubectl("rollout", "restart", f"daemonset/{NAME}", f"--namespace={NAMESPACE}")
+        self._cluster.wait(self.is_rolled_out, "the daemon's new pod")
         self.wait_ready()
 
     def remove(self) -> None:

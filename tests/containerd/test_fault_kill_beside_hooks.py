@@ -15,6 +15,7 @@ from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 from tests.rig.lent import LENT, held, in_force, lent
 from tests.rig.mortal import Mortal
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS, Workload
 
@@ -48,6 +49,7 @@ def test_killed_while_a_push_is_on_its_way(
         assert not other.dropped.is_set()
 
 
+@ON_THE_NEWEST
 @pytest.mark.invariant(1, 3, 5, 6, 7)
 def test_killed_while_the_box_gives_cpus_back(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, tmp_path: Path
@@ -70,6 +72,7 @@ def test_killed_while_the_box_gives_cpus_back(
     wait_until(lambda: _sizes(box) == {len(NODE_CPUS)}, 60, "all of share for all reclaimed pods")
 
 
+@ON_THE_NEWEST
 @pytest.mark.invariant(1, 3, 6, 8)
 def test_killed_between_a_checkpoint_and_its_name(
     own_daemon: OwnDaemon, inspector: Inspector, tmp_path: Path

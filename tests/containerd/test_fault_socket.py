@@ -9,6 +9,7 @@ from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 from tests.rig.stranger import MANNERS, Manner, Stranger
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import poll, wait_until
 
 pytestmark = pytest.mark.containerd
@@ -33,6 +34,7 @@ def test_a_socket_file_that_is_removed_and_made_anew_is_found_again(
     assert not daemon.is_dead
 
 
+@ON_THE_NEWEST
 @pytest.mark.invariant(1, 3, 6, 7, 8)
 @pytest.mark.parametrize("manner", MANNERS)
 def test_another_program_behind_the_socket_moves_nothing_and_is_left_for_the_runtime(

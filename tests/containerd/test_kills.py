@@ -16,10 +16,11 @@ from tests.rig import cgroups, kubepods, load, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import poll, wait_until
 from tests.rig.workloads import NODE_CPUS, Workload
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 LENDING: Final = "reclaim: {enabled: true}\n"
