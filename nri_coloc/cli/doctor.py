@@ -1,8 +1,9 @@
 """`nri-coloc doctor`: check that the machine has all that the daemon needs, and that the daemon works.
 
 Each check covers one condition; its sentence has the remedy. Only two trial writes change anything. Both are removed
-at once: a small file in the state folder, and an attribute of a cgroup. No socket is connected to, because a runtime
-would take the command for a plugin. `fail`: pods are not placed; `warn`: a setting may have no effect.
+at once: a small file in the state folder, and an attribute of a cgroup. A third one takes back 0 bytes of memory. No
+socket is connected to, because a runtime would take the command for a plugin. `fail`: pods are not placed; `warn`: a
+setting may have no effect.
 """
 
 import re
@@ -30,6 +31,7 @@ from nri_coloc.host import (
 )
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.marks import Marks
+from nri_coloc.host.memory_reclaim import MemoryReclaim, Ways
 from nri_coloc.nri import version
 from nri_coloc.repair.host_groups import SETTING
 from nri_coloc.restore.restoration import JOURNAL
@@ -95,6 +97,7 @@ def checks(patient: Patient) -> Iterator[Check]:
     each: tuple[tuple[str, Callable[[Patient], Check]], ...] = (
         ("cgroups", _cgroups),
         ("control files", _control_files),
+        ("memory reclaim", _memory_reclaim),
         ("I/O weights", _io_weights),
         ("pressure", _pressure),
         ("capabilities", _capability),
@@ -156,6 +159,23 @@ def _control_files(patient: Patient) -> Check:
         why = f"this kernel has no {', '.join(missing)}: annotations for these have no effect"
         return Check("control files", "warn", why)
     return Check("control files", "ok", f"{', '.join(_WISHED_FILES)} exist")
+
+
+def _memory_reclaim(patient: Patient) -> Check:
+    layout, name = cgroup_layout.detect(patient.host_root), "memory reclaim"
+    kubepods = cgroup_layout.kubepods_in(layout)
+    instead = "until then the memory of reclaimed pods is taken back by limits and evictions alone"
+    if layout.version == 1:
+        return Check(name, "warn", f"cgroup v1 has no memory.reclaim: boot with cgroup v2; {instead}")
+    if not kubepods:
+        return Check(name, "warn", "no cgroup of pods was found; run this again after the first pod")
+    ways = MemoryReclaim(layout, patient.host_root).ways(kubepods) or Ways()
+    if ways.only_cache:
+        return Check(name, "ok", "memory of reclaimed pods can be taken back at once, page cache first")
+    if ways.reclaims:
+        why = "memory.reclaim knows no swappiness (Linux 6.10 does): memory is taken back when it is short, not before"
+        return Check(name, "warn", why)
+    return Check(name, "warn", f"memory.reclaim cannot be written (it needs Linux 5.19, and root); {instead}")
 
 
 def _io_weights(patient: Patient) -> Check:

@@ -24,6 +24,7 @@ class AuditEvent(StrEnum):
     PRESSURE_VERDICT = "pressure.verdict"
     PRESSURE_THROTTLE = "pressure.throttle"
     PRESSURE_RECOVER = "pressure.recover"
+    PRESSURE_RECLAIM = "pressure.reclaim"
     POD_EVICT = "pod.evict"
     POD_STARVED = "pod.starved"
     POD_LIMIT = "pod.limit"
@@ -88,6 +89,7 @@ class Reason(StrEnum):
     CPU_STALL = "cpu_stall"
     MEMORY_STALL = "memory_stall"
     IO_STALL = "io_stall"
+    MEMORY_LOW = "memory_low"
     MEMORY_SHORT = "memory_short"
     CPU_STARVED = "cpu_starved"
     CALM = "calm"
@@ -152,6 +154,7 @@ _LENDING_EVENTS: Final = frozenset(
         AuditEvent.PRESSURE_VERDICT,
         AuditEvent.PRESSURE_THROTTLE,
         AuditEvent.PRESSURE_RECOVER,
+        AuditEvent.PRESSURE_RECLAIM,
         AuditEvent.POD_STARVED,
     }
 )

@@ -21,6 +21,7 @@ _FLAT: Final = re.compile(rb"^(\S+) (\d{1,20})$", re.MULTILINE)
 _USAGE: Final = re.compile(rb"^usage_usec (\d{1,20})$", re.MULTILINE)
 _PERIODS: Final = re.compile(rb"^nr_throttled (\d{1,20})$", re.MULTILINE)
 _THROTTLED: Final = re.compile(rb"^throttled_(usec|time) (\d{1,20})$", re.MULTILINE)
+_AVG10: Final = re.compile(rb"some avg10=(\d{1,3}\.\d{1,2}) ")
 _FULL: Final = re.compile(rb"^full [^\n]*\btotal=(\d{1,20})$", re.MULTILINE)
 _CPU_LINE: Final = re.compile(rb"^cpu(\d{1,5}) ([^\n]+)$", re.MULTILINE)
 _TASKS: Final = (0, 1, 2)
@@ -85,6 +86,12 @@ def some_us(text: bytes | None) -> int | None:
     """Read the `some total=` of a pressure file: µs in which at least one task waited."""
     words, _, total = (text or b"").partition(b"\n")[0].rpartition(b" total=")
     return _number(total) if words.startswith(b"some ") else None
+
+
+def some_avg10(text: bytes | None) -> float | None:
+    """Read the `some avg10=` of a pressure file as a part of the last ten seconds, 0 to 1."""
+    found = _AVG10.match(text or b"")
+    return None if found is None else float(found[1]) / 100
 
 
 def pressure(text: bytes | None) -> Pressure | None:
@@ -305,6 +312,11 @@ def meminfo(text: bytes | None) -> NodeMemory | None:
         return None
     total, free, inactive, active = (found[name] for name in names)
     return NodeMemory(total, free, inactive, active, found.get(b"SReclaimable", 0))
+
+
+def swap_free(text: bytes | None) -> int:
+    """Read the free swap from /proc/meminfo, bytes; 0 if it has no such line."""
+    return _kib_lines(text).get(b"SwapFree", 0)
 
 
 def numa_meminfo(text: bytes | None) -> NumaMemory | None:

@@ -184,7 +184,7 @@ def _hurt(pods: Watch, seen: Seen, resource: Resource) -> frozenset[str]:
 
 
 def _worst(pods: Watch, hurt: Iterable[str], resource: Resource, up: int) -> list[str]:
-    """Return the pods whose culprits are searched in this turn: the worst of those that are hurt long enough.
+    """Return the pods whose culprits are searched in this turn: the worst pods that are hurt long enough.
 
     A search reads the use of all pods in all turns. A culprit of many pods is found by any of them.
     """

@@ -103,7 +103,7 @@ class Pressure:
         self._ladder, self.throttled = AT_REST, {}
 
     def _pods(self, state: NodeState) -> Population:
-        """Return the population; it is made anew only after a pod or container changed."""
+        """Return the population; it is made again only after a pod or container changed."""
         if self._population is None or not self._population.is_of(state):
             self._population = population.of(state)
         return self._population

@@ -18,12 +18,17 @@ KUBEPODS: Final = "kubepods"
 _NUMA: Final = "numa "
 
 
-class MemoryFiles(Protocol):
-    """Reads memory; returns None for a file that cannot be read."""
+class LeftFiles(Protocol):
+    """Reads the memory that is left; returns None for a file that cannot be read."""
 
     def machine(self, at: float) -> MemoryLeft | None: ...
-    def numa_node(self, number: int, at: float, machine_bytes: int) -> MemoryLeft | None: ...
     def below_limit(self, path: str, at: float) -> MemoryLeft | None: ...
+
+
+class MemoryFiles(LeftFiles, Protocol):
+    """Reads memory; returns None for a file that cannot be read."""
+
+    def numa_node(self, number: int, at: float, machine_bytes: int) -> MemoryLeft | None: ...
     def held(self, path: str, at: float) -> MemoryReading | None: ...
     def anonymous_on(self, path: str, number: int) -> int: ...
 
@@ -58,15 +63,15 @@ class MemoryShortages:
 
     def follow(self, state: NodeState, tuning: Tuning, now: float) -> list[Short]:
         """Read all scopes; return those in which memory is short and does not come back."""
-        scopes, up = self._scopes(state, tuning.reclaim.memory_watermark, now), tuning.pressure.memory.up
+        found, up = self._scopes(state, tuning.reclaim.memory_watermark, now), tuning.pressure.memory.up
         before = self._courses
         self._courses = {
             one.name: shortage.followed(before.get(one.name, NO_COURSE), one.left, one.known, up)
-            for one in scopes
+            for one in found
         }
         return [
             Short(one.name, one.left, one.known, missing)
-            for one in scopes
+            for one in found
             if one.left is not None and (missing := shortage.missing(self._courses[one.name], one.known))
         ]
 
@@ -81,22 +86,30 @@ class MemoryShortages:
         return 0 if held is None else held.unreclaimable
 
     def _scopes(self, state: NodeState, watermark: float, now: float) -> list[Scope]:
-        machine = self._files.machine(now)
-        total = 0 if machine is None else machine.total
-        found = [Scope(NODE, machine, shortage.of_node(total, watermark))]
-        below = self._below_kubepods(state, now)
-        if below is not None and below.total < total:
-            found.append(Scope(KUBEPODS, below, shortage.of_limit(below.total)))
+        found = scopes(self._files, state, watermark, now)
+        total = 0 if found[0].left is None else found[0].left.total
         for number in members(_bound_numa_nodes(state)):
             part = self._files.numa_node(number, now, total)
             size = 0 if part is None else part.total
             found.append(Scope(f"{_NUMA}{number}", part, shortage.of_numa_node(size, watermark)))
         return found
 
-    def _below_kubepods(self, state: NodeState, now: float) -> MemoryLeft | None:
-        paths = (kubepods_of(targets.pod_path(place.pod)) for place in state.pods.values())
-        path = next(filter(None, paths), "")
-        return self._files.below_limit(path, now) if path else None
+
+def scopes(files: LeftFiles, state: NodeState, watermark: float, now: float) -> list[Scope]:
+    """Read the node, and kubepods if it has a limit of its own."""
+    machine = files.machine(now)
+    total = 0 if machine is None else machine.total
+    found = [Scope(NODE, machine, shortage.of_node(total, watermark))]
+    below = _below_kubepods(files, state, now)
+    if below is not None and below.total < total:
+        found.append(Scope(KUBEPODS, below, shortage.of_limit(below.total)))
+    return found
+
+
+def _below_kubepods(files: LeftFiles, state: NodeState, now: float) -> MemoryLeft | None:
+    paths = (kubepods_of(targets.pod_path(place.pod)) for place in state.pods.values())
+    path = next(filter(None, paths), "")
+    return files.below_limit(path, now) if path else None
 
 
 def _bound_numa_nodes(state: NodeState) -> int:

@@ -83,7 +83,7 @@ def _covering(amount: float, candidates: Mapping[str, Candidate], ranked: Iterab
 
 
 def _needed(amount: float, candidates: Mapping[str, Candidate], chosen: list[str]) -> tuple[str, ...]:
-    """Return the chosen pods without those that the rest of them does not need, the last in order spared first."""
+    """Return the chosen pods without pods that the rest of them does not need, the last in order spared first."""
     needed, covered = list(chosen), sum(candidates[pod_id].use for pod_id in chosen)
     for pod_id in reversed(chosen):
         use = candidates[pod_id].use

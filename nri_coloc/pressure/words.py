@@ -5,11 +5,13 @@ from typing import Final
 
 from nri_coloc.core.decisions import Decision, Figure
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import RECLAIM
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.pressure.action import Action, Place
 from nri_coloc.pressure.culprit import Suspect
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.ladder import Cause, Move, Step
+from nri_coloc.pressure.taking_back import Need, Regime, Take
 from nri_coloc.pressure.verdict import Resource
 
 _STALLS: Final[Mapping[Resource, Reason]] = {
@@ -27,6 +29,9 @@ _WHY: Final[Mapping[Cause, str]] = {
     Cause.NO_RELIEF: "the least limit gave no relief",
     Cause.NOT_ALLOWED: "settings or annotations no longer allow it",
 }
+_NAMED: Final = 8
+"""Pods that a record of memory names."""
+
 _NAME: Final = 40
 """Characters of a pod's name in a sentence."""
 
@@ -104,6 +109,66 @@ def of_end(pod_id: str, action: Action, limit: float, reason: Reason, why: str) 
         after=action.shown(Place(""), None),
         inputs={"resource": action.resource.value, "limit_before": round(limit)},
     )
+
+
+def of_memory_low(need: Need, takes: tuple[Take, ...], names: Mapping[str, str], taken: int) -> Decision:
+    """Return the record of a regime in which memory is taken back.
+
+    names: "NAMESPACE/POD" by pod id.
+    taken: bytes since the last record.
+    """
+    is_urgent = need.regime is Regime.URGENT
+    because = (
+        f"memory taken back: {'short' if is_urgent else 'low'} on {need.scope} ({_available(need)},"
+        f" missing={_gib(need.missing)}, pods={len(takes)})"
+    )
+    parts = {f"{names[one.pod_id]}.take_bytes": one.amount for one in takes[:_NAMED]}
+    return Decision(
+        AuditEvent.PRESSURE_RECLAIM,
+        Reason.MEMORY_SHORT if is_urgent else Reason.MEMORY_LOW,
+        because,
+        pool=RECLAIM,
+        qos=QoSClass.RECLAIMED,
+        inputs={
+            **_of_need(need, taken),
+            "pods": len(takes),
+            "take_bytes": sum(t.amount for t in takes),
+            **parts,
+        },
+    )
+
+
+def of_memory_enough(need: Need, former: Regime, taken: int) -> Decision:
+    """Return the record of the end of a regime. `taken`: bytes since the last record."""
+    because = f"memory no longer taken back ({_available(need)}, taken={_gib(taken)})"
+    return Decision(
+        AuditEvent.PRESSURE_RECLAIM,
+        Reason.CALM,
+        because,
+        pool=RECLAIM,
+        qos=QoSClass.RECLAIMED,
+        inputs={**_of_need(need, taken), "former_regime": former.value},
+    )
+
+
+def _of_need(need: Need, taken: int) -> dict[str, Figure]:
+    return {
+        "scope": need.scope,
+        "regime": need.regime.value,
+        "available_bytes": None if need.left is None else need.left.available,
+        "least_bytes": need.known.least,
+        "enough_bytes": need.known.enough,
+        "missing_bytes": need.missing,
+        "taken_bytes": taken,
+    }
+
+
+def _available(need: Need) -> str:
+    return f"available={'unknown' if need.left is None else _gib(need.left.available)}"
+
+
+def _gib(amount: int) -> str:
+    return f"{amount / (1 << 30):.2f} GiB"
 
 
 def _limit(action: Action, limit: float | None) -> str:

@@ -8,6 +8,7 @@ from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
+from nri_coloc.pressure.reclaimer import Reclaimer
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service import lending_clock
 from nri_coloc.service.lending_clock import LendingClock
@@ -32,6 +33,7 @@ class DaemonView:
         clock: LendingClock,
         offer: OfferView,
         pressure: Pressure,
+        reclaimer: Reclaimer,
         evictor: Evictor,
     ) -> None:
         self._alive_at = time.monotonic()
@@ -41,6 +43,7 @@ class DaemonView:
         self._clock = clock
         self._offer = offer
         self._pressure = pressure
+        self._reclaimer = reclaimer
         self._evictor = evictor
         self._report = report
 
@@ -77,6 +80,7 @@ class DaemonView:
             lending={
                 **lending_clock.shown(self._clock.lending, self._clock.switch),
                 "cooling_s": round(self._cooling_s()),
+                "memory_taken_back": self._reclaimer.shown,
             },
             throttled=self._pressure.throttled,
         )

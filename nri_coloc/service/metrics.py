@@ -142,6 +142,9 @@ class Metrics:
         self._io_operations = self._counter("io_operations", "Reads and writes.", "class", "direction")
         self._stalled = self._counter("stalled_seconds", "Time that pods stalled.", "class", "resource")
         self._high_events = self._counter("memory_high_events", "Reclaims at memory.high.", "class")
+        self._taken = self._counter(
+            "memory_reclaimed_bytes", "Bytes taken back from reclaimed pods by memory.reclaim.", "regime"
+        )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, namespace=NAMESPACE, registry=self._registry)
@@ -218,6 +221,10 @@ class Metrics:
     def throttled(self, pods: int) -> None:
         """Set the number of reclaimed pods that are throttled."""
         self._limited.set(pods)
+
+    def memory_taken(self, regime: str, amount: int) -> None:
+        """Count bytes that were taken back from reclaimed pods."""
+        self._taken.labels(regime).inc(amount)
 
     def cooling(self, seconds: float) -> None:
         """Set the rest of the cool-down after an eviction."""

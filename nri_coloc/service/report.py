@@ -102,6 +102,10 @@ class Report:
         self.audit.submit(Record(event, reason, because, decision_id=decision_id, **fields))
         self.metrics.decision(event, reason)
 
+    def memory_taken(self, regime: str, amount: int) -> None:
+        """Count bytes that were taken back from reclaimed pods."""
+        self.metrics.memory_taken(regime, amount)
+
     def unread_file(self, sentence: str) -> None:
         """Report a file of the state folder that cannot be read; the daemon goes on without it."""
         self.log.warning(sentence)

@@ -198,6 +198,7 @@ class Daemon:
         }
         if self._serves:
             steps["judging pressure"] = partial(parts.lending.pressure.look, now)
+            steps["taking memory back"] = partial(parts.lending.reclaimer.look, now)
             steps["evicting for shortages"] = partial(parts.lending.evictor.look, now)
             steps["keeping the state folder"] = partial(parts.files.state_folder.look, now)
             steps["keeping the switch"] = partial(self._ground.switch.look, now)
@@ -308,6 +309,7 @@ class Daemon:
             "leaving the runtime": parts.hooks.trunk.stop,
             "stopping the fast loop": parts.lending.loop.stop,
             "stopping the memory thread": parts.files.memory_worker.stop,
+            "stopping the reclaim thread": parts.lending.reclaim_worker.stop,
             "stopping the survey": parts.forecast.survey.stop,
             "stopping the actuator": parts.files.actuator.stop,
             "stopping pushes": parts.runtime.pusher.stop,

@@ -97,6 +97,7 @@ V2: Final[Mapping[str, str]] = MappingProxyType(
         "memory.low": "0",
         "memory.high": "max",
         "memory.max": "max",
+        "memory.reclaim": "",
         "memory.swap.max": "max",
         "memory.stat": "anon 0\nfile 0\nkernel 0\ninactive_file 0\nactive_file 0",
         "memory.events": "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0",

@@ -70,7 +70,7 @@ class Bed:
         self.loop = self.daemon()
 
     def daemon(self) -> Pressure:
-        """Start the loop anew, with the journal of the previous one."""
+        """Start a new loop, with the journal of the previous one."""
         layout = cgroup_layout.detect(self._root)
         journal = Journal(str(self._folder / "journal"), self._root)
         writer = CgroupWriter(layout, journal, self._root, lambda _path: None)

@@ -4,10 +4,13 @@ import platform
 
 from nri_coloc.core.seams import After
 from nri_coloc.host.memory_left import MemoryLeftReader
+from nri_coloc.host.memory_reclaim import MemoryReclaim
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.lending.loop import Lending
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
+from nri_coloc.pressure.reclaim_worker import ReclaimWorker
+from nri_coloc.pressure.reclaimer import Reclaimer, gives_memory
 from nri_coloc.pressure.starved_pods import StarvedPods
 from nri_coloc.service import probe
 from nri_coloc.service.cool_down import CoolDown
@@ -37,13 +40,16 @@ class LendingParts:
             node, files.bandwidths, forecast.cgroups, lambda: loop.headroom, report
         )
         machine, cool_down = (ground.layout, ground.options.host_root), CoolDown(ground.options.state_dir)
+        left, memory = MemoryLeftReader(*machine), MemoryReclaim(*machine)
         self.pressure = Pressure(node, StallReader(*machine), files.writer, report)
+        self.reclaim_worker = ReclaimWorker(memory, lambda pod_id: gives_memory(node.state, pod_id))
+        self.reclaimer = Reclaimer(node, left, memory, worker=self.reclaim_worker, report=report)
         self.starved_pods = StarvedPods(
             node, report, picture=lambda: forecast.survey.picture, headroom=lambda: loop.headroom
         )
         self.evictor = Evictor(
             node,
-            MemoryLeftReader(*machine),
+            left,
             starved=self.starved_pods,
             ladder=self.pressure,
             orders=ground.evictions,

@@ -38,6 +38,7 @@ class OperatorParts:
             clock=ground.clock,
             offer=cluster.offer,
             pressure=lending.pressure,
+            reclaimer=lending.reclaimer,
             evictor=lending.evictor,
         )
         self.http = HttpServer(self.view, ground.report.log.warning)

@@ -16,7 +16,15 @@ from nri_coloc.cli.asking import DaemonSilent
 from nri_coloc.cli.doctor import Check, Patient
 from nri_coloc.host import kubelet
 
-FILES = ("memory.high", "memory.low", "memory.min", "cpu.max.burst", "io.weight", "cgroup.controllers")
+FILES = (
+    "memory.reclaim",
+    "memory.high",
+    "memory.low",
+    "memory.min",
+    "cpu.max.burst",
+    "io.weight",
+    "cgroup.controllers",
+)
 READY = {"ready": True, "checks": {"config": {"ok": True, "detail": ""}}}
 
 
@@ -119,6 +127,15 @@ def test_version_1_is_said_to_have_no_memory_protection(patient, tmp_path):
     (tmp_path / "v1/sys/fs/cgroup/cpuset").mkdir(parents=True)
     found = check(replace(patient, host_root=str(tmp_path / "v1")), "control files")
     assert (found.verdict, "memory.low" in found.sentence) == ("warn", True)
+
+
+def test_memory_that_can_be_taken_back(patient, tmp_path):
+    assert check(patient, "memory reclaim").verdict == "ok"
+    (Path(patient.host_root) / "sys/fs/cgroup/kubepods/memory.reclaim").unlink()
+    assert "needs Linux 5.19" in check(patient, "memory reclaim").sentence
+    (tmp_path / "v1/sys/fs/cgroup/cpuset").mkdir(parents=True)
+    found = check(replace(patient, host_root=str(tmp_path / "v1")), "memory reclaim")
+    assert (found.verdict, "boot with cgroup v2" in found.sentence) == ("warn", True)
 
 
 def test_a_disk_on_which_no_weight_acts_is_named_with_the_cure(patient):

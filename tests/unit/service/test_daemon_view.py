@@ -18,6 +18,7 @@ from nri_coloc.memory.headroom import MemoryHeadroom
 from nri_coloc.pressure.eviction import NO_PACE
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
+from nri_coloc.pressure.reclaimer import Reclaimer
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service.daemon_view import HEALTHY_WITHIN_S, DaemonView
 from nri_coloc.service.lending_clock import LendingClock
@@ -47,6 +48,7 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
             clock=clock,
             offer=OfferView(node, clock=clock, lending=lending, survey=a_survey(), memory=memory),
             pressure=cast("Pressure", SimpleNamespace(throttled={})),
+            reclaimer=cast("Reclaimer", SimpleNamespace(shown="none")),
             evictor=cast("Evictor", SimpleNamespace(pace=NO_PACE)),
         ),
         node,
@@ -86,6 +88,7 @@ def test_the_state_shows_lending_by_the_clock(parts):
         "switch": "on",
         "drains": False,
         "cooling_s": 0,
+        "memory_taken_back": "none",
     }
 
 
