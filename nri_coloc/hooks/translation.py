@@ -362,7 +362,7 @@ def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: boo
             return _driven(wish, known.exclusive)
         told = tuple(each for each in known.wish.findings if each.key.startswith(codec.CLAIM_PREFIX))
         return replace(wish, findings=wish.findings + told) if told else wish
-    if not driver.claimed(container):
+    if not (container.claimed and driver.claimed(container)):
         return wish
     allowed, is_short = driver.refusal(now.state, container, wish, now.tuning, is_created=is_created)
     if not allowed:

@@ -27,7 +27,7 @@ from nri_coloc.core.workload import (
     QoSClass,
     Wish,
 )
-from nri_coloc.placing import allocator, claim, loans, membership, record, request, supply, tiers
+from nri_coloc.placing import allocator, claim, loans, record, request, supply, tiers
 from nri_coloc.placing.allocator import Grant
 from nri_coloc.placing.claim import Claim
 from nri_coloc.placing.supply import Due
@@ -84,7 +84,7 @@ def _left_alone(wish: Wish) -> str:
 
 
 def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
-    assignment = membership.housed(state.pools, _pooled(container, wish))
+    assignment = tiers.housed(state.pools, _pooled(container, wish))
     chosen = f", pool by {wish.pool_because}" if wish.pool_because else ""
     if wish.qos is QoSClass.RECLAIMED:
         why = f"runs in the reclaim pool: class reclaimed by {wish.because}"
@@ -310,7 +310,7 @@ def main_of(state: NodeState, pod_id: str, but: str = "") -> Assignment | None:
 
 
 def _pooled(container: Container, wish: Wish, *, hands_off: bool = False) -> Assignment:
-    return Assignment(container, wish.qos, membership.pool_of(wish), hands_off=hands_off, wish=wish)
+    return Assignment(container, wish.qos, tiers.pool_of(wish), hands_off=hands_off, wish=wish)
 
 
 def _owner(container: Container, wish: Wish, cpus: CPUMask, mems: CPUMask) -> Assignment:

@@ -14,18 +14,18 @@ from nri_coloc.core.decisions import Decision, Moves, Outcome
 from nri_coloc.core.events import ContainerCreating, ContainerGone, ContainerStarting, PodRemoved, PodStarted
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
-from nri_coloc.core.state import DEDICATED, Assignment, NodeState, PodPlace
+from nri_coloc.core.state import DEDICATED, POOLS, Assignment, NodeState, PodPlace
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, Finding, Phase, Pod, Wish
 from nri_coloc.placing import (
     admission,
     allocator,
     change,
-    membership,
     reclaim_cgroups,
     request,
     starts,
     supply,
+    tiers,
     words,
 )
 
@@ -181,7 +181,7 @@ def admit(
         state = replace(state, ended=tuple(k for k in state.ended if k != container.id))
     before = state
     state, box_moves = reclaim_cgroups.with_member(state, pod, wish)
-    state = membership.with_member(state, container, wish)
+    state = with_member(state, container, wish)
     admitted = admission.place(state, container, wish, tuning.reserved_memory)
     findings = wish.findings + admitted.findings
     state, new = of(state, pod.id, wish.findings)
@@ -208,6 +208,19 @@ def admit(
     cause = f"pool resized: {owner} owns CPUs {cpuset.render(assignment.exclusive)}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
+
+
+def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState:
+    """Return the state whose pool has the size that it needs with this container.
+
+    The container counts before it is placed, because it gets the CPUs of the pool.
+    """
+    if not state.pools.plan:
+        return state
+    pool = tiers.pool_of(wish)
+    if pool in POOLS or wish.handler == "ignore" or "cpu" in wish.preserve:
+        return state
+    return change.with_container(state, Assignment(container, wish.qos, pool, wish=wish))
 
 
 def admit_again(

@@ -1,59 +1,17 @@
-"""Return the pool of a container, and the CPUs that dedicated containers may own before a list is replayed.
-
-The operator's pools hold containers of class shared or system; a wish names only pools that these classes may use
-(see `pods.classes`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in
-`share`.
-"""
+"""Return the CPUs that pools and dedicated containers had, before the runtime's list is replayed."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
-from types import MappingProxyType
-from typing import Final
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.events import Synchronized
-from nri_coloc.core.state import DEDICATED, POOLS, RECLAIM, SHARE, SYSTEM, Assignment, NodeState, Pools
+from nri_coloc.core.state import DEDICATED, POOLS, SHARE, SYSTEM, NodeState, Pools
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, QoSClass, Wish
-from nri_coloc.placing import change, claim, record, request, tiers
+from nri_coloc.placing import claim, record, request, tiers
 from nri_coloc.placing.claim import Claim
-
-_OF_CLASS: Final[Mapping[QoSClass, str]] = MappingProxyType(
-    {
-        QoSClass.DEDICATED: SHARE,
-        QoSClass.SHARED: SHARE,
-        QoSClass.RECLAIMED: RECLAIM,
-        QoSClass.SYSTEM: SYSTEM,
-    }
-)
-_WITH_TIERS: Final = (QoSClass.SHARED, QoSClass.SYSTEM)
-
-
-def pool_of(wish: Wish) -> str:
-    """Return the pool of a container that has no CPUs of its own."""
-    return wish.pool if wish.pool and wish.qos in _WITH_TIERS else _OF_CLASS[wish.qos]
-
-
-def housed(pools: Pools, assignment: Assignment) -> Assignment:
-    """Return the assignment in a pool that exists: the class's own pool if its pool is no longer in the settings."""
-    if assignment.pool in POOLS or assignment.pool in pools.tiers:
-        return assignment
-    return replace(assignment, pool=_OF_CLASS[assignment.qos])
-
-
-def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState:
-    """Return the state whose pool has the size that it needs with this container.
-
-    The container counts before it is placed, because it gets the CPUs of the pool.
-    """
-    if not state.pools.plan:
-        return state
-    pool = pool_of(wish)
-    if pool in POOLS or wish.handler == "ignore" or "cpu" in wish.preserve:
-        return state
-    return change.with_container(state, Assignment(container, wish.qos, pool, wish=wish))
 
 
 def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pools:
@@ -64,7 +22,7 @@ def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pool
     seen: dict[str, Counter[CPUMask]] = defaultdict(Counter)
     for container, wish in listed:
         if container.record and container.id not in state.containers:
-            seen[pool_of(wish)][claim.in_spec(container)] += 1
+            seen[tiers.pool_of(wish)][claim.in_spec(container)] += 1
     had = {
         pool: max(sets, key=lambda cpus: (sets[cpus], cpus))
         for pool, sets in seen.items()
@@ -134,7 +92,7 @@ def _lives_in_share(pools: Pools, container: Container, wish: Wish) -> bool:
     if wish.qos not in (QoSClass.SHARED, QoSClass.SYSTEM) or not claim.in_spec(container):
         return False
     planned = {each.name for each in pools.plan}.difference((SHARE, SYSTEM))
-    return _lives_by_pools(container, wish) and tiers.base(pool_of(wish)) not in planned
+    return _lives_by_pools(container, wish) and tiers.base(tiers.pool_of(wish)) not in planned
 
 
 def _may_follow(container: Container, wish: Wish) -> bool:

@@ -319,7 +319,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         else p
         for k, p in state.pods.items()
     }
-    crowd = Crowd.of(membership.housed(derived, a) for a in kept)
+    crowd = Crowd.of(tiers.housed(derived, a) for a in kept)
     state = NodeState(
         topology=event.topology,
         pools=derived,

@@ -1,4 +1,8 @@
-"""Return how many CPUs each of the operator's pools has, and which CPUs.
+"""Return the pool of a container, how many CPUs each of the operator's pools has, and which CPUs.
+
+The operator's pools hold containers of class shared or system; a wish names only pools that these classes may use
+(see `pods.classes`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in
+`share`.
 
 Sizes follow from the containers alone: the sum of their requests, within the pool's bounds and the free CPUs. The
 same containers give the same sizes, in any order of arrival. The choice of CPUs follows from the past too: a pool
@@ -8,18 +12,52 @@ containers ask for, the audit gives the cause.
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.settings import PoolTuning
-from nri_coloc.core.state import POOLS, SHARE, Asked, Crowd, NodeState, PodPlace, Pools
+from nri_coloc.core.state import (
+    POOLS,
+    RECLAIM,
+    SHARE,
+    SYSTEM,
+    Asked,
+    Assignment,
+    Crowd,
+    NodeState,
+    PodPlace,
+    Pools,
+)
 from nri_coloc.core.topology import Topology
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.placing import allocator, supply
 
 _NOBODY: Final = Asked(0, 0)
 _PACKED: Final = Wish(QoSClass.DEDICATED)
 _NO_BOUNDS: Final = PoolTuning("")
+_OF_CLASS: Final[Mapping[QoSClass, str]] = MappingProxyType(
+    {
+        QoSClass.DEDICATED: SHARE,
+        QoSClass.SHARED: SHARE,
+        QoSClass.RECLAIMED: RECLAIM,
+        QoSClass.SYSTEM: SYSTEM,
+    }
+)
+_WITH_TIERS: Final = (QoSClass.SHARED, QoSClass.SYSTEM)
+
+
+def pool_of(wish: Wish) -> str:
+    """Return the pool of a container that has no CPUs of its own."""
+    return wish.pool if wish.pool and wish.qos in _WITH_TIERS else _OF_CLASS[wish.qos]
+
+
+def housed(pools: Pools, assignment: Assignment) -> Assignment:
+    """Return the assignment in a pool that exists: the class's own pool if its pool is no longer in the settings."""
+    if assignment.pool in POOLS or assignment.pool in pools.tiers:
+        return assignment
+    return replace(assignment, pool=_OF_CLASS[assignment.qos])
 
 
 def base(pool: str) -> str:

@@ -8,8 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nri_coloc.core.settings import Settings
-from nri_coloc.hooks.before_answer import CgroupSteps
-from nri_coloc.hooks.common_steps import Steps
+from nri_coloc.hooks.common_steps import CgroupSteps, Steps
 from nri_coloc.hooks.pod_requests import PodRequests
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.nri.calls import HookKind

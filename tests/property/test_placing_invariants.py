@@ -27,7 +27,6 @@ from nri_coloc.lending.measured_groups import PodFactsCache
 from nri_coloc.placing import (
     admission,
     claim,
-    membership,
     pools,
     reclaim_cgroups,
     request,
@@ -465,7 +464,7 @@ class PlacementMachine(RuleBasedStateMachine):
     def lives_in_share(self, a: Assignment) -> bool:
         planned = {tuning.name for tuning in self.state.pools.plan} - {"share", "system"}
         is_ours = a.wish.handler == "container" and not a.hands_off and bool(self.node.listed[a.id].record)
-        now, anew = tiers.base(a.pool), tiers.base(membership.pool_of(a.wish))
+        now, anew = tiers.base(a.pool), tiers.base(tiers.pool_of(a.wish))
         return is_ours and a.qos in (QoSClass.SHARED, QoSClass.SYSTEM) and not {now, anew} & planned
 
     @precondition(lambda self: self.state.containers)

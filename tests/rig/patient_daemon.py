@@ -10,7 +10,7 @@ import sys
 from typing import Final
 
 from nri_coloc.cli import main
-from nri_coloc.hooks import before_answer, second_chances
+from nri_coloc.hooks import common_steps, second_chances
 from nri_coloc.restore import restoration
 
 PROGRAM: Final = ("-m", "tests.rig.patient_daemon")
@@ -20,7 +20,7 @@ PATIENCE_S: Final = 60.0
 def be_patient() -> None:
     """Set the long limits; other programs of the rig call it too."""
     for module, name in (
-        (before_answer, "START_WAIT_S"),
+        (common_steps, "START_WAIT_S"),
         (second_chances, "LEAVE_WITHIN_S"),
         (restoration, "ENDS_WITHIN_S"),
         (restoration, "SPECS_WITHIN_S"),

@@ -7,10 +7,9 @@ import pytest
 
 from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.core.events import PodStarted
-from nri_coloc.core.knobs import Capability
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import RECORD_KEY, Pod
-from nri_coloc.hooks.foresight import MOST, Foresight, Terms
+from nri_coloc.hooks.creation import MOST, Foresight
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
 from nri_coloc.placing.node import Node
@@ -19,7 +18,6 @@ from tests.rig.told import entry
 from tests.unit.parts import a_node, create
 from tests.unit.placing import kit
 
-CAN = Capability()
 ANSWER = nri_pb2.CreateContainerResponse()
 
 
@@ -41,14 +39,14 @@ def creation(pod: str, shares: int = 512, oom: int = 900) -> Hook:
     )
 
 
-def learnt(node: Node, hook: Hook, tuning: Tuning | None = None) -> Foresight:
-    foresight = Foresight()
-    foresight.learn(hook, node.state, node.state, Terms(tuning or node.tuning, CAN), ANSWER)
+def learnt(node: Node, hook: Hook) -> Foresight:
+    foresight = Foresight(node)
+    foresight.learn(hook, node.state, node.state, ANSWER)
     return foresight
 
 
 def foreseen(foresight: Foresight, node: Node, hook: Hook) -> object:
-    return foresight.answer(hook, node.state, Terms(node.tuning, CAN))
+    return foresight.answer(hook, node.state)
 
 
 def test_what_one_container_got_the_next_like_it_gets_at_once():
@@ -59,7 +57,7 @@ def test_what_one_container_got_the_next_like_it_gets_at_once():
 
 def test_nothing_is_foreseen_before_the_first_of_its_kind():
     node = a_node()
-    assert foreseen(Foresight(), node, started(node, "a")) is None
+    assert foreseen(Foresight(node), node, started(node, "a")) is None
     foresight = learnt(node, started(node, "b"))
     assert foreseen(foresight, node, creation("a", shares=513)) is None
     assert foreseen(foresight, node, creation("a", oom=899)) is None
@@ -69,7 +67,7 @@ def test_a_pod_with_a_word_of_its_own_is_decided_first():
     node = a_node()
     foresight = learnt(node, started(node, "a"))
     spoken = started(node, "b", annotations={"coloc.nri.io/io-weight": "200"})
-    foresight.learn(spoken, node.state, node.state, Terms(node.tuning, CAN), ANSWER)
+    foresight.learn(spoken, node.state, node.state, ANSWER)
     assert foreseen(foresight, node, spoken) is None
 
 
@@ -96,7 +94,9 @@ def test_changed_pools_or_settings_make_everything_unknown():
     node = a_node()
     hook = started(node, "a")
     foresight = learnt(node, hook)
-    assert foresight.answer(hook, node.state, Terms(Tuning(), CAN)) is None
+    tuning, node.tuning = node.tuning, Tuning()
+    assert foreseen(foresight, node, hook) is None
+    node.tuning = tuning
     create(node, "db", kit.DEDICATED, 2000)
     assert foreseen(foresight, node, hook) is None
 
@@ -114,6 +114,6 @@ def test_its_memory_is_bounded():
     foresight = learnt(node, hook)
     for shares in range(1000, MOST + 1000):
         other = creation("a", shares=shares)
-        foresight.learn(other, node.state, node.state, Terms(node.tuning, CAN), ANSWER)
+        foresight.learn(other, node.state, node.state, ANSWER)
     assert foreseen(foresight, node, hook) is None
     assert foreseen(foresight, node, other) is ANSWER

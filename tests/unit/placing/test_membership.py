@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.state import Assignment
-from nri_coloc.placing import membership
+from nri_coloc.placing import lifecycle, membership, tiers
 from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, asking, container, mask
 
 PLAN = (PoolTuning("gold", maximum=4), PoolTuning("batch"))
@@ -32,12 +32,12 @@ def node() -> Node:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_only_shared_and_system_containers_name_a_pool(wish, pool):
-    assert membership.pool_of(wish) == pool
+    assert tiers.pool_of(wish) == pool
 
 
 class TestWithMember:
     def test_the_pool_is_as_large_as_with_it(self):
-        state = membership.with_member(node().state, container("a", milli=3000), replace(SHARED, pool="gold"))
+        state = lifecycle.with_member(node().state, container("a", milli=3000), replace(SHARED, pool="gold"))
         assert state.pools.tiers["gold"].bit_count() == 3
 
     @pytest.mark.parametrize(
@@ -51,25 +51,25 @@ class TestWithMember:
     )
     def test_who_is_in_none_of_the_operators_pools_changes_nothing(self, wish):
         before = node().state
-        assert membership.with_member(before, container("a", milli=3000), wish) is before
+        assert lifecycle.with_member(before, container("a", milli=3000), wish) is before
 
     def test_without_pools_there_is_nothing_to_do(self):
         before = Node().state
-        assert membership.with_member(before, container("a"), replace(SHARED, pool="gold")) is before
+        assert lifecycle.with_member(before, container("a"), replace(SHARED, pool="gold")) is before
 
 
 class TestHoused:
     @pytest.mark.parametrize("pool", ["share", "gold", "batch"])
     def test_a_pool_that_exists_is_kept(self, pool):
         member = Assignment(container("a"), SHARED.qos, pool)
-        assert membership.housed(node().state.pools, member) is member
+        assert tiers.housed(node().state.pools, member) is member
 
     @pytest.mark.parametrize(
         ("wish", "pool"), [(SHARED, "share"), (SYSTEM, "system")], ids=["shared", "system"]
     )
     def test_one_that_went_is_the_classes_own(self, wish, pool):
         member = Assignment(container("a"), wish.qos, "silver")
-        assert membership.housed(node().state.pools, member).pool == pool
+        assert tiers.housed(node().state.pools, member).pool == pool
 
 
 class TestRecalled:
