@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_coloc.core.settings import RungTuning
+from nri_coloc.core.workload import Tolerance
 from nri_coloc.pressure.judging import Seen, turn
 from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Move, Turn, climb
-from nri_coloc.pressure.verdict import LOADS, Resource
+from nri_coloc.pressure.verdict import LOADS, NO_BASELINE, Resource, Strain, judge
 from tests.unit.pressure.kit import MIB, Bench, Doing
 
 _SHARES = st.floats(0, 1)
@@ -62,6 +63,18 @@ def test_culprits_rose_and_memory_is_bounded(day: list[tuple[Doing, Doing]]):
             assert all(suspect.rise > 0 for suspect in one.evidence.culprits)
     felt = node.watch["web"].felt.values()
     assert all(len(each.baseline) <= LOADS for each in felt)
+
+
+@given(_SHARES, _SHARES, st.integers(256, 4096), st.integers(1, 8))
+def test_the_speed_of_a_disk_changes_no_verdict(calm: float, last: float, operations: int, faster: int):
+    """A faster disk with the same stalls: each wait is shorter by the factor by which there are more operations."""
+    judged = []
+    for rate in (operations, operations << faster):
+        known = NO_BASELINE
+        for stall in (*[calm] * 12, last):
+            known, judgement = judge(known, Resource.IO, Strain(stall, rate), Tolerance.NORMAL)
+        judged.append(judgement.hurt)
+    assert judged[0] == judged[1]
 
 
 @given(
