@@ -14,13 +14,11 @@ pod must not end this size in between.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from itertools import repeat
 from threading import Lock, Thread
-from typing import Final, NamedTuple
+from typing import Final
 
 from nri_coloc.core import cpuset, figures
 from nri_coloc.core.cpuset import CPUMask
@@ -35,36 +33,28 @@ from nri_coloc.core.events import (
 )
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Change, Headroom
-from nri_coloc.core.readings import FastReadings, Look, Role
+from nri_coloc.core.readings import FastReadings, Look
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import UNPREPARED, After
-from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.host.alarm import Alarm
-from nri_coloc.lending import fast_loop, folding, glance, measured_groups, partition_loop, sentence
+from nri_coloc.lending import fast_loop, folding, glance, sentence
 from nri_coloc.lending.fast_loop import LoopMemory, Tick
 from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.folding import Folding, Step
 from nri_coloc.lending.glance import Glance
-from nri_coloc.lending.measured_groups import PodFactsCache
+from nri_coloc.lending.measured_groups import Measuring
 from nri_coloc.lending.partition_loop import Partition
 from nri_coloc.lending.relocation import Relocation
-from nri_coloc.lending.sampler import BUDGET, FastSampler, counters_s
-from nri_coloc.placing import reclaim_cgroups, sizing, tiers, whereabouts
+from nri_coloc.lending.sampler import FastSampler
+from nri_coloc.placing import reclaim_cgroups, sizing
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
 
-WATCH_AGAIN_S: Final = 0.1
-"""Seconds between two choices of counters, however many pods come and go: a choice costs about 3 µs for each pod."""
-
 TELL_EVERY_S: Final = 0.5
 """Seconds. Ticks without a change are reported together: fifty at once cost a fifth of fifty single reports."""
-
-COST_OF_LATE: Final = 16
-"""Ticks of which the mean cost is taken. The pace keeps to a share of a core in the mean. So one slow tick (a page
-fault, a wait for the interpreter) does not slow the loop when it has to be quick."""
 
 AFTER_FAILURE_S: Final = 1.0
 
@@ -73,100 +63,74 @@ NO_RECLAIMED_POD: Final = "own size of the reclaim pool ended: no reclaimed pod 
 _FORGOTTEN: Final = LoopMemory()
 
 
-class Cost(NamedTuple):
-    """CPU time of ticks, seconds.
+class StepRecords:
+    """Folds steps of the reclaim pool's size into records (`lending.folding`); for the loop's thread."""
 
-    took_s: mean of the ticks since the last call.
-    mean_took_s: mean of the last `COST_OF_LATE` ticks.
-    """
-
-    took_s: float
-    mean_took_s: float
-
-
-class TickCost:
-    """Measures the CPU time of ticks. Used by one thread: `begin` before the first tick, `taken` at ticks that decide.
-
-    A reading that decides nothing is not measured by itself: the measurement is a good part of such a reading's cost.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
-        self._clock = clock
-        self._spent = 0.0
-        self._late: deque[float] = deque(maxlen=COST_OF_LATE)
-
-    def begin(self) -> None:
-        """Count from now."""
-        self._spent = self._clock()
-
-    def taken(self, ticks: int) -> Cost:
-        """Return the cost of the ticks since the last call; `ticks`: their number, at least one."""
-        before, self._spent = self._spent, self._clock()
-        took_s = (self._spent - before) / ticks
-        self._late.extend(repeat(took_s, min(ticks, COST_OF_LATE)))
-        return Cost(took_s, sum(self._late) / len(self._late))
-
-
-class Lending:
-    """The loop's thread. `start`, `prepare` and `stop` are for any thread.
-
-    headroom: of the newest tick.
-    file_watch: watches the files of reclaimed pods, on a thread that begins and ends with this one.
-    eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
-
-    Size: the memory of one loop, changed by one thread; sizes are decided in pure functions.
-    """
-
-    def __init__(
-        self,
-        node: Node,
-        actuator: Actuator,
-        sampler: FastSampler,
-        report: Report,
-        *,
-        file_watch: FileWatch,
-        after: After,
-        eevdf: bool,
-    ) -> None:
-        self.headroom = Headroom()
-        self.ticked_at = 0.0
+    def __init__(self, node: Node, report: Report) -> None:
         self._node = node
         self._report = report
-        self._actuator = actuator
-        self._file_watch = file_watch
-        self._relocation = Relocation(node, actuator, file_watch, after=after, eevdf=eevdf)
-        self._partition = Partition(node, self._relocation, report)
-        self._sampler = sampler
-        self._memory = _FORGOTTEN
-        self._glance: Glance | None = None
-        self._glance_for: tuple[object, object] = (None, None)
         self._folding = Folding()
         self._untold: list[tuple[Step, float]] = []
         self._told_at = 0.0
+
+    def tell(self, step: Step, now: float) -> None:
+        """Fold ticks into records; ticks without a change come in batches."""
+        if not self._node.tuning.reclaim.enabled:
+            return
+        self._untold.append((step, now))
+        if step.change is Change.KEEP and now - self._told_at < TELL_EVERY_S:
+            return
+        self._told_at, untold, self._untold = now, self._untold, []
+        for one, at in untold:
+            self._folding, record = folding.fold(self._folding, one, at)
+            if record is not None:
+                self._say(record)
+
+    def say_rest(self) -> None:
+        """Write the folded changes, because no further tick comes."""
+        rest, self._folding = self._folding.rest, Folding()
+        if rest is not None:
+            self._say(rest)
+
+    def _say(self, record: folding.Record) -> None:
+        event = (
+            AuditEvent.RECLAIM_SUPPRESS if record.direction is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
+        )
+        state = self._node.state
+        decision = Decision(
+            event,
+            Reason.HEADROOM,
+            folding.because(record),
+            pool=RECLAIM,
+            before=Knobs(cpus=cpuset.render(record.before)),
+            after=Knobs(cpus=cpuset.render(record.after)),
+            inputs=folding.inputs(record),
+        )
+        self._report.decided((decision,), state, state)
+
+
+class ReclaimPool:
+    """Sizes the reclaim pool by headroom. `prepare` is for any thread, all else for the loop's thread.
+
+    hurry: an alarm that begins the next tick.
+    """
+
+    def __init__(
+        self, node: Node, actuator: Actuator, relocation: Relocation, report: Report, hurry: Alarm
+    ) -> None:
+        self._node = node
+        self._actuator = actuator
+        self._relocation = relocation
+        self._report = report
+        self._hurry = hurry
+        self._records = StepRecords(node, report)
+        self._memory = _FORGOTTEN
+        self._glance: Glance | None = None
+        self._glance_for: tuple[object, object] = (None, None)
         self._would_have: CPUMask = 0
-        self._seen: NodeState | None = None
-        self._watched_at = float("-inf")
-        self._tuned: Tuning | None = None
-        self._host_groups: tuple[str, ...] = ()
-        self._pod_facts = PodFactsCache()
-        self._budget = BUDGET
-        self._cost = TickCost()
-        self._counters_s = counters_s()
-        self._late: list[float] = []
-        self._alarm = Alarm()
-        self._was_short = False
-        self._boxed = 0
         self._sizing = Lock()
-        self._is_told = False
         self._knows_former = False
         self._found = 0
-        self._stopping = False
-        self._thread = Thread(target=self._run, name="lending", daemon=True)
-
-    def start(self) -> None:
-        """Begin to measure and to lend."""
-        self._thread.start()
-        self._file_watch.start()
 
     def prepare(self, event: Event) -> AbstractContextManager[None]:
         """Return a context that sizes the reclaim pool, for an event with its first reclaimed pod and for the list."""
@@ -190,7 +154,7 @@ class Lending:
         with self._sizing:
             self._size_for_a_member()
             yield
-        self._alarm.ring()
+        self._hurry.ring()
 
     def _size_for_a_member(self) -> None:
         before, tuning = self._node.state, self._node.tuning
@@ -225,124 +189,51 @@ class Lending:
             outcome = self._node.decide(PoolsSized({RECLAIM: self._found}, because, Reason.RESTORED, inputs))
             self._report.decided(outcome.decisions, outcome.state, before)
 
-    def look_now(self) -> None:
-        """Tick at once, because the settings changed."""
-        self._alarm.ring()
+    # ---- the loop's thread ----
 
-    def stop(self) -> None:
-        """End after the present tick; the reclaim pool keeps its last size."""
-        self._stopping = True
-        self._alarm.ring()
-        self._file_watch.stop()
+    def begin_with_found(self, now: float) -> bool:
+        """Begin again with the size that the previous process left, if it was found since; return whether it was.
 
-    def ended(self, seconds: float) -> bool:
-        """Return whether both threads have ended within so many seconds, or never began."""
-        if self._thread.ident is not None:
-            self._thread.join(seconds)
-        return not self._thread.is_alive() and self._file_watch.ended(seconds)
-
-    def _run(self) -> None:
-        planned = time.monotonic()
-        self._cost.begin()
-        while not self._stopping:
-            began = time.monotonic()
-            try:
-                next_s = self._tick(planned)
-            except Exception as error:  # the loop must survive any failure of a tick
-                self._report.log.exception("a tick of the fast loop failed", exc_info=error)
-                self._late.clear()
-                next_s = AFTER_FAILURE_S
-            # counted from the tick's begin: one that was stopped half way makes the next one late
-            planned = began + next_s
-            if self._alarm.sleep(planned - time.monotonic()):
-                planned = time.monotonic()
-        self._say_rest()
-        self._sampler.close()
-
-    def _tick(self, planned: float) -> float:
-        """Take a reading; if it needs a decision decide, act and record. Return the seconds to the next tick."""
-        now = time.monotonic()
-        if self._found:
-            self._begin_with_found(now)
-        self._is_told = self._node.told  # asked before the state, as `Node` has it
-        state, late_s = self._node.state, now - planned
-        self._late.append(late_s)
-        self._watch(state, now)
-        look = self._sampler.look(now)
-        passed = self._passed_over(look, late_s, state)
-        if passed is not None:
-            self._glance, self.ticked_at = passed, now
-            return passed.next_s
-        late, self._late = self._late, []
-        readings = self._readings(now, late, state, has_looked=look is not None)
-        self._say_if_short()
-        next_s = (
-            self._by_tiers(readings, state) if self._partitions else self._by_headroom(readings, look, state)
-        )
-        self.ticked_at = now
-        self._report.metrics.ticks(late, self.headroom.cpu_milli)
-        return next_s
-
-    def _begin_with_found(self, now: float) -> None:
-        """Forget measurements from before the runtime's list: they took the use of reclaimed pods for online use."""
+        Measurements from before the runtime's list are forgotten: they took the use of reclaimed pods for online use.
+        """
+        if not self._found:
+            return False
         with self._sizing:
             self._memory = fast_loop.resumed(self._found, now, self._node.tuning.reclaim)
-            self._glance, self._seen, self._watched_at = None, None, float("-inf")
+            self._glance = None
             self._found = 0
+        return True
 
-    def _readings(
-        self, now: float, late: Sequence[float], state: NodeState, *, has_looked: bool
-    ) -> FastReadings:
-        cost = self._cost.taken(len(late))
-        return FastReadings(
-            at=now,
-            samples=self._sampler.samples(now) if has_looked else self._sampler.read(now, self._budget),
-            late_s=late[-1],
-            lendable=self._lendable(state).bit_count(),
-            threads_per_core=state.topology.threads_per_core,
-            cpus=state.topology.online.bit_count(),
-            took_s=cost.took_s,
-            mean_took_s=cost.mean_took_s,
-            yields=self._relocation.yields(state),
-            most=tiers.bounds(state.pools, RECLAIM).maximum,
-            members=self._boxed,
-            equal=self._relocation.equal(state),
-            counters_s=self._counters_s,
-        )
+    def passed_over(self, look: Look | None, late_s: float, state: NodeState) -> Glance | None:
+        """Take a reading that needs no decision, and return the state after it; None if it needs one."""
+        before, tuning = self._glance, self._node.tuning.reclaim
+        known_state, known_tuning = self._glance_for
+        if look is None or before is None or known_state is not state or known_tuning is not tuning:
+            return None
+        passed = glance.over(before, look, late_s)
+        if passed is not None:
+            self._glance = passed
+        return passed
 
-    def _say_if_short(self) -> None:
-        """Log once that too few files may be open at a time for all readings."""
-        if self._sampler.is_short and not self._was_short:
-            self._was_short = True
-            words = "too few files may be open (RLIMIT_NOFILE): some are opened for each reading, others are not read"
-            self._report.log.warning(words, open_files=self._sampler.open_files)
-
-    @property
-    def _partitions(self) -> bool:
-        tuning = self._node.tuning.reclaim
-        return tuning.enabled and tuning.partition
-
-    def _lendable(self, state: NodeState) -> CPUMask:
-        return whereabouts.lendable(state.pools, self._node.tuning.reclaim)
-
-    def _by_tiers(self, readings: FastReadings, state: NodeState) -> float:
+    def forget(self) -> None:
+        """Forget all measurements, because pools are sized by load."""
         self._memory, self._glance = _FORGOTTEN, None
-        tick = self._partition.tick(readings, state)
-        self._found_headroom(tick.headroom)
-        return tick.next_s
 
-    def _by_headroom(self, readings: FastReadings, look: Look | None, state: NodeState) -> float:
+    def decide(self, readings: FastReadings, look: Look | None, state: NodeState) -> Tick:
+        """Return the decision of a tick."""
         tuning = self._node.tuning.reclaim
-        self._partition.forget()
         memory = glance.caught_up(self._glance, self._memory)
         tick = fast_loop.tick(memory, readings, tuning, readings.at)
         self._memory = tick.memory
-        self._found_headroom(tick.headroom)
         self._glance, self._glance_for = glance.begin(tick, readings, look, tuning), (state, tuning)
-        before, after = self._act(tick, state, readings.at)
+        return tick
+
+    def carry_out(self, tick: Tick, state: NodeState, now: float) -> None:
+        """Apply the decision of a tick to the state that it was taken for, and record it."""
+        before, after = self._act(tick, state, now)
         stall = tick.stall
         online, milli = tick.headroom.online_cpu_milli, tick.headroom.cpu_milli
-        self._tell(
+        self._records.tell(
             Step(
                 before=before,
                 after=after,
@@ -352,43 +243,12 @@ class Lending:
                 own_stall=stall.own,
                 grounds=tick.grounds,
             ),
-            readings.at,
+            now,
         )
-        return tick.next_s
 
-    def _found_headroom(self, headroom: Headroom) -> None:
-        """Store the headroom, which is unknown until the runtime has sent its list."""
-        self.headroom = headroom if self._is_told else Headroom()
-
-    def _passed_over(self, look: Look | None, late_s: float, state: NodeState) -> Glance | None:
-        """Return the state after a reading that needs no decision, None if it needs one."""
-        before, tuning = self._glance, self._node.tuning.reclaim
-        known_state, known_tuning = self._glance_for
-        if look is None or before is None or known_state is not state or known_tuning is not tuning:
-            return None
-        return glance.over(before, look, late_s)
-
-    def _watch(self, state: NodeState, now: float) -> None:
-        """Choose the counters to read again, after a pod or container came or went."""
-        seen, tuning, host_groups = self._seen, self._node.tuning, self._relocation.host_groups
-        if tuning is self._tuned and host_groups is self._host_groups and seen is not None:
-            if seen is state:
-                return
-            if measured_groups.is_the_same(seen, state, tuning.reclaim):
-                self._seen = state
-                return
-        if now - self._watched_at < WATCH_AGAIN_S:
-            return
-        self._seen, self._watched_at, self._tuned, self._host_groups = state, now, tuning, host_groups
-        self._relocation.look_at(state)
-        if self._partitions:
-            groups = measured_groups.tier_groups_of(state)
-            self._budget = partition_loop.budget(len(groups), BUDGET)
-        else:
-            groups = measured_groups.groups_of(state, self._lendable(state), host_groups, self._pod_facts)
-            self._budget = BUDGET
-        self._boxed = sum(group.role in (Role.BOX, Role.HOST) for group in groups)
-        self._sampler.watch(groups)
+    def say_rest(self) -> None:
+        """Write the folded changes, because no further tick comes."""
+        self._records.say_rest()
 
     def _act(self, tick: Tick, state: NodeState, now: float) -> tuple[CPUMask, CPUMask]:
         """Carry a size out; return the reclaim pool's CPUs before and after, equal if there is no reclaimed pod."""
@@ -438,41 +298,131 @@ class Lending:
         lends = self._node.tuning.reclaim.enabled and self._relocation.has_members(state)
         return {RECLAIM: tick.target.cpus} if lends else {}
 
-    def _tell(self, step: Step, now: float) -> None:
-        """Fold ticks into records; ticks without a change come in batches."""
-        if not self._node.tuning.reclaim.enabled:
-            return
-        self._untold.append((step, now))
-        if step.change is Change.KEEP and now - self._told_at < TELL_EVERY_S:
-            return
-        self._told_at, untold, self._untold = now, self._untold, []
-        for one, at in untold:
-            self._folding, record = folding.fold(self._folding, one, at)
-            if record is not None:
-                self._say(record)
 
-    def _say_rest(self) -> None:
-        """Write the folded changes, because no further tick comes."""
+class Lending:
+    """The loop's thread. `start`, `prepare` and `stop` are for any thread.
+
+    headroom: of the newest tick.
+    file_watch: watches the files of reclaimed pods, on a thread that begins and ends with this one.
+    eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        actuator: Actuator,
+        sampler: FastSampler,
+        report: Report,
+        *,
+        file_watch: FileWatch,
+        after: After,
+        eevdf: bool,
+    ) -> None:
+        self.headroom = Headroom()
+        self.ticked_at = 0.0
+        self._node = node
+        self._report = report
+        self._file_watch = file_watch
+        self._alarm = Alarm()
+        relocation = Relocation(node, actuator, file_watch, after=after, eevdf=eevdf)
+        self._measuring = Measuring(node, sampler, relocation, report)
+        self._pool = ReclaimPool(node, actuator, relocation, report, self._alarm)
+        self._partition = Partition(node, relocation, report)
+        self._late: list[float] = []
+        self._stopping = False
+        self._thread = Thread(target=self._run, name="lending", daemon=True)
+
+    def start(self) -> None:
+        """Begin to measure and to lend."""
+        self._thread.start()
+        self._file_watch.start()
+
+    def prepare(self, event: Event) -> AbstractContextManager[None]:
+        """Return a context that sizes the reclaim pool, for an event with its first reclaimed pod and for the list."""
+        return self._pool.prepare(event)
+
+    def look_now(self) -> None:
+        """Tick at once, because the settings changed."""
+        self._alarm.ring()
+
+    def stop(self) -> None:
+        """End after the present tick; the reclaim pool keeps its last size."""
+        self._stopping = True
+        self._alarm.ring()
+        self._file_watch.stop()
+
+    def ended(self, seconds: float) -> bool:
+        """Return whether both threads have ended within so many seconds, or never began."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive() and self._file_watch.ended(seconds)
+
+    def _run(self) -> None:
+        planned = time.monotonic()
+        self._measuring.begin()
+        while not self._stopping:
+            began = time.monotonic()
+            try:
+                next_s = self._tick(planned)
+            except Exception as error:  # the loop must survive any failure of a tick
+                self._report.log.exception("a tick of the fast loop failed", exc_info=error)
+                self._late.clear()
+                next_s = AFTER_FAILURE_S
+            # counted from the tick's begin: one that was stopped half way makes the next one late
+            planned = began + next_s
+            if self._alarm.sleep(planned - time.monotonic()):
+                planned = time.monotonic()
         self._partition.say_rest()
-        rest, self._folding = self._folding.rest, Folding()
-        if rest is not None:
-            self._say(rest)
+        self._pool.say_rest()
+        self._measuring.close()
 
-    def _say(self, record: folding.Record) -> None:
-        event = (
-            AuditEvent.RECLAIM_SUPPRESS if record.direction is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
-        )
-        state = self._node.state
-        decision = Decision(
-            event,
-            Reason.HEADROOM,
-            folding.because(record),
-            pool=RECLAIM,
-            before=Knobs(cpus=cpuset.render(record.before)),
-            after=Knobs(cpus=cpuset.render(record.after)),
-            inputs=folding.inputs(record),
-        )
-        self._report.decided((decision,), state, state)
+    def _tick(self, planned: float) -> float:
+        """Take a reading; if it needs a decision decide, act and record. Return the seconds to the next tick."""
+        now = time.monotonic()
+        if self._pool.begin_with_found(now):
+            self._measuring.forget()
+        is_told = self._node.told  # asked before the state, as `Node` has it
+        state, late_s = self._node.state, now - planned
+        self._late.append(late_s)
+        self._measuring.watch(state, now)
+        look = self._measuring.look(now)
+        passed = self._pool.passed_over(look, late_s, state)
+        if passed is not None:
+            self.ticked_at = now
+            return passed.next_s
+        late, self._late = self._late, []
+        readings = self._measuring.readings(now, late, state, has_looked=look is not None)
+        if self._partitions:
+            next_s = self._by_tiers(readings, state, is_told=is_told)
+        else:
+            next_s = self._by_headroom(readings, look, state, is_told=is_told)
+        self.ticked_at = now
+        self._report.metrics.ticks(late, self.headroom.cpu_milli)
+        return next_s
+
+    @property
+    def _partitions(self) -> bool:
+        tuning = self._node.tuning.reclaim
+        return tuning.enabled and tuning.partition
+
+    def _by_tiers(self, readings: FastReadings, state: NodeState, *, is_told: bool) -> float:
+        self._pool.forget()
+        tick = self._partition.tick(readings, state)
+        self._found_headroom(tick.headroom, is_told=is_told)
+        return tick.next_s
+
+    def _by_headroom(
+        self, readings: FastReadings, look: Look | None, state: NodeState, *, is_told: bool
+    ) -> float:
+        self._partition.forget()
+        tick = self._pool.decide(readings, look, state)
+        self._found_headroom(tick.headroom, is_told=is_told)
+        self._pool.carry_out(tick, state, readings.at)
+        return tick.next_s
+
+    def _found_headroom(self, headroom: Headroom, *, is_told: bool) -> None:
+        """Store the headroom, which is unknown until the runtime has sent its list."""
+        self.headroom = headroom if is_told else Headroom()
 
 
 def _sized_near(before: CPUMask, count: int, state: NodeState) -> CPUMask:

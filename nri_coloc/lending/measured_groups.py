@@ -1,19 +1,33 @@
-"""The groups of cgroups that the fast loop reads, derived from the node's state."""
+"""The groups of cgroups that the fast loop reads, derived from the node's state, and the readings of a tick."""
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
+from typing import Final, NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.kubepods import kubepods_of
-from nri_coloc.core.readings import Role
-from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.core.state import Assignment, NodeState, PodPlace, Pools
+from nri_coloc.core.readings import FastReadings, Look, Role
+from nri_coloc.core.report import Report
+from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.state import RECLAIM, Assignment, NodeState, PodPlace, Pools
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import QoSClass
-from nri_coloc.lending import bands, groups
+from nri_coloc.lending import bands, groups, partition_loop
 from nri_coloc.lending.groups import ContainerFacts, Facts, Group, PodFacts, TierFacts
-from nri_coloc.placing import whereabouts
+from nri_coloc.lending.relocation import Relocation
+from nri_coloc.lending.sampler import BUDGET, FastSampler, counters_s
+from nri_coloc.placing import tiers, whereabouts
+from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
+
+WATCH_AGAIN_S: Final = 0.1
+"""Seconds between two choices of counters, however many pods come and go: a choice costs about 3 µs for each pod."""
+
+COST_OF_LATE: Final = 16
+"""Ticks of which the mean cost is taken. The pace keeps to a share of a core in the mean. So one slow tick (a page
+fault, a wait for the interpreter) does not slow the loop when it has to be quick."""
 
 
 class _Seen(NamedTuple):
@@ -51,6 +65,134 @@ class PodFactsCache:
                 seen = _Seen(place, members, _facts(state, place, members, owned))
             self._pods[pod_id] = seen
         return tuple(seen.facts for seen in self._pods.values() if seen.facts is not None)
+
+
+class Cost(NamedTuple):
+    """CPU time of ticks, seconds.
+
+    took_s: mean of the ticks since the last call.
+    mean_took_s: mean of the last `COST_OF_LATE` ticks.
+    """
+
+    took_s: float
+    mean_took_s: float
+
+
+class TickCost:
+    """Measures the CPU time of ticks. Used by one thread: `begin` before the first tick, `taken` at ticks that decide.
+
+    A reading that decides nothing is not measured by itself: the measurement is a good part of such a reading's cost.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._spent = 0.0
+        self._late: deque[float] = deque(maxlen=COST_OF_LATE)
+
+    def begin(self) -> None:
+        """Count from now."""
+        self._spent = self._clock()
+
+    def taken(self, ticks: int) -> Cost:
+        """Return the cost of the ticks since the last call; `ticks`: their number, at least one."""
+        before, self._spent = self._spent, self._clock()
+        took_s = (self._spent - before) / ticks
+        self._late.extend(repeat(took_s, min(ticks, COST_OF_LATE)))
+        return Cost(took_s, sum(self._late) / len(self._late))
+
+
+class Measuring:
+    """Chooses the counters of the fast loop, and takes the readings of a tick; for the loop's thread.
+
+    members: the number of reclaimed pods' and host groups' cgroups that are read.
+    """
+
+    def __init__(self, node: Node, sampler: FastSampler, relocation: Relocation, report: Report) -> None:
+        self._node = node
+        self._sampler = sampler
+        self._relocation = relocation
+        self._report = report
+        self._pod_facts = PodFactsCache()
+        self._seen: NodeState | None = None
+        self._watched_at = float("-inf")
+        self._tuned: Tuning | None = None
+        self._host_groups: tuple[str, ...] = ()
+        self._budget = BUDGET
+        self._cost = TickCost()
+        self._counters_s = counters_s()
+        self._was_short = False
+        self.members = 0
+
+    def begin(self) -> None:
+        """Count the cost of ticks from now, on the loop's thread."""
+        self._cost.begin()
+
+    def close(self) -> None:
+        """Close all counters."""
+        self._sampler.close()
+
+    def look(self, now: float) -> Look | None:
+        """Return a reading that may need no decision, None if the counters must be read one by one."""
+        return self._sampler.look(now)
+
+    def forget(self) -> None:
+        """Choose the counters again at the next tick."""
+        self._seen, self._watched_at = None, float("-inf")
+
+    def watch(self, state: NodeState, now: float) -> None:
+        """Choose the counters to read again, after a pod or container came or went."""
+        seen, tuning, host_groups = self._seen, self._node.tuning, self._relocation.host_groups
+        if tuning is self._tuned and host_groups is self._host_groups and seen is not None:
+            if seen is state:
+                return
+            if is_the_same(seen, state, tuning.reclaim):
+                self._seen = state
+                return
+        if now - self._watched_at < WATCH_AGAIN_S:
+            return
+        self._seen, self._watched_at, self._tuned, self._host_groups = state, now, tuning, host_groups
+        self._relocation.look_at(state)
+        if tuning.reclaim.enabled and tuning.reclaim.partition:
+            chosen = tier_groups_of(state)
+            self._budget = partition_loop.budget(len(chosen), BUDGET)
+        else:
+            chosen = groups_of(state, self._lendable(state), host_groups, self._pod_facts)
+            self._budget = BUDGET
+        self.members = sum(group.role in (Role.BOX, Role.HOST) for group in chosen)
+        self._sampler.watch(chosen)
+
+    def readings(
+        self, now: float, late_s: Sequence[float], state: NodeState, *, has_looked: bool
+    ) -> FastReadings:
+        """Return the readings of a tick that decides. `late_s`: of the ticks since the last one, seconds."""
+        cost = self._cost.taken(len(late_s))
+        found = FastReadings(
+            at=now,
+            samples=self._sampler.samples(now) if has_looked else self._sampler.read(now, self._budget),
+            late_s=late_s[-1],
+            lendable=self._lendable(state).bit_count(),
+            threads_per_core=state.topology.threads_per_core,
+            cpus=state.topology.online.bit_count(),
+            took_s=cost.took_s,
+            mean_took_s=cost.mean_took_s,
+            yields=self._relocation.yields(state),
+            most=tiers.bounds(state.pools, RECLAIM).maximum,
+            members=self.members,
+            equal=self._relocation.equal(state),
+            counters_s=self._counters_s,
+        )
+        self._say_if_short()
+        return found
+
+    def _say_if_short(self) -> None:
+        """Log once that too few files may be open at a time for all readings."""
+        if self._sampler.is_short and not self._was_short:
+            self._was_short = True
+            words = "too few files may be open (RLIMIT_NOFILE): some are opened for each reading, others are not read"
+            self._report.log.warning(words, open_files=self._sampler.open_files)
+
+    def _lendable(self, state: NodeState) -> CPUMask:
+        return whereabouts.lendable(state.pools, self._node.tuning.reclaim)
 
 
 def groups_of(

@@ -106,7 +106,7 @@ class TestItsSizeBeginsAndEnds:
         lending, heard = self.lends(node)
         with lending.prepare(FIRST):
             pass
-        lending._act(Tick(LoopMemory(), CPUTarget(4), Headroom(), TICK_S), node.state, 1.0)
+        lending._pool._act(Tick(LoopMemory(), CPUTarget(4), Headroom(), TICK_S), node.state, 1.0)
         assert heard.said()[1:] == [("pool.resize", "no_members")]
         assert heard.records[1].after["cpus"] == "0-7"
 
@@ -271,7 +271,7 @@ class TestRecords:
         for second in range(1, 50):
             self.tick(float(second), (2, 8)[second % 2])
         assert len(self.said()) == 3
-        self.lending._say_rest()
+        self.lending._pool.say_rest()
         inputs = self.heard.records[-1].extra["inputs"]
         assert (inputs["cpus_low"], inputs["cpus_high"], inputs["turns"]) == (2, 8, 46)
         assert self.heard.records[-1].because.startswith("swing: 46 turns in ")
@@ -280,11 +280,13 @@ class TestRecords:
 def ticked(lending: Lending, at: float, cpus: int) -> None:
     """Let the loop decide a number of CPUs at the time `at`, seconds."""
     state = lending._node.state
-    had = lending._would_have.bit_count() or state.pools.reclaim.bit_count()
+    had = lending._pool._would_have.bit_count() or state.pools.reclaim.bit_count()
     change = Change.KEEP if cpus == had else Change.GROW if cpus > had else Change.SUPPRESS
     tick = Tick(LoopMemory(), CPUTarget(cpus, change), Headroom(), 0.02)
-    before, after = lending._act(tick, state, at)
-    lending._tell(Step(before, after, 0, 0, 0.0, 0.0, None), at)
+    before, after = lending._pool._act(tick, state, at)
+    lending._pool._records.tell(
+        Step(before=before, after=after, online=0, headroom=0, stall=0.0, own_stall=0.0, grounds=None), at
+    )
 
 
 class TestAnObserver:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.lending.loop import COST_OF_LATE, TickCost
+from nri_coloc.lending.measured_groups import COST_OF_LATE, TickCost
 
 
 class Ticks:
