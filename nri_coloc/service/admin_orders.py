@@ -1,8 +1,8 @@
 """Orders from the admin socket, each carried out by the thread that owns the changed data.
 
-Orders arrive on gRPC's threads. The main thread alone swaps settings, so it carries out reloads, pauses and comparisons
-in its next turn (`look`). Cgroups belong to the actuator. The caller waits, with a bound, and gets an error at once
-when the daemon stops. Every order leaves a record, done or not.
+Orders arrive on gRPC's threads. The main thread alone swaps settings, so it carries out reloads and pauses
+(`settings_orders`) and comparisons in its next turn (`look`). Cgroups belong to the actuator. The caller waits, with a
+bound, and gets an error at once when the daemon stops. Every order leaves a record, done or not.
 """
 
 import time
@@ -20,17 +20,11 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import PodPlace
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.errors import ColocError
-from nri_coloc.forecast.slow_loop import Survey
-from nri_coloc.lending.loop import Lending
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime.comparison import Comparison
-from nri_coloc.schedule import ON, switched_off
 from nri_coloc.service.admin_gate import Gate
-from nri_coloc.service.audit import timestamp
-from nri_coloc.service.drain import Drain
 from nri_coloc.service.evictions import EvictionOrders
-from nri_coloc.service.lending_switch import LendingSwitch
 from nri_coloc.service.orders import (
     LONGEST_PAUSE_S,
     LONGEST_REASON,
@@ -42,10 +36,9 @@ from nri_coloc.service.orders import (
     OrderInvalid,
     OrderLate,
     Repaired,
-    RunningPod,
 )
 from nri_coloc.service.report import Report
-from nri_coloc.service.steering import Steering
+from nri_coloc.service.settings_orders import SettingsOrders
 
 if TYPE_CHECKING:
     from nri_coloc.service.admin_calls import AdminServer
@@ -65,35 +58,24 @@ Outcome = TypeVar("Outcome")
 
 
 class AdminOrders:
-    """`look` is for the main thread, `stop` for any; all other methods may wait and are for gRPC's threads.
-
-    Size: the orders of one socket, each bounded and recorded in the same way.
-    """
+    """`look` is for the main thread, `stop` for any; all other methods may wait and are for gRPC's threads."""
 
     def __init__(
         self,
         node: Node,
         report: Report,
         *,
-        steering: Steering,
-        lending: Lending,
-        survey: Survey,
+        settings: SettingsOrders,
         actuator: Actuator,
         comparison: Comparison,
-        switch: LendingSwitch,
         evictions: EvictionOrders,
-        drain: Drain,
     ) -> None:
         self._node = node
         self._report = report
-        self._steering = steering
-        self._lending = lending
-        self._survey = survey
+        self._settings = settings
         self._actuator = actuator
         self._comparison = comparison
-        self._switch = switch
         self._evictions = evictions
-        self._drain = drain
         self._handed: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._waiting: set[Future[Any]] = set()
         self._stopped = False
@@ -111,9 +93,7 @@ class AdminOrders:
                 future, work = self._handed.get_nowait()
                 if future.set_running_or_notify_cancel():
                     _fulfil(future, work)
-        if self._steering.pause.is_over(now):
-            self._go_on()
-            self._report.said(AuditEvent.RECLAIM_RESUME, Reason.EXPIRED, "lending resumed: the pause is over")
+        self._settings.look(now)
 
     def stop(self) -> None:
         """Decline all orders that wait, because the daemon stops."""
@@ -145,7 +125,7 @@ class AdminOrders:
 
         def work() -> str:
             _refuse_odd_pause(seconds, reason)
-            return self._on_main(lambda: self._pause(seconds, reason))
+            return self._on_main(lambda: self._settings.pause(seconds, reason))
 
         return self._told(caller, asked, work, lambda until: f"until {until}")
 
@@ -153,7 +133,7 @@ class AdminOrders:
         """End a pause of lending; return whether there was one."""
         words = {True: "it was paused", False: "it was not paused"}
         return self._told(
-            caller, "resume lending", lambda: self._on_main(self._resume), lambda was: words[was]
+            caller, "resume lending", lambda: self._on_main(self._settings.resume), lambda was: words[was]
         )
 
     def lending_off(self, caller: Caller, grace_s: int | None, *, drain: bool) -> LendingEnds:
@@ -164,8 +144,8 @@ class AdminOrders:
         def work() -> LendingEnds:
             if grace_s is not None and grace_s > LONGEST_S:
                 raise OrderInvalid(f"a grace lasts {LONGEST_S} seconds at most, not {grace_s}")
-            ends = self._on_main(lambda: self._switch_off(grace_s, drain=drain))
-            return ends._replace(not_kept=self._switch.keep())
+            ends = self._on_main(lambda: self._settings.switch_off(grace_s, drain=drain))
+            return ends._replace(not_kept=self._settings.keep(), outside=self._actuator.members_outside())
 
         return self._told(
             caller, asked, work, lambda ends: f"done, reclaimed pods={len(ends.running)}{_unkept(ends)}"
@@ -175,8 +155,8 @@ class AdminOrders:
         """Undo `lending_off`."""
 
         def work() -> LendingBegins:
-            begins = self._on_main(self._switch_on)
-            return begins._replace(not_kept=self._switch.keep())
+            begins = self._on_main(self._settings.switch_on)
+            return begins._replace(not_kept=self._settings.keep())
 
         was = {True: "it was off", False: "it was not off"}
         return self._told(
@@ -188,7 +168,7 @@ class AdminOrders:
         return self._told(
             caller,
             "reload",
-            lambda: self._on_main(self._steering.reload),
+            lambda: self._on_main(self._settings.reload),
             lambda problem: f"invalid: {problem}" if problem else "valid, in force",
         )
 
@@ -224,56 +204,6 @@ class AdminOrders:
         )
 
     # ---- how it is done ----
-
-    def _pause(self, seconds: int, reason: str) -> str:
-        if not self._node.tuning.reclaim.enabled:
-            raise OrderDeclined("lending is switched off in the configuration: there is nothing to pause")
-        pause = self._steering.pause
-        until = pause.begin(time.monotonic(), time.time_ns(), seconds, reason)
-        self._take_effect()
-        because = f"lending paused: {pause.words}; the reclaim pool shrinks to its floor, nothing is offered"
-        self._report.said(AuditEvent.RECLAIM_PAUSE, Reason.OPERATOR, because)
-        return until
-
-    def _resume(self) -> bool:
-        words = self._steering.pause.words
-        if not words:
-            return False
-        self._go_on()
-        self._report.said(
-            AuditEvent.RECLAIM_RESUME, Reason.OPERATOR, f"lending resumed before its time: {words}"
-        )
-        return True
-
-    def _go_on(self) -> None:
-        self._steering.pause.end()
-        self._take_effect()
-
-    def _take_effect(self) -> None:
-        self._steering.repeat()
-        self._lending.look_now()
-        self._survey.look_now()
-        self._report.metrics.paused(now=bool(self._steering.pause.words))
-
-    def _switch_off(self, grace_s: int | None, *, drain: bool) -> LendingEnds:
-        default_s = self._steering.grace_s if drain else 0.0
-        wait_s = default_s if grace_s is None else float(grace_s)
-        self._switch.put(lambda before, now_s: switched_off(before, now_s, wait_s, drain=drain))
-        self._take_effect()
-        lending = self._steering.lending
-        until = "" if lending.until_s is None else timestamp(round(lending.until_s * 1e9))
-        now_s = time.monotonic()
-        self._drain.look(lending, now_s)
-        running = self._drain.running(lending, now_s)
-        if not self._node.told:
-            running = (*running, RunningPod("unknown", "the runtime has not sent its list of pods yet"))
-        return LendingEnds(lending.because, until, "", running, self._actuator.members_outside())
-
-    def _switch_on(self) -> LendingBegins:
-        was_off = self._switch.held.off
-        self._switch.put(lambda *_: ON)
-        self._take_effect()
-        return LendingBegins(was_off, self._steering.lending.because, "")
 
     def _repair(self) -> Repaired:
         if self._node.tuning.observe:

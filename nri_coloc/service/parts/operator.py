@@ -21,6 +21,7 @@ from nri_coloc.service.readiness import (
     Readiness,
     Reading,
 )
+from nri_coloc.service.settings_orders import SettingsOrders
 
 
 class OperatorParts:
@@ -52,17 +53,21 @@ class OperatorParts:
 
 def _admin(parts: Parts) -> AdminSide:
     ground = parts.ground
+    settings = SettingsOrders(
+        ground.node,
+        ground.report,
+        parts.steering,
+        loops=(parts.lending.loop, parts.forecast.survey),
+        switch=ground.switch,
+        drain=parts.cluster.drain,
+    )
     orders = AdminOrders(
         ground.node,
         ground.report,
-        steering=parts.steering,
-        lending=parts.lending.loop,
-        survey=parts.forecast.survey,
+        settings=settings,
         actuator=parts.files.actuator,
         comparison=parts.hooks.comparison,
-        switch=ground.switch,
         evictions=ground.evictions,
-        drain=parts.cluster.drain,
     )
     return AdminSide(ground.options.admin_socket, orders, ground.report)
 

@@ -35,6 +35,7 @@ from nri_coloc.service.orders import (
     OrderLate,
     RunningPod,
 )
+from nri_coloc.service.settings_orders import SettingsOrders
 from nri_coloc.service.settings_watch import SettingsWatch
 from nri_coloc.service.steering import InForce, Steering
 from tests.rig.waiting import wait_until
@@ -75,19 +76,26 @@ class Rig:
             self.report, may_evict=lambda: False, observes=lambda: self.node.tuning.observe
         )
         self.evictions.greeted()
+        loops = (
+            SimpleNamespace(look_now=lambda: self.looked.append("lending")),
+            SimpleNamespace(look_now=lambda: self.looked.append("survey")),
+        )
         self.orders = AdminOrders(
             self.node,
             self.report,
-            steering=self.steering,
-            lending=cast("Any", SimpleNamespace(look_now=lambda: self.looked.append("lending"))),
-            survey=cast("Any", SimpleNamespace(look_now=lambda: self.looked.append("survey"))),
+            settings=SettingsOrders(
+                self.node,
+                self.report,
+                self.steering,
+                loops=cast("Any", loops),
+                switch=self.switch,
+                drain=Drain(self.node, self.evictions),
+            ),
             actuator=cast(
                 "Any", SimpleNamespace(sweep_soon=lambda: self.swept, members_outside=lambda: ("/yarn",))
             ),
             comparison=cast("Any", SimpleNamespace(hasten=self.compared.append)),
-            switch=self.switch,
             evictions=self.evictions,
-            drain=Drain(self.node, self.evictions),
         )
         self.ended = False
         self.thread = Thread(target=self._turn, daemon=True)
