@@ -75,6 +75,16 @@ class _Part(NamedTuple):
     known_by: Binding = Binding.FORECAST
 
 
+class _Given(NamedTuple):
+    """The terms of an offer; `part` (0 to 1) of both resources is offered."""
+
+    expected: Expectation
+    supply: Supply
+    online: Mapping[str, OnlinePod]
+    tuning: ReclaimTuning
+    part: float
+
+
 class _Past(NamedTuple):
     """One resource's past.
 
@@ -113,7 +123,8 @@ def capacity(
         return Capacity(binding=Binding.STALE, because=f"nothing could be read for {min(blind):.0f} s")
     expected = expect(forecast, online, now_s, tuning)
     before = _pasts(blind, (previous.cpu_milli, previous.memory_bytes))
-    cpu, memory = _parts(expected, supply, online, before, tuning, part=tuning.offer)
+    given = _Given(expected, supply, online, tuning, tuning.offer)
+    cpu, memory = _parts(given, before)
     binding = min(cpu.known_by, memory.known_by, key=_GRAVEST.index)
     if binding is Binding.FORECAST and expected.learning:
         binding = Binding.LEARNING
@@ -124,7 +135,7 @@ def capacity(
     if not expected.learning and tuning.offer == tuning.lend:
         return offer
     measured = shown(forecast, online, expected, now_s, tuning)
-    cpu, memory = _parts(measured, supply, online, _pasts(blind, previous.borne), tuning, part=tuning.lend)
+    cpu, memory = _parts(given._replace(expected=measured, part=tuning.lend), _pasts(blind, previous.borne))
     return offer._replace(borne_milli=cpu.amount, borne_bytes=memory.amount)
 
 
@@ -147,8 +158,8 @@ def ahead(
     found: list[Ahead] = []
     for hour in range(24):
         expected = expect(blank, online, now_s + hour * HOUR_S, tuning)
-        cpu = _cpu(expected, apart, online, tuning, 1.0)
-        found.append(Ahead(cpu.amount, _memory(expected, apart, online, tuning, 1.0).amount))
+        given = _Given(expected, apart, online, tuning, 1.0)
+        found.append(Ahead(_cpu(given).amount, _memory(given).amount))
     return tuple(found)
 
 
@@ -157,20 +168,12 @@ def _pasts(blind: Blind, before: tuple[int, int]) -> tuple[_Past, _Past]:
     return _Past("CPU", "m", blind.cpu_s, milli), _Past("memory", " bytes", blind.memory_s, memory)
 
 
-def _parts(
-    expected: Expectation,
-    supply: Supply,
-    online: Mapping[str, OnlinePod],
-    pasts: tuple[_Past, _Past],
-    tuning: ReclaimTuning,
-    *,
-    part: float,
-) -> tuple[_Part, _Part]:
-    """Return a part (0 to 1) of both resources, each as far as it can be read."""
+def _parts(given: _Given, pasts: tuple[_Past, _Past]) -> tuple[_Part, _Part]:
+    """Return the offer of both resources, each as far as it can be read."""
     of_cpu, of_memory = pasts
     return (
-        _as_read(_cpu(expected, supply, online, tuning, part), of_cpu, tuning),
-        _as_read(_memory(expected, supply, online, tuning, part), of_memory, tuning),
+        _as_read(_cpu(given), of_cpu, given.tuning),
+        _as_read(_memory(given), of_memory, given.tuning),
     )
 
 
@@ -198,13 +201,8 @@ def untold() -> Capacity:
     return Capacity(because="the runtime has not listed its containers yet")
 
 
-def _cpu(
-    expected: Expectation,
-    supply: Supply,
-    online: Mapping[str, OnlinePod],
-    tuning: ReclaimTuning,
-    part: float,
-) -> _Part:
+def _cpu(given: _Given) -> _Part:
+    expected, supply, online, tuning, part = given
     system = expected.cpu_milli[SYSTEM]
     pods = sum(expected.cpu_milli.values()) - system
     usable = int(supply.cpu_milli * tuning.watermark)
@@ -244,13 +242,8 @@ def _times(part: float, terms: str) -> str:
     return terms if part == 1.0 else f"{part:.0%} of ({terms})"
 
 
-def _memory(
-    expected: Expectation,
-    supply: Supply,
-    online: Mapping[str, OnlinePod],
-    tuning: ReclaimTuning,
-    part: float,
-) -> _Part:
+def _memory(given: _Given) -> _Part:
+    expected, supply, online, tuning, part = given
     system = expected.memory_bytes[SYSTEM]
     pods = sum(expected.memory_bytes.values()) - system
     usable = int(supply.memory_bytes * tuning.memory_watermark)
