@@ -12,7 +12,10 @@ PREFIX: Final = "coloc.nri.io/"
 """The prefix of all our annotations."""
 
 MAX_BYTES: Final = 64 * 1024
-"""Of all known names and their values of one pod, as UTF-8. Beyond it none of them counts (docs/annotations.md)."""
+"""Of all known names and their values of one pod, as UTF-8. Beyond it no annotation counts (docs/annotations.md).
+
+Labels count up to the same bound of their own: the API server bounds each value to 63 characters.
+"""
 
 
 @value

@@ -239,7 +239,7 @@ def _pod(pod: Mapping[str, Any], tuning: Tuning) -> Pod:
         id="",
         name=objects.text(metadata, "name", _LONGEST_NAME),
         namespace=objects.text(metadata, "namespace", _LONGEST_NAMESPACE),
-        labels=labels if fits else {},
+        labels=labels if _size(labels) <= MAX_BYTES else {},
         annotations=annotated if fits else {},
         cgroup_parent=_parent(objects.text(objects.child(pod, "status"), "qosClass", _LONGEST_NAMESPACE)),
         cpu_request=requests.effective(pod, requests.CPU),

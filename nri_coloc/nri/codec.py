@@ -49,14 +49,15 @@ class Reader:
         """Read a pod."""
         labels = dict(_known(message.labels, self._labels))
         annotations = dict(_known(message.annotations, self._annotations, PREFIX.encode()))
-        size = sum(len(name) + len(value) for kept in (labels, annotations) for name, value in kept.items())
+        of_labels = _size(labels)
+        size = of_labels + _size(annotations)
         fits = size <= MAX_BYTES
         return Pod(
             id=message.id,
             uid=message.uid,
             name=message.name,
             namespace=message.namespace,
-            labels=_texts(labels if fits else {}),
+            labels=_texts(labels if of_labels <= MAX_BYTES else {}),
             annotations=_texts(annotations if fits else {}),
             cgroup_parent=message.linux.cgroup_parent,
             handler=message.runtime_handler,
@@ -87,6 +88,10 @@ def container_of(message: told_pb2.Container, pod: Pod) -> Container:
         claimed=claimed,
         claims=claims,
     )
+
+
+def _size(texts: Mapping[bytes, bytes]) -> int:
+    return sum(len(name) + len(value) for name, value in texts.items())
 
 
 def has_record(message: told_pb2.Container) -> bool:

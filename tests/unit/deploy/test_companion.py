@@ -10,7 +10,7 @@ import yaml
 from nri_coloc.cli import commands as cli
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.service import options
-from nri_coloc.service.monitor import HEALTH, READINESS
+from nri_coloc.service.monitor import READINESS
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 DOCUMENTS: list[dict[str, Any]] = list(
@@ -76,9 +76,12 @@ def test_its_memory_fits_the_budget_with_room():
     assert int(resources["limits"]["memory"].removesuffix("Mi")) >= 2 * BUDGET_MIB
 
 
-@pytest.mark.parametrize(("probe", "path"), [("livenessProbe", HEALTH), ("readinessProbe", READINESS)])
-def test_its_probes_ask_its_port(probe, path):
-    assert CONTAINER[probe]["httpGet"] == {"port": "http", "path": path, "scheme": "HTTP"}
+def test_its_readiness_is_asked_at_its_port():
+    assert CONTAINER["readinessProbe"]["httpGet"] == {"port": "http", "path": READINESS, "scheme": "HTTP"}
+
+
+def test_no_flood_of_its_port_ends_it():
+    assert "livenessProbe" not in CONTAINER
 
 
 def test_no_pod_can_connect_to_it():

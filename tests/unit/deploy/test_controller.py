@@ -60,10 +60,13 @@ def test_it_reads_the_daemons_configuration():
     assert PurePosixPath(FLAGS.config).name in CONFIG["data"]
 
 
-@pytest.mark.parametrize(("probe", "path"), [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")])
-def test_a_probe_asks_the_programs_port(probe, path):
-    found = CONTAINER[probe]["httpGet"]
-    assert (found["path"], found["port"]) == (path, "http")
+def test_no_flood_of_its_port_ends_it():
+    assert "livenessProbe" not in CONTAINER
+
+
+def test_a_probe_asks_the_programs_port():
+    found = CONTAINER["readinessProbe"]["httpGet"]
+    assert (found["path"], found["port"]) == ("/readyz", "http")
     assert CONTAINER["ports"] == [{"name": "http", "containerPort": PORT, "protocol": "TCP"}]
 
 

@@ -79,7 +79,16 @@ class TestPods:
         assert pod_of(message).annotations[name] == "x" * room + sign
         message.labels["app"] = ""
         pod = pod_of(message)
-        assert (len(pod.annotations), len(pod.labels), pod.excess_bytes) == (0, 0, MAX_BYTES + len("app"))
+        assert (len(pod.annotations), pod.excess_bytes) == (0, MAX_BYTES + len("app"))
+
+    def test_annotations_hide_no_label(self):
+        message = nri_pb2.PodSandbox(
+            labels={"app": "web"}, annotations={"coloc.nri.io/containers": "x" * MAX_BYTES}
+        )
+        assert dict(pod_of(message).labels) == {"app": "web"}
+
+    def test_labels_are_bounded_beside_kubernetes(self):
+        assert dict(pod_of(nri_pb2.PodSandbox(labels={"app": "x" * MAX_BYTES})).labels) == {}
 
     def test_long_names_are_known_too(self):
         name = "coloc.nri.io/io-weight." + "x" * 200
