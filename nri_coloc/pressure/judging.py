@@ -138,10 +138,12 @@ def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
     after: dict[str, Watched] = {}
     begun = Watched(rates=(UNUSED,) * culprit.TURNS if before else ())
     for pod_id, reading in seen.reclaimed.items():
-        after[pod_id] = _read(before.get(pod_id, begun), reading)._replace(felt={})
+        former = before.get(pod_id, begun)
+        after[pod_id] = _watched(former, reading, _newest(former, reading), {})
     for pod_id, reading in seen.online.items():
         former = before.get(pod_id, Watched())
-        after[pod_id] = _felt(former, _read(former, reading), reading, pod_id, seen)
+        newest = _newest(former, reading)
+        after[pod_id] = _watched(former, reading, newest, _felt(former, reading, newest, pod_id, seen))
     hurt = {resource: _hurt(after, seen, resource) for resource in Resource}
     return Judged(after, tuple(_verdicts(after, seen, hurt, tuning)), hurt)
 
@@ -151,19 +153,25 @@ def rungs(tuning: PressureTuning) -> Mapping[Resource, RungTuning]:
     return {Resource.CPU: tuning.cpu, Resource.MEMORY: tuning.memory, Resource.IO: tuning.io}
 
 
-def _read(former: Watched, reading: StallReading | None) -> Watched:
-    if reading is None:
-        return former._replace(rates=(None, *former.rates[: culprit.TURNS - 1]))
-    found = rates(former.last, reading)
-    used = frozenset(device for device, count in (found.operations or {}).items() if count > 0)
-    return Watched(reading, (found, *former.rates[: culprit.TURNS - 1]), former.felt, used or former.devices)
+def _newest(former: Watched, reading: StallReading | None) -> Rates | None:
+    return None if reading is None else rates(former.last, reading)
 
 
-def _felt(former: Watched, now: Watched, reading: StallReading | None, pod_id: str, seen: Seen) -> Watched:
-    """Return an online pod with its judgements of this turn."""
-    newest = now.rates[0]
+def _watched(
+    former: Watched, reading: StallReading | None, newest: Rates | None, felt: Mapping[Resource, Felt]
+) -> Watched:
+    known = (newest, *former.rates[: culprit.TURNS - 1])
+    operations = newest.operations if newest is not None else None
+    used = frozenset([device for device, count in (operations or {}).items() if count > 0])
+    return Watched(reading or former.last, known, felt, used or former.devices)
+
+
+def _felt(
+    former: Watched, reading: StallReading | None, newest: Rates | None, pod_id: str, seen: Seen
+) -> dict[Resource, Felt]:
+    """Return the judgements of an online pod in this turn."""
     if reading is None or newest is None:
-        return now._replace(felt={resource: _unread(one) for resource, one in former.felt.items()})
+        return {resource: _unread(one) for resource, one in former.felt.items()}
     found = strains(former.last, reading, newest, seen.stolen)
     felt: dict[Resource, Felt] = {}
     for resource, strain in found.items():
@@ -171,7 +179,7 @@ def _felt(former: Watched, now: Watched, reading: StallReading | None, pod_id: s
         baseline, judgement = judge(known.baseline, resource, strain, seen.tolerances[pod_id])
         feeling, alone = known.feeling.after(hurt=judgement.hurt), max(0.0, known.alone - _FORGOTTEN)
         felt[resource] = Felt(baseline, feeling, judgement, strain, alone)
-    return now._replace(felt=felt)
+    return felt
 
 
 def _unread(known: Felt) -> Felt:
@@ -179,7 +187,7 @@ def _unread(known: Felt) -> Felt:
 
 
 def _hurt(pods: Watch, seen: Seen, resource: Resource) -> frozenset[str]:
-    felt = ((k, pods[k].felt.get(resource)) for k in seen.online)
+    felt = ((k, pods[k].felt.get(resource)) for k in seen.tolerances)
     return frozenset(k for k, one in felt if one is not None and one.judgement.hurt)
 
 
