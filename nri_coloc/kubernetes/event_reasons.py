@@ -31,6 +31,7 @@ class EventReason(StrEnum):
     PLACED_LATE = "PlacedLate"
     SUPPRESSED = "SuppressedForLong"
     STARVED = "Starved"
+    EVICTION_ORDERED = "EvictionOrdered"
     LENDING_ON = "LendingOn"
     LENDING_OFF = "LendingOff"
     LENDING_DRAINING = "LendingDraining"
@@ -80,6 +81,8 @@ def of_record(record: Mapping[str, Any]) -> Occurrence | None:
     if reason is None:
         return None
     subject = Subject(record["namespace"], record["pod"], record["pod_uid"])
+    if reason is EventReason.EVICTION_ORDERED:
+        return None if record["reason"] in _NO_ORDER else Occurrence(subject, reason, _of_order(record))
     if reason is EventReason.MISCONFIGURED:
         return _of_node(record) if record["reason"] == Reason.INVALID else None
     if not all(subject):
@@ -111,6 +114,7 @@ _OF_EVENT: Final[Mapping[str, EventReason]] = {
     AuditEvent.ANNOTATION_DENIED: EventReason.ANNOTATION_DENIED,
     AuditEvent.LATE: EventReason.PLACED_LATE,
     AuditEvent.CONFIG_RELOAD: EventReason.MISCONFIGURED,
+    AuditEvent.POD_EVICT: EventReason.EVICTION_ORDERED,
 }
 _OF_REASON: Final[Mapping[str, EventReason]] = {
     Reason.NO_FREE_CPUS: EventReason.NO_FREE_CPUS,
@@ -119,6 +123,22 @@ _OF_REASON: Final[Mapping[str, EventReason]] = {
     Reason.WITHOUT_CPU: EventReason.STARVED,
     Reason.SUPPRESSED: EventReason.SUPPRESSED,
 }
+_NO_ORDER: Final = frozenset(
+    {
+        Reason.ACCEPTED,
+        Reason.BUDGET,
+        Reason.GONE,
+        Reason.REFUSED,
+        Reason.UNREACHABLE,
+        Reason.DECLINED,
+    }
+)
+"""Reasons of `pod.evict` in records of a result, and of a pod that is not evicted."""
+
+
+def _of_order(record: Mapping[str, Any]) -> str:
+    """Return the sentence on an eviction order: its cause, and where the pod finds the time."""
+    return f"{printable(record['because'])}; the pod's annotation coloc.nri.io/evict-at has the time"
 
 
 def _of_node(record: Mapping[str, Any]) -> Occurrence:

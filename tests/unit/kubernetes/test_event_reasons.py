@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.core.evictions import Outcome
 from nri_coloc.kubernetes import event_reasons
 from nri_coloc.kubernetes.event_reasons import LONGEST_MESSAGE, NODE, EventReason, Subject
 from nri_coloc.kubernetes.node_events import NodeEvents
@@ -67,6 +68,20 @@ def test_a_denied_annotation_has_its_own_reason():
 @pytest.mark.parametrize("event", ["container.admit", "pool.resize", "drift.repair", "hook.failed"])
 def test_most_records_are_no_event(event):
     assert event_reasons.of_record(record(event, "pool_member")) is None
+
+
+def test_an_eviction_order_names_cause_and_notice():
+    found = event_reasons.of_record(record("pod.evict", "io_stall", "eviction ordered: sda is slow"))
+    assert found is not None
+    assert (found.subject, found.reason) == (Subject("shop", "web", "u1"), EventReason.EVICTION_ORDERED)
+    assert (
+        found.text == "eviction ordered: sda is slow; the pod's annotation coloc.nri.io/evict-at has the time"
+    )
+
+
+@pytest.mark.parametrize("reason", [*map(str, Outcome), "declined"])
+def test_a_result_is_no_order(reason):
+    assert event_reasons.of_record(record("pod.evict", reason)) is None
 
 
 def test_an_invalid_file_is_an_event_of_the_node():
