@@ -1,7 +1,8 @@
 """`make bench`: every benchmark, or those named on the command line; prints a table, writes build/bench.json.
 
-A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`) needs Go and runs only when
-it is named; the same holds for `colocation` (`make bench-colocation`) and `pressure`, which take options of their own.
+A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`), `companions` and
+`beside-companion` need programs in Go and run only when they are named; the same holds for `colocation`
+(`make bench-colocation`) and `pressure`, which take options of their own.
 """
 
 import os
@@ -10,7 +11,9 @@ from collections.abc import Callable
 
 from benchmarks import (
     beside,
+    beside_companion,
     burst,
+    companions,
     cost,
     decision,
     figures,
@@ -40,7 +43,12 @@ ALL = {
 }
 WITH_OPTIONS: dict[str, Callable[..., None]] = {"colocation": command.run, "pressure": pressure.run}
 NEEDS_ROOT = ("burst", "pushes", "real")
-NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {**ALL, "side-by-side": side_by_side.run}
+NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {
+    **ALL,
+    "beside-companion": beside_companion.run,
+    "companions": companions.run,
+    "side-by-side": side_by_side.run,
+}
 
 
 def main() -> None:

@@ -34,6 +34,16 @@ class ApiServer:
         self._port, self._etcd_port, self._peer_port = _free_ports(3)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
+    @property
+    def port(self) -> int:
+        """Return the port of the API server."""
+        return self._port
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Return the processes that run now."""
+        return tuple(each.pid for each in self._processes.values())
+
     def start(self) -> None:
         """Write keys and credentials, start both."""
         self._write_keys()

@@ -16,6 +16,7 @@ CONTROLLER: Final = "nri-coloc-controller"
 OBJECTS: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
 EVENTS: Final = "/api/v1/namespaces/default/events"
+COMPANIONS: Final = "/api/v1/namespaces/kube-system/pods"
 RESOURCES: Final = {
     "kubernetes.io/batch-cpu": "4000",
     "kubernetes.io/batch-memory": "64",
@@ -60,11 +61,17 @@ def companion_pod(node: str) -> dict[str, Any]:
 
 
 def companion_on(server: ApiServer, admin: Api, node: str) -> Api:
-    """Return the API with a token as the kubelet of a node mounts it: bound to the companion's pod there."""
+    """Return the API with the token of the companion's pod on a node."""
     name = f"companion-{node}"
-    uid = admin.get(f"/api/v1/namespaces/kube-system/pods/{name}")["metadata"]["uid"]
+    return api.connect(str(server.kubeconfig(name, companion_token(admin, node))))
+
+
+def companion_token(admin: Api, node: str) -> str:
+    """Return a token as the kubelet of a node mounts it: bound to the companion's pod there."""
+    name = f"companion-{node}"
+    uid = admin.get(f"{COMPANIONS}/{name}")["metadata"]["uid"]
     bound = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
-    return api.connect(str(server.kubeconfig(name, token(admin, COMPANION, {"boundObjectRef": bound}))))
+    return token(admin, COMPANION, {"boundObjectRef": bound})
 
 
 def controller(server: ApiServer, admin: Api) -> Api:
