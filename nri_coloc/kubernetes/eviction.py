@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.metadata import MAX_BYTES, PREFIX
+from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Pod, QoSClass
 from nri_coloc.kubernetes import objects, requests
@@ -25,7 +26,14 @@ MOST_ORDERS: Final = 16
 LONGEST_DETAIL: Final = 200
 
 EVICT_AT: Final = f"{PREFIX}evict-at"
-"""The annotation by which a pod learns that its eviction begins."""
+"""The annotation by which a pod learns when it is evicted."""
+
+NOTICE_S: Final[Mapping[str, float]] = {Reason.SCHEDULE: 30.0, Reason.CPU_STARVED: 30.0}
+"""Seconds from the notice to the eviction by the reason of an order. With other reasons an online pod is hurt, or an
+operator waits: the eviction follows at once."""
+
+LEAST_S: Final = 10.0
+"""Seconds of an order that a notice leaves for the eviction and its result."""
 
 EVICTED: Final = "the API server accepted the eviction"
 """The detail of an order that was carried out."""
@@ -35,6 +43,7 @@ _LONGEST_NAMESPACE: Final = 63
 _LONGEST_NAME: Final = 253
 _LONGEST_CONTAINER: Final = 63
 _LONGEST_TIME: Final = 64
+_LONGEST_REASON: Final = 63
 _LONGEST_RETRY_S: Final = 3600
 _LONGEST_MESSAGE: Final = 1 << 20
 _DONE: Final = (200, 201)
@@ -52,6 +61,7 @@ class Order(NamedTuple):
 
     expires_at: seconds since 1970 of the node's clock.
     by_operator: an operator ordered it at the node.
+    reason: code of the daemon's audit; any text of a stolen companion.
     """
 
     id: str
@@ -60,6 +70,7 @@ class Order(NamedTuple):
     uid: str
     expires_at: float
     by_operator: bool = False
+    reason: str = ""
 
 
 class Answer(NamedTuple):
@@ -75,11 +86,10 @@ class Answer(NamedTuple):
 
 
 class Step(Enum):
-    """The requests of one eviction, in their order. A pod that stays after the dry run gets no notice."""
+    """The requests before an eviction, in their order. A pod that stays after the dry run gets no notice."""
 
     DRY_RUN = auto()
     NOTICE = auto()
-    EVICTION = auto()
 
 
 class Rules(NamedTuple):
@@ -124,6 +134,7 @@ def _order(entry: Mapping[str, Any]) -> Order:
         uid=objects.text(entry, "uid", _LONGEST_ID),
         expires_at=_seconds(objects.text(entry, "expiresAt", _LONGEST_TIME)),
         by_operator=entry.get("byOperator") is True,
+        reason=objects.text(entry, "reason", _LONGEST_REASON),
     )
 
 
@@ -280,9 +291,18 @@ def request(pending: Order) -> dict[str, Any]:
     }
 
 
-def notice(pending: Order, at: str) -> dict[str, Any]:
+def notice_s(pending: Order, now: float) -> float:
+    """Return the seconds from the notice to the eviction. The eviction comes before the order expires.
+
+    now: seconds since 1970.
+    """
+    return max(0.0, min(NOTICE_S.get(pending.reason, 0.0), pending.expires_at - now - LEAST_S))
+
+
+def notice(pending: Order, at: str | None) -> dict[str, Any]:
     """Return the body of a JSON merge patch of `pods/status` that names the time of an eviction, RFC 3339.
 
+    at: None withdraws the notice of a pod that stays.
     The subresource takes annotations too (pkg/registry/core/pod/strategy.go, podStatusStrategy). With another UID the
     API server answers 409.
     """

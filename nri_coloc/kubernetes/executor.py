@@ -1,6 +1,7 @@
 """Carry out the eviction orders of all nodes (`eviction` and `rate` decide).
 
-A pod that may be evicted (a dry run says so) gets the annotation `coloc.nri.io/evict-at` first, then the eviction.
+A pod that may be evicted (a dry run says so) gets the annotation `coloc.nri.io/evict-at`, and is evicted at that time.
+Notices are kept in memory, because the annotation may be the author's. Another leader gives a later notice of its own.
 
 The watch says which objects have open orders; each is then read again, so that an old copy repeats nothing. An eviction
 that was accepted and whose result could not be written yet is kept, and only its result is tried again. After a restart
@@ -10,16 +11,17 @@ the pod itself answers: it is being deleted, or gone.
 import random
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event, Lock
 from typing import Final
 
 from nri_coloc.core.backoff import Backoff
-from nri_coloc.core.evictions import Result
+from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes import eviction, rate
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, ApiUnreachable, Object
 from nri_coloc.kubernetes.eviction import Answer, Order, Rules, Step
+from nri_coloc.kubernetes.rate import Rates
 from nri_coloc.kubernetes.watching import version_of
 
 COLLECTION: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
@@ -31,6 +33,8 @@ IDLE_S: Final = 1.0
 """Seconds after which a thread without work looks whether it should end."""
 
 _DONE: Final = 201
+_STAYS: Final = (Outcome.BUDGET, Outcome.REFUSED, Outcome.UNREACHABLE)
+"""Outcomes after which the pod stays, so that its notice is withdrawn."""
 
 Carried = Callable[[str, Order, Result], None]
 """Called with the node, the order and its result."""
@@ -57,8 +61,9 @@ class Executor:
         self._due_s: dict[str, float] = {}
         self._served_s: dict[str, float] = {}
         self._wake = Event()
-        self._rates = rate.Rates()
+        self._rates = Rates()
         self._results: dict[str, dict[str, Result]] = {}
+        self._notices: dict[str, dict[str, float]] = {}
         self._backoffs: dict[str, Backoff] = {}
 
     # ---- on the thread of the watch ----
@@ -99,9 +104,12 @@ class Executor:
         return min(IDLE_S, max(0.0, next_s - time.monotonic()))
 
     def _due(self) -> list[str]:
+        """Return the nodes with work: a change, or a notice whose time has come. A node that failed waits first."""
         now_s = time.monotonic()
         with self._lock:
-            return [node for node, due_s in self._due_s.items() if due_s <= now_s]
+            noted = dict(self._due_s)
+        ends = {node: min(each.values()) for node, each in self._notices.items() if each}
+        return [node for node, due_s in (ends | noted).items() if due_s <= now_s]
 
     def serve(self, node: str) -> None:
         """Carry out the orders of one node, and write their results."""
@@ -112,12 +120,15 @@ class Executor:
             is_done = self._serve_object(node)
         except ApiError as error:
             is_done = isinstance(error, ApiRefused) and error.status == 404
-            if not is_done:
+            if is_done:
+                self._notices.pop(node, None)
+            else:
                 self._broken(str(error))
         except (
             ValueError
         ) as error:  # its next change makes it due again; results that are not written stay until then
             self._broken(f"ColocationNode {node} cannot be read: {error}")
+            self._notices.pop(node, None)
             return
         except Exception as error:  # noqa: BLE001 - one node's problem: the orders of other nodes must be carried out
             self._broken(f"ColocationNode {node}: {type(error).__name__}: {error}")
@@ -129,22 +140,27 @@ class Executor:
             self._note(node, self._backoffs.setdefault(node, Backoff(random.random, SPACING_S)).failed())
 
     def _serve_object(self, node: str) -> bool:
-        """Return whether all orders have a written result."""
+        """Return whether all orders have a written result, or wait for the time of their notice."""
         found = self._api.get(f"{COLLECTION}/{node}")
         present = eviction.present(found)
         results = {key: each for key, each in self._results.get(node, {}).items() if key in present}
         self._results[node] = results
+        notices = {key: at_s for key, at_s in self._notices.get(node, {}).items() if key in present}
+        self._notices[node] = notices
         open_orders = [each for each in eviction.orders(found) if each.id not in results]
         for order in open_orders:
             result = self._carry_out(node, order)
             if result is not None:
                 results[order.id] = result
                 self._carried(node, order, result)
+                if notices.pop(order.id, None) is not None and result.outcome in _STAYS:
+                    self._withdraw(order)
         if results:
             written = {"results": eviction.status(found, list(results.values()))}
             body = {"metadata": {"resourceVersion": version_of(found)}, "status": written}
             self._api.merge(f"{COLLECTION}/{node}/status", body)
-        is_done = all(order.id in results for order in open_orders)
+        now_s = time.monotonic()
+        is_done = all(each.id in results or notices.get(each.id, 0.0) > now_s for each in open_orders)
         results.clear()
         return is_done
 
@@ -170,23 +186,50 @@ class Executor:
             raise
 
     def _evict(self, node: str, order: Order) -> Result | None:
-        taken = rate.take(self._rates, node, time.monotonic())
-        if taken.whose:
-            return eviction.too_many(order, taken.wait_s, taken.whose)
-        path = f"/api/v1/namespaces/{order.namespace}/pods/{order.name}"
-        evict = partial(self._api.create, f"{path}/eviction", eviction.request(order))
-        notice = eviction.notice(order, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        """Give notice once, and evict at its time; None to try again."""
+        notices = self._notices[node]
+        if order.id not in notices:
+            taken = rate.take(self._rates, node, time.monotonic())
+            if taken.whose:
+                return eviction.too_many(order, taken.wait_s, taken.whose)
+            wait_s = eviction.notice_s(order, time.time())
+            problem = self._give_notice(order, wait_s, taken.rates)
+            if problem is not None:
+                return eviction.result(order, problem)
+            notices[order.id] = time.monotonic() + wait_s
+        if time.monotonic() < notices[order.id]:
+            return None
+        return eviction.result(order, _answered(partial(self._api.create, *_eviction(order))))
+
+    def _give_notice(self, order: Order, wait_s: float, rates: Rates) -> Answer | None:
+        """Write the notice; return the answer that prevents the eviction, None for none.
+
+        rates: with this eviction. A pod that stays after the dry run counts for no rate.
+        """
+        at = (datetime.now(UTC) + timedelta(seconds=wait_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
         calls: dict[Step, Callable[[], object]] = {
-            Step.DRY_RUN: partial(evict, dryRun="All"),
-            Step.NOTICE: partial(self._api.merge, f"{path}/status", notice),
-            Step.EVICTION: evict,
+            Step.DRY_RUN: partial(self._api.create, *_eviction(order), dryRun="All"),
+            Step.NOTICE: partial(self._api.merge, _status(order), eviction.notice(order, at)),
         }
         for step, call in calls.items():
             answer = _answered(call)
             if not eviction.is_passed(step, answer):
-                break
-            self._rates = taken.rates  # a pod that stays after the dry run counts for no rate
-        return eviction.result(order, answer)
+                return answer
+            self._rates = rates
+        return None
+
+    def _withdraw(self, order: Order) -> None:
+        """Remove the notice of a pod that stays; a pod that cannot be written keeps it."""
+        _answered(partial(self._api.merge, _status(order), eviction.notice(order, None)))
+
+
+def _status(order: Order) -> str:
+    return f"/api/v1/namespaces/{order.namespace}/pods/{order.name}/status"
+
+
+def _eviction(order: Order) -> tuple[str, Object]:
+    """Return path and body of an eviction."""
+    return f"/api/v1/namespaces/{order.namespace}/pods/{order.name}/eviction", eviction.request(order)
 
 
 def _answered(call: Callable[[], object]) -> Answer:

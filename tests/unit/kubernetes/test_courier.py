@@ -74,7 +74,7 @@ def test_the_controller_can_read_an_order(server, carrier):
     carrier.turn(told("e1"), 0, NOW)
     (order,) = eviction.orders(server.object)
     assert order == eviction.Order(
-        "e1", "shop", "batch", "uid-1", NOW + 60 - courier.MARGIN_S, by_operator=True
+        "e1", "shop", "batch", "uid-1", NOW + 60 - courier.MARGIN_S, by_operator=True, reason="operator"
     )
 
 

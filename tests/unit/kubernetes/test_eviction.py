@@ -271,3 +271,21 @@ def test_a_result_without_its_order_is_dropped():
 def test_a_second_result_replaces_the_first():
     found = eviction.status(colocation_node("a", results=("a",)), [Result("a", Outcome.ACCEPTED, "")])
     assert [each["outcome"] for each in found] == ["accepted"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expires_s", "expected"),
+    [
+        ("schedule", 55, 30),
+        ("cpu_starved", 55, 30),
+        ("schedule", 25, 15),
+        ("schedule", 5, 0),
+        ("memory_short", 55, 0),
+        ("io_stall", 55, 0),
+        ("operator", 55, 0),
+        ("", 55, 0),
+    ],
+)
+def test_a_notice_lasts_by_urgency(reason, expires_s, expected):
+    order = ORDER._replace(reason=reason, expires_at=NOW + expires_s)
+    assert eviction.notice_s(order, NOW) == expected

@@ -1,15 +1,17 @@
 """Rare answers of the API server to the executor: conflicts, storms of 429, refusals, objects of another shape."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from nri_coloc.core.evictions import Outcome
 from nri_coloc.core.settings import Tuning
+from nri_coloc.kubernetes import eviction
 from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.executor import Executor
+from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
 
 OBJECT = "/apis/coloc.nri.io/v1alpha1/colocationnodes/a"
@@ -29,8 +31,9 @@ def _method(asked: Asked) -> str:
 class Server:
     """The answers: a list for each method and path, of which the last one repeats."""
 
-    def __init__(self, expires: str = NEVER) -> None:
+    def __init__(self, expires: str = NEVER, reason: str = "io_stall") -> None:
         order = {"id": "o1", "namespace": "jobs", "name": "render", "uid": "u1", "expiresAt": expires}
+        order["reason"] = reason
         node: dict[str, Any] = {
             "metadata": {"name": "a", "resourceVersion": "7"},
             "spec": {"evictions": [order]},
@@ -87,6 +90,15 @@ class Ran:
         for _ in range(turns):
             self.executor.serve("a")
 
+    def note(self) -> None:
+        """Tell the executor of the object, as its watch does."""
+        self.executor.take("ADDED", self._node)
+
+    def turn(self) -> list[Outcome]:
+        """Carry out what is due, and return all outcomes."""
+        self.executor.turn()
+        return self.outcomes
+
     def asked(self, method: str, path: str) -> int:
         return sum((_method(each), each.path) == (method, path) for each in self._api.asked)
 
@@ -134,6 +146,36 @@ def test_the_notice_comes_before_the_eviction(run):
     (notice,) = ran.notices()
     assert notice["uid"] == "u1"
     assert datetime.fromisoformat(notice["annotations"]["coloc.nri.io/evict-at"]) <= datetime.now(UTC)
+
+
+@pytest.fixture
+def short(monkeypatch) -> None:
+    """Evictions follow a quarter of a second after their notice."""
+    monkeypatch.setattr(eviction, "NOTICE_S", dict.fromkeys(eviction.NOTICE_S, 0.25))
+
+
+def test_a_notice_names_a_later_time(run):
+    ran = run(Server(reason="schedule"), turns=2)
+    assert (ran.asked("DRY", f"{POD}/eviction"), ran.asked("POST", f"{POD}/eviction")) == (1, 0)
+    (notice,) = ran.notices()
+    named = datetime.fromisoformat(notice["annotations"]["coloc.nri.io/evict-at"])
+    assert named > datetime.now(UTC) + timedelta(seconds=20)
+
+
+def test_the_eviction_follows_at_its_time(run, short):
+    ran = run(Server(reason="schedule"), turns=0)
+    ran.note()
+    wait_until(lambda: ran.turn() == [Outcome.ACCEPTED], 10.0, "an eviction")
+    assert (len(ran.notices()), ran.asked("POST", f"{POD}/eviction")) == (1, 1)
+
+
+def test_a_pod_that_stays_loses_its_notice(run, short):
+    server = Server(reason="schedule")
+    server.replies[f"POST {POD}/eviction"] = [Reply(403)]
+    ran = run(server, turns=0)
+    ran.note()
+    wait_until(lambda: ran.turn() == [Outcome.REFUSED], 10.0, "a refusal")
+    assert ran.notices()[-1]["annotations"] == {"coloc.nri.io/evict-at": None}
 
 
 @pytest.mark.parametrize("status", [404, 429, 500])
