@@ -286,6 +286,7 @@ def _told_by_it(patient: Patient) -> Iterator[Check]:
         yield _runtime(records)
         yield from _host_groups(records)
         yield _lending(state["lending"])
+        yield from _disks(state["lending"])
         yield from _readiness(ready, parts)
 
 
@@ -332,6 +333,13 @@ def _lending(lending: dict[str, Any]) -> Check:
     """Return the check whether an operator has switched lending off, which holds over restarts."""
     because = str(lending["because"])
     return Check("lending", "ok" if lending["switch"] == "on" else "warn", because)
+
+
+def _disks(lending: dict[str, Any]) -> Iterator[Check]:
+    """Yield a warning while a file system is short."""
+    if shortage := str(lending.get("disk_short", "")):
+        why = f"no new reclaimed pods: {shortage}; delete images or logs, or lower pressure.disk in the settings"
+        yield Check("disks", "warn", why)
 
 
 def _whole(record: dict[str, Any]) -> str:

@@ -37,6 +37,7 @@ class Binding(StrEnum):
     BOX = "box_cpus"
     POOL_MAXIMUM = "pool_maximum"
     SCHEDULE = "schedule"
+    DISK = "disk_short"
 
 
 class Headroom(NamedTuple):

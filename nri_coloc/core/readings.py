@@ -258,6 +258,29 @@ class MemoryLeft(NamedTuple):
     available: int
 
 
+class DiskLeft(NamedTuple):
+    """What is left of a file system, for processes without privileges.
+
+    total, available: bytes; `total` is above 0.
+    inodes, free_inodes: number; 0 for a file system that has no fixed number of inodes.
+    """
+
+    total: int
+    available: int
+    inodes: int
+    free_inodes: int
+
+    @property
+    def space(self) -> float:
+        """The part of the space that is available, 0 to 1."""
+        return self.available / self.total
+
+    @property
+    def inodes_left(self) -> float:
+        """The part of the inodes that is free, 0 to 1; 1 without a fixed number of inodes."""
+        return self.free_inodes / self.inodes if self.inodes else 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class NodeReading:
     """The machine as a whole.

@@ -25,6 +25,7 @@ class AuditEvent(StrEnum):
     PRESSURE_THROTTLE = "pressure.throttle"
     PRESSURE_RECOVER = "pressure.recover"
     PRESSURE_RECLAIM = "pressure.reclaim"
+    PRESSURE_DISK = "pressure.disk"
     POD_EVICT = "pod.evict"
     POD_STARVED = "pod.starved"
     POD_LIMIT = "pod.limit"
@@ -92,6 +93,8 @@ class Reason(StrEnum):
     MEMORY_LOW = "memory_low"
     MEMORY_SHORT = "memory_short"
     CPU_STARVED = "cpu_starved"
+    DISK_SPACE = "disk_space"
+    DISK_INODES = "disk_inodes"
     CALM = "calm"
     NO_RELIEF = "no_relief"
     UNWATCHED = "unwatched"
@@ -155,6 +158,7 @@ _LENDING_EVENTS: Final = frozenset(
         AuditEvent.PRESSURE_THROTTLE,
         AuditEvent.PRESSURE_RECOVER,
         AuditEvent.PRESSURE_RECLAIM,
+        AuditEvent.PRESSURE_DISK,
         AuditEvent.POD_STARVED,
     }
 )

@@ -326,6 +326,19 @@ class RungTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskTuning:
+    """Shortages of space and inodes, by which the node is closed for new reclaimed pods.
+
+    closes: whether the file systems are read, and the node is closed while one is short. Default True.
+    above: distance of the lines from those at which the kubelet evicts by default, part of a file system, −0.04 to 0.5.
+        Default 0.01.
+    """
+
+    closes: bool = True
+    above: float = 0.01
+
+
+@dataclass(frozen=True, slots=True)
 class PressureTuning:
     """Verdicts on online pods' stalls, and actions on the reclaimed pods that cause them.
 
@@ -336,6 +349,7 @@ class PressureTuning:
     cpu: RungTuning = RungTuning()
     memory: RungTuning = RungTuning()
     io: RungTuning = RungTuning()
+    disk: DiskTuning = DiskTuning()
     evict: bool = False
 
 

@@ -15,6 +15,7 @@ from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import SUMMARY_S, State, Summary
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.placing.node import Node
+from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.service.lending_clock import LendingClock
 from nri_coloc.service.node_watch import LendingNow
@@ -35,6 +36,7 @@ class ClusterSide:
         clock: LendingClock,
         survey: Survey,
         evictor: Evictor,
+        disks: Disks,
         after: After,
     ) -> None:
         self._node = node
@@ -42,6 +44,7 @@ class ClusterSide:
         self._clock = clock
         self._survey = survey
         self._evictor = evictor
+        self._disks = disks
         self._after = after
         self._outlook: tuple[Amounts, ...] = ()
         self._outlook_until_s = float("-inf")
@@ -87,6 +90,8 @@ class ClusterSide:
         if clock.is_open:
             if self._evictor.pace.is_cooling(time.monotonic()):
                 return LendingNow(Lending.COOLING, "the cool-down after an eviction is not over")
+            if shortage := self._disks.shortage:
+                return LendingNow(Lending.COOLING, shortage)
             return LendingNow(Lending.ON, clock.because)
         if clock.drains:
             return LendingNow(Lending.DRAINING, clock.because)

@@ -6,6 +6,7 @@ from typing import Any, Final
 from nri_coloc.core import cpuset
 from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
+from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.pressure.reclaimer import Reclaimer
@@ -32,6 +33,7 @@ class DaemonView:
         readiness: Readiness,
         clock: LendingClock,
         offer: OfferView,
+        disks: Disks,
         pressure: Pressure,
         reclaimer: Reclaimer,
         evictor: Evictor,
@@ -42,6 +44,7 @@ class DaemonView:
         self._readiness = readiness
         self._clock = clock
         self._offer = offer
+        self._disks = disks
         self._pressure = pressure
         self._reclaimer = reclaimer
         self._evictor = evictor
@@ -56,6 +59,7 @@ class DaemonView:
         self._report.metrics.waiting(len(waiting.of(self._node.state)))
         self._report.metrics.throttled(len(self._pressure.throttled))
         self._report.metrics.cooling(self._cooling_s())
+        self._report.metrics.disks_left(self._disks.left, is_short=bool(self._disks.shortage))
         return self._report.metrics.render()
 
     def healthy(self) -> bool:
@@ -81,6 +85,7 @@ class DaemonView:
                 **lending_clock.shown(self._clock.lending, self._clock.switch),
                 "cooling_s": round(self._cooling_s()),
                 "memory_taken_back": self._reclaimer.shown,
+                "disk_short": self._disks.shortage,
             },
             throttled=self._pressure.throttled,
         )

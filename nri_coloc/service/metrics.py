@@ -18,7 +18,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from nri_coloc.core.decisions import Decision
-from nri_coloc.core.readings import Toll
+from nri_coloc.core.readings import DiskLeft, Toll
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import POOLS, NodeState, Pools
 from nri_coloc.core.workload import QoSClass
@@ -84,6 +84,16 @@ class Metrics:
         )
         self._cooling = self._gauge(
             "cooling_seconds", "Seconds until the cool-down after an eviction ends, 0 without one."
+        )
+        self._disks_left = Gauge(
+            "disk_left_ratio",
+            "Part of a file system that is left, 0 to 1.",
+            ("file_system", "resource"),
+            namespace=NAMESPACE,
+            registry=self._registry,
+        )
+        self._disk_short = self._gauge(
+            "disk_short", "1 while a file system is short, and the node takes no new reclaimed pods."
         )
         self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
         self._lent_part = self._gauge(
@@ -229,6 +239,14 @@ class Metrics:
     def cooling(self, seconds: float) -> None:
         """Set the rest of the cool-down after an eviction."""
         self._cooling.set(seconds)
+
+    def disks_left(self, left: Mapping[str, DiskLeft], *, is_short: bool) -> None:
+        """Set the parts of the file systems that are left; a file system that is not in `left` has none."""
+        self._disks_left.clear()
+        for name, one in left.items():
+            self._disks_left.labels(name, "space").set(one.space)
+            self._disks_left.labels(name, "inodes").set(one.inodes_left)
+        self._disk_short.set(is_short)
 
     def paused(self, *, now: bool) -> None:
         """Set whether an operator has paused lending."""

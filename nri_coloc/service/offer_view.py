@@ -11,6 +11,7 @@ from nri_coloc.lending.loop import Lending
 from nri_coloc.memory.bounds import BoxMemory
 from nri_coloc.memory.headroom import MemoryHeadroom
 from nri_coloc.placing.node import Node
+from nri_coloc.pressure.disks import Disks
 from nri_coloc.service.audit import timestamp
 from nri_coloc.service.lending_clock import LendingClock
 
@@ -19,13 +20,21 @@ class OfferView:
     """The offer as schedulers may use it now."""
 
     def __init__(
-        self, node: Node, *, clock: LendingClock, lending: Lending, survey: Survey, memory: BoxMemory
+        self,
+        node: Node,
+        *,
+        clock: LendingClock,
+        lending: Lending,
+        survey: Survey,
+        memory: BoxMemory,
+        disks: Disks,
     ) -> None:
         self._node = node
         self._clock = clock
         self._lending = lending
         self._survey = survey
         self._memory = memory
+        self._disks = disks
 
     def body(self) -> dict[str, Any]:
         """Return the body of `/v1/capacity`: the offer and the headroom, milli-CPU and bytes.
@@ -51,8 +60,8 @@ class OfferView:
     def _withheld(self) -> Capacity | None:
         """Return the capacity that replaces the offer; None while the offer holds.
 
-        An offer is made with a snapshot. It must not be used after lending was paused, or before the runtime's list
-        showed the node's pods.
+        An offer is made with a snapshot. It must not be used after lending was paused, before the runtime's list
+        showed the node's pods, or while a file system is short.
         """
         tuning = self._node.tuning.reclaim
         if not tuning.enabled:
@@ -61,7 +70,10 @@ class OfferView:
             return capacity.paused(tuning)
         if not tuning.offer and self._node.told:
             return Capacity(binding=Binding.SCHEDULE, because=self._clock.lending.because)
-        return None if self._node.told else capacity.untold()
+        if not self._node.told:
+            return capacity.untold()
+        shortage = self._disks.shortage
+        return Capacity(binding=Binding.DISK, because=f"nothing is offered: {shortage}") if shortage else None
 
 
 def _reason(offer: Capacity, memory: MemoryHeadroom | None) -> tuple[Binding, str]:

@@ -199,6 +199,7 @@ class Daemon:
         if self._serves:
             steps["judging pressure"] = partial(parts.lending.pressure.look, now)
             steps["taking memory back"] = partial(parts.lending.reclaimer.look, now)
+            steps["watching file systems"] = partial(parts.lending.disks.look, now)
             steps["evicting for shortages"] = partial(parts.lending.evictor.look, now)
             steps["keeping the state folder"] = partial(parts.files.state_folder.look, now)
             steps["keeping the switch"] = partial(self._ground.switch.look, now)

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainValidator
 
-from nri_coloc.core.settings import PressureTuning, RungTuning
+from nri_coloc.core.settings import DiskTuning, PressureTuning, RungTuning
 from nri_coloc.service.configuration.sections import Section, section
 
 _DEFAULTS: Final = PressureTuning()
@@ -47,12 +47,28 @@ class Throttling(Rung):
     ] = int(_DEFAULTS.io.hold_s)
 
 
+def _distance(found: object) -> Literal["off"] | int:
+    """Return `off`, or a whole number of percent in its bounds."""
+    if found == "off":
+        return "off"
+    if isinstance(found, int) and not isinstance(found, bool) and -4 <= found <= 50:
+        return found
+    raise ValueError("neither off nor such a number")
+
+
 class Pressure(Section):
     """Verdicts on online pods that reclaimed pods hurt, and actions that follow."""
 
     cpu: Annotated[Reporting, BeforeValidator(section)] = Reporting()
     memory: Annotated[Reporting, BeforeValidator(section)] = Reporting()
     io: Annotated[Throttling, BeforeValidator(section)] = Throttling()
+    disk: Annotated[
+        Literal["off"] | int,
+        PlainValidator(_distance),
+        Field(
+            description="off, or percent above the kubelet's eviction thresholds, -4 to 50: below, a disk is short",
+        ),
+    ] = round(_DEFAULTS.disk.above * 100)
     evict: Annotated[
         bool,
         Field(description="true or false (reclaimed pods are evicted if nothing milder helps)"),
@@ -71,6 +87,7 @@ def tuning(found: Pressure) -> PressureTuning:
             down=found.io.down,
             hold_s=float(found.io.hold),
         ),
+        disk=DiskTuning(closes=False) if found.disk == "off" else DiskTuning(above=found.disk / 100),
         evict=found.evict,
     )
 

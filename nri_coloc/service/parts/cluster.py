@@ -18,10 +18,21 @@ class ClusterParts:
     ) -> None:
         node, clock = ground.node, ground.clock
         self.offer = OfferView(
-            node, clock=clock, lending=lending.loop, survey=forecast.survey, memory=forecast.box_memory
+            node,
+            clock=clock,
+            lending=lending.loop,
+            survey=forecast.survey,
+            memory=forecast.box_memory,
+            disks=lending.disks,
         )
         self.state = ClusterSide(
-            node, self.offer, clock=clock, survey=forecast.survey, evictor=lending.evictor, after=after
+            node,
+            self.offer,
+            clock=clock,
+            survey=forecast.survey,
+            evictor=lending.evictor,
+            disks=lending.disks,
+            after=after,
         )
         self.companion = CompanionServer(
             ground.options.cluster_socket,

@@ -3,10 +3,12 @@
 import platform
 
 from nri_coloc.core.seams import After
+from nri_coloc.host.disk_left import DiskLeftReader
 from nri_coloc.host.memory_left import MemoryLeftReader
 from nri_coloc.host.memory_reclaim import MemoryReclaim
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.lending.loop import Lending
+from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.pressure.reclaim_worker import ReclaimWorker
@@ -44,6 +46,7 @@ class LendingParts:
         self.pressure = Pressure(node, StallReader(*machine), files.writer, report)
         self.reclaim_worker = ReclaimWorker(memory, lambda pod_id: gives_memory(node.state, pod_id))
         self.reclaimer = Reclaimer(node, left, memory, worker=self.reclaim_worker, report=report)
+        self.disks = Disks(node, DiskLeftReader(ground.options.host_root), report)
         self.starved_pods = StarvedPods(
             node, report, picture=lambda: forecast.survey.picture, headroom=lambda: loop.headroom
         )

@@ -38,6 +38,7 @@ class OperatorParts:
             readiness=Readiness(checks),
             clock=ground.clock,
             offer=cluster.offer,
+            disks=lending.disks,
             pressure=lending.pressure,
             reclaimer=lending.reclaimer,
             evictor=lending.evictor,

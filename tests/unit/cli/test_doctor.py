@@ -276,6 +276,15 @@ class TestDaemon:
         found = check(patient, "lending")
         assert (found.verdict, found.sentence) == ("warn", because)
 
+    def test_a_short_disk_warns_with_the_remedy(self, patient, daemon):
+        known = {"switch": "on", "because": "", "disk_short": "images are short of space (space=3.0%)"}
+        daemon["state"] = {"lending": known}
+        found = check(patient, "disks")
+        assert found.verdict == "warn"
+        assert found.sentence.startswith(
+            "no new reclaimed pods: images are short of space (space=3.0%); delete"
+        )
+
     def test_lending_by_the_schedule_is_well(self, patient, daemon):
         assert check(patient, "lending").verdict == "ok"
 

@@ -24,6 +24,7 @@ def state(
     reclaim: ReclaimTuning | None = None,
     reason: str = "",
     cools_s: float = 0.0,
+    shortage: str = "",
     **clock: Any,
 ):
     """Return the state of a node with a schedule's view of lending, and an offer for a reason."""
@@ -46,7 +47,10 @@ def state(
     from_s = time.time() + 12.5 * 3600
     shown: Any = SimpleNamespace(lending=lending, offer_at=lambda at_s: 0.5 if at_s > from_s else 1.0)
     evictor: Any = SimpleNamespace(pace=Pace(cools_until_s=time.monotonic() + cools_s))
-    return ClusterSide(node, offer, clock=shown, survey=survey, evictor=evictor, after=()).state()
+    disks: Any = SimpleNamespace(shortage=shortage)
+    return ClusterSide(
+        node, offer, clock=shown, survey=survey, evictor=evictor, disks=disks, after=()
+    ).state()
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,7 @@ def state(
         ({"reclaim": ReclaimTuning(paused="an operator paused it")}, Lending.OFF),
         ({"is_open": False}, Lending.COOLING),
         ({"cools_s": 60.0}, Lending.COOLING),
+        ({"shortage": "a disk is full"}, Lending.COOLING),
         ({"is_open": False, "factor": 0.0, "drains": True}, Lending.DRAINING),
         ({"is_open": False, "factor": 0.0}, Lending.OFF),
     ],
@@ -68,6 +73,7 @@ def state(
         "paused",
         "within the grace",
         "after an eviction",
+        "a full disk",
         "drained",
         "closed",
     ],

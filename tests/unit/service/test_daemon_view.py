@@ -10,6 +10,7 @@ import pytest
 
 from nri_coloc.core.events import ContainerStarting
 from nri_coloc.core.lending import Binding, Capacity, Headroom
+from nri_coloc.core.readings import DiskLeft
 from nri_coloc.core.settings import ScheduleTuning
 from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.lending.loop import Lending
@@ -26,6 +27,8 @@ from nri_coloc.service.offer_view import OfferView
 from nri_coloc.service.readiness import Readiness
 from tests.unit.parts import Cgroups, a_node, a_report, a_switch, an_actuator, create
 from tests.unit.placing import kit
+
+DISKS: Any = SimpleNamespace(shortage="", left={"node": DiskLeft(100, 40, 0, 0)})
 
 
 @pytest.fixture
@@ -46,7 +49,10 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
             actuator=actuator,
             readiness=cast("Readiness", readiness),
             clock=clock,
-            offer=OfferView(node, clock=clock, lending=lending, survey=a_survey(), memory=memory),
+            offer=OfferView(
+                node, clock=clock, lending=lending, survey=a_survey(), memory=memory, disks=DISKS
+            ),
+            disks=DISKS,
             pressure=cast("Pressure", SimpleNamespace(throttled={})),
             reclaimer=cast("Reclaimer", SimpleNamespace(shown="none")),
             evictor=cast("Evictor", SimpleNamespace(pace=NO_PACE)),
@@ -89,6 +95,7 @@ def test_the_state_shows_lending_by_the_clock(parts):
         "drains": False,
         "cooling_s": 0,
         "memory_taken_back": "none",
+        "disk_short": "",
     }
 
 
@@ -98,6 +105,24 @@ def test_an_offer_that_was_withdrawn_is_not_shown(parts):
     node.tuning = replace(node.tuning, reclaim=replace(node.tuning.reclaim, lend=1.0, offer=0.0))
     shown = view.capacity()
     assert (shown["cpu_milli"], shown["memory_bytes"], shown["reason"]) == (0, 0, "schedule")
+
+
+def test_a_short_disk_withdraws_the_offer(parts, monkeypatch):
+    view, node, _ = parts
+    node.told = True
+    monkeypatch.setattr(DISKS, "shortage", "the file system of images is short of space")
+    shown = view.capacity()
+    assert (shown["cpu_milli"], shown["memory_bytes"], shown["reason"]) == (0, 0, "disk_short")
+    assert shown["because"] == "nothing is offered: the file system of images is short of space"
+    assert view.state()["lending"]["disk_short"] == "the file system of images is short of space"
+    assert b"nri_coloc_disk_short 1.0" in view.metrics()
+
+
+def test_metrics_show_the_space_that_is_left(parts):
+    shown = parts[0].metrics()
+    assert b'nri_coloc_disk_left_ratio{file_system="node",resource="space"} 0.4' in shown
+    assert b'nri_coloc_disk_left_ratio{file_system="node",resource="inodes"} 1.0' in shown
+    assert b"nri_coloc_disk_short 0.0" in shown
 
 
 def test_containers_that_wait_are_shown_and_counted(parts):

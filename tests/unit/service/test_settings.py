@@ -13,6 +13,7 @@ import pytest
 from nri_coloc.core.settings import (
     ClassRule,
     ClassTuning,
+    DiskTuning,
     PressureTuning,
     ReclaimTuning,
     RungTuning,
@@ -68,7 +69,8 @@ classes:
   shared: {cpuShares: 512, ioWeight: 200, oomScoreAdj: 7, memoryHigh: 90%, memoryLow: 1Gi, memoryMin: 5,
            cpuBurst: 40, allowNamespaces: [a, "b-*"]}
 reclaim: {enabled: false, sharing: partition, cpuWatermark: 120, stall: 20, memoryWatermark: 80}
-pressure: {cpu: {action: off, up: 9}, io: {action: throttle, up: 3, down: 4, hold: 60}}
+pressure: {cpu: {action: off, up: 9}, io: {action: throttle, up: 3, down: 4, hold: 60},
+           disk: off}
 runtime: {nriSocket: /a, criSocket: /b, pluginName: c, pluginIndex: 07, updatesPerReply: 3,
           handlers: {kata: pod}}
 telemetry: {http: off, auditRing: 5, logLevel: debug}
@@ -103,6 +105,7 @@ def test_every_key_reaches_the_settings():
             pressure=PressureTuning(
                 cpu=RungTuning(judges=False, up=9),
                 io=RungTuning(throttles=True, up=3, down=4, hold_s=60.0),
+                disk=DiskTuning(closes=False),
             ),
             handlers={"kata": "pod"},
             updates_per_reply=3,
@@ -123,6 +126,20 @@ def test_every_key_reaches_the_settings():
             grace_s=5400,
         ),
     )
+
+
+def test_the_distance_of_the_disks_lines_is_percent():
+    found = loading.load("pressure: {disk: -3}", "c.yaml").tuning.pressure.disk
+    assert found == DiskTuning(closes=True, above=-0.03)
+
+
+@pytest.mark.parametrize("value", ["51", "-5", "true", "[1]", "1.5", '"on"'])
+def test_a_bad_distance_is_one_sentence(value):
+    with pytest.raises(SettingsError) as error:
+        loading.load(f"pressure: {{disk: {value}}}", "c.yaml")
+    assert error.value.sentence.startswith("c.yaml:1: pressure.disk: ")
+    assert "neither off nor such a number; allowed: off, or percent above" in error.value.sentence
+    assert "\n" not in error.value.sentence
 
 
 def test_reserved_cpus_may_be_a_count():

@@ -1,0 +1,90 @@
+"""Find out from readings whether a file system of the node is short of space or inodes; pure.
+
+    line + 2 %  ─────────────  a shortage ends
+    line        ─────────────  a shortage begins, at the second reading in a row
+    kubelet's own line ──────  it evicts pods, without regard to their class
+
+The line is a part of the space, or of the inodes. The shortage of the images' file system must end below 20 % of free
+space: to that point the kubelet deletes unused images, and no further (imageGCLowThresholdPercent).
+"""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from nri_coloc.core.readings import DiskLeft
+from nri_coloc.core.settings import DiskTuning
+
+UP: Final = 2
+"""Readings in a row before a shortage begins."""
+
+APART: Final = 0.02
+"""Part of the whole between the line at which a shortage begins and the line at which it ends."""
+
+
+class FileSystem(StrEnum):
+    """The file systems that pods fill."""
+
+    NODE = "node"
+    """The kubelet's folder: volumes and logs."""
+    IMAGES = "images"
+    """Images and the writable layers of containers."""
+
+
+class Lack(StrEnum):
+    """The part of a file system that is short."""
+
+    SPACE = "space"
+    INODES = "inodes"
+
+
+class Lines(NamedTuple):
+    """Parts of a file system, 0 to 1, below which it is short."""
+
+    space: float
+    inodes: float
+
+
+EVICTS_BELOW: Final = {FileSystem.NODE: Lines(0.10, 0.05), FileSystem.IMAGES: Lines(0.15, 0.05)}
+"""The kubelet's defaults of `evictionHard` on Linux (pkg/kubelet/apis/config/v1beta1/defaults_linux.go)."""
+
+
+class Course(NamedTuple):
+    """One file system over time.
+
+    readings: readings in a row below the line.
+    lack: the part that is short; None for no shortage.
+    left: the last reading that could be read.
+    """
+
+    readings: int = 0
+    lack: Lack | None = None
+    left: DiskLeft | None = None
+
+
+NO_COURSE: Final = Course()
+
+
+def lines(tuning: DiskTuning) -> dict[FileSystem, Lines]:
+    """Return the lines of all file systems."""
+    return {
+        name: Lines(space + tuning.above, inodes + tuning.above)
+        for name, (space, inodes) in EVICTS_BELOW.items()
+    }
+
+
+def followed(course: Course, left: DiskLeft | None, known: Lines) -> Course:
+    """Return the course after one more reading; an unknown reading neither begins nor ends a shortage."""
+    if left is None:
+        return course._replace(readings=0)
+    apart = 0.0 if course.lack is None else APART
+    lack = _lack(left, Lines(known.space + apart, known.inodes + apart))
+    if lack is None:
+        return Course(left=left)
+    readings = course.readings + 1
+    return Course(readings, lack if course.lack is not None or readings >= UP else None, left)
+
+
+def _lack(left: DiskLeft, known: Lines) -> Lack | None:
+    if left.space < known.space:
+        return Lack.SPACE
+    return Lack.INODES if left.inodes_left < known.inodes else None
