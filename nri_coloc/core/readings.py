@@ -263,12 +263,14 @@ class DiskLeft(NamedTuple):
 
     total, available: bytes; `total` is above 0.
     inodes, free_inodes: number; 0 for a file system that has no fixed number of inodes.
+    disk: number of its disk, as in io.stat; "" if it is unknown.
     """
 
     total: int
     available: int
     inodes: int
     free_inodes: int
+    disk: str = ""
 
     @property
     def space(self) -> float:

@@ -5,6 +5,8 @@ from typing import Final
 
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.pressure.disk_writers import Filled
+from nri_coloc.pressure.disks import REASONS
 from nri_coloc.pressure.eviction import MOST, Demand
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import Short
@@ -85,6 +87,29 @@ def of_verdict(verdict: Verdict, uses: Mapping[str, float], state: NodeState) ->
             "bound": None if verdict.judgement.bound is None else round(verdict.judgement.bound, 6),
             "hurt_readings": verdict.readings,
             "confidence": round(verdict.evidence.confidence, 3),
+        },
+    )
+
+
+def of_disk(found: Filled, state: NodeState) -> Demand:
+    """Return the demand of a file system that fills: one of its writers goes, the largest first."""
+    short, writers = found.short, found.writers
+    largest = max(writers.values())
+    return Demand(
+        resource=Resource.IO,
+        reason=REASONS[short.lack],
+        scope=short.file_system.value,
+        amount=largest,
+        pods=_candidates(writers, state),
+        most=1,
+        because=f"{short.file_system} file system short of {short.lack}, and falling (written={_gib(largest)})",
+        inputs={
+            "total_bytes": short.left.total,
+            "available_bytes": short.left.available,
+            "inodes": short.left.inodes,
+            "free_inodes": short.left.free_inodes,
+            "lost": found.lost,
+            "disk": short.left.disk,
         },
     )
 

@@ -64,6 +64,20 @@ class Course(NamedTuple):
 NO_COURSE: Final = Course()
 
 
+class DiskShort(NamedTuple):
+    """A file system that is short, its last reading and its lines."""
+
+    file_system: FileSystem
+    lack: Lack
+    left: DiskLeft
+    known: Lines
+
+    @property
+    def amount_left(self) -> int:
+        """The available bytes, or the free inodes."""
+        return self.left.available if self.lack is Lack.SPACE else self.left.free_inodes
+
+
 def lines(tuning: DiskTuning) -> dict[FileSystem, Lines]:
     """Return the lines of all file systems."""
     return {

@@ -10,12 +10,12 @@ from nri_coloc.core.readings import DiskLeft
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import DiskTuning, Tuning
 from nri_coloc.pressure import disk_space
-from nri_coloc.pressure.disk_space import NO_COURSE, Course, FileSystem, Lack, Lines
+from nri_coloc.pressure.disk_space import NO_COURSE, Course, DiskShort, FileSystem, Lack, Lines
 
 LOOK_S: Final = 10.0
 """Seconds between two readings, as often as the kubelet reads. The first short one is confirmed by the next turn."""
 
-_REASONS: Final = {Lack.SPACE: Reason.DISK_SPACE, Lack.INODES: Reason.DISK_INODES}
+REASONS: Final = {Lack.SPACE: Reason.DISK_SPACE, Lack.INODES: Reason.DISK_INODES}
 
 
 class Node(Protocol):
@@ -53,6 +53,16 @@ class Disks:
         self._courses: Mapping[FileSystem, Course] = {}
 
     @property
+    def short(self) -> tuple[DiskShort, ...]:
+        """The file systems that are short."""
+        known = disk_space.lines(self._node.tuning.pressure.disk)
+        return tuple(
+            DiskShort(name, one.lack, one.left, known[name])
+            for name, one in self._courses.items()
+            if one.lack is not None and one.left is not None
+        )
+
+    @property
     def left(self) -> Mapping[str, DiskLeft]:
         """What is left of each file system that could be read."""
         return {name.value: one.left for name, one in self._courses.items() if one.left is not None}
@@ -88,7 +98,7 @@ class Disks:
         known = disk_space.lines(tuning)[name]
         if now.lack is not None:
             self._say(
-                _REASONS[now.lack], f"no new reclaimed pods: {_words(name, now, known)}", name, now, known
+                REASONS[now.lack], f"no new reclaimed pods: {_words(name, now, known)}", name, now, known
             )
         elif tuning.closes:
             self._say(Reason.CALM, f"shortage ended: {_figures(name, now, known)}", name, now, known)

@@ -19,6 +19,9 @@ from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure import demands, eviction, population
 from nri_coloc.pressure.demands import STALLED
+from nri_coloc.pressure.disk_space import DiskShort
+from nri_coloc.pressure.disk_writers import DiskWriters, UseFiles
+from nri_coloc.pressure.disks import REASONS
 from nri_coloc.pressure.eviction import PACE_S, Demand, Given, Pace, Victim
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import NODE, MemoryFiles, MemoryShortages
@@ -52,6 +55,13 @@ class StarvedPods(Protocol):
     def moved(self) -> Moved: ...
 
 
+class Disks(Protocol):
+    """The file systems that are short."""
+
+    @property
+    def short(self) -> tuple[DiskShort, ...]: ...
+
+
 class Ladder(Protocol):
     """The milder rungs after their last turn."""
 
@@ -81,6 +91,8 @@ class Evictor:
 
     pace: the last orders and the cool-down, monotonic seconds; `begun` is that of the previous process.
     keep: stores the end of the cool-down when it moves by a minute.
+
+    Size: one source for each kind of shortage, and the course of the orders.
     """
 
     def __init__(
@@ -89,6 +101,8 @@ class Evictor:
         files: MemoryFiles,
         *,
         starved: StarvedPods,
+        disks: Disks,
+        uses: UseFiles,
         ladder: Ladder,
         orders: Evictions,
         report: Recorder,
@@ -98,6 +112,8 @@ class Evictor:
         self._node = node
         self._memory = MemoryShortages(files)
         self._starved = starved
+        self._disks = disks
+        self._writers = DiskWriters(uses)
         self._ladder = ladder
         self._orders = orders
         self._report = report
@@ -119,6 +135,7 @@ class Evictor:
         state, tuning = self._node.state, self._node.tuning
         if not tuning.pressure.evict:
             self._memory.forget()
+            self._writers.forget()
             return
         if self._population is None or not self._population.is_of(state):
             self._population = population.of(state)
@@ -149,15 +166,18 @@ class Evictor:
     def _demands(self, turn: Turn) -> tuple[list[Demand], bool]:
         """Follow all shortages; return the demands on which this turn can act or report, and whether any is short."""
         short = self._memory.follow(turn.state, turn.tuning, turn.now)
-        starving = self._starving(turn)
+        starving, shortages = self._starving(turn), self._disks.short
+        filled = self._writers.follow(shortages, turn.pods, turn.leaving, turn.now)
         if not self._acts(turn.now):
-            return [], bool(short) or any(one.closes for one in starving)
+            return [], bool(short or shortages) or any(one.closes for one in starving)
         found = [
             demands.of_memory(one, self._memory.uses(turn.pods, one.scope, turn.now), turn.state)
             for one in short
         ]
         found += [*self._of_verdicts(turn), *starving]
-        return found, any(one.closes for one in found)
+        if filled is not None:
+            found.append(demands.of_disk(filled, turn.state))
+        return found, bool(shortages) or any(one.closes for one in found)
 
     def _acts(self, now: float) -> bool:
         """Return whether a demand would lead to an order or a record; else no pod's memory is read for it."""
@@ -272,7 +292,10 @@ def _killed_at(state: NodeState, pod_id: str) -> float | None:
 def _wish(victim: Victim, state: NodeState) -> EvictionWish:
     pod = state.pods[victim.pod_id].pod
     demand, one = victim.demand, victim.demand.pods[victim.pod_id]
-    unit = "_bytes" if demand.resource is Resource.MEMORY and demand.reason is Reason.MEMORY_SHORT else ""
+    unit = "_bytes" if demand.reason is Reason.MEMORY_SHORT else ""
+    frees = {f"missing{unit}": round(victim.missing), f"frees{unit}": round(one.use)}
+    if demand.reason in REASONS.values():
+        frees = {"written_bytes": round(one.use)}
     return EvictionWish(
         pod_uid=pod.uid,
         namespace=pod.namespace,
@@ -283,8 +306,7 @@ def _wish(victim: Victim, state: NodeState) -> EvictionWish:
         inputs={
             "resource": demand.resource.value,
             "scope": demand.scope,
-            f"missing{unit}": round(victim.missing),
-            f"frees{unit}": round(one.use),
+            **frees,
             f"lent{unit}": round(one.lent),
             "priority": one.priority,
             "kube_priority": one.kube_priority,

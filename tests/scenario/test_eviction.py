@@ -6,6 +6,7 @@ The cluster accepts an order a second later. An evicted pod ends after its grace
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,18 +15,20 @@ from nri_coloc.core.evictions import Closed, EvictionWish, Ordered, Outcome, Res
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Headroom
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
-from nri_coloc.core.readings import GroupReading, NodeReading, Picture, Pressure
+from nri_coloc.core.readings import DiskLeft, GroupReading, NodeReading, Picture, Pressure
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import PressureTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Tolerance, Wish
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.memory_left import MemoryLeftReader
+from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.kubernetes import eviction_orders
 from nri_coloc.kubernetes.eviction_orders import Book
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node as DaemonNode
 from nri_coloc.pressure.culprit import Evidence, Suspect
+from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, Pace
 from nri_coloc.pressure.evictor import LONGEST_LEAVE_S, SPARED_S, Evictor
 from nri_coloc.pressure.judging import Verdict
@@ -103,9 +106,25 @@ class MilderRungs:
         return pod_id in self.in_vain
 
 
+class NodeDisk:
+    """The one disk of the node, 100 GiB, and the part of it that is left."""
+
+    def __init__(self) -> None:
+        self.left, self.number = 0.5, "8:0"
+
+    def node(self) -> DiskLeft:
+        return DiskLeft(100 * GIB, int(self.left * 100 * GIB), 1000, 900, self.number)
+
+    def images(self) -> None:
+        return None
+
+
 class Told:
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
+
+    def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
+        assert event is AuditEvent.PRESSURE_DISK
 
     def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None:
         self.decisions += decisions
@@ -123,6 +142,8 @@ class Bed:
             self.known, self.told, picture=lambda: self.picture, headroom=lambda: Headroom(cpu_milli=4000)
         )
         self.ladder, self.kept = MilderRungs(), list[float]()
+        self.disk = NodeDisk()
+        self.disks = Disks(self.known, self.disk, self.told)
         self.apps: dict[str, str] = {}
         meminfo = (node.host_root / "proc/meminfo").read_text()
         self.total = int(meminfo.split("MemTotal:")[1].split()[0]) * 1024
@@ -137,6 +158,8 @@ class Bed:
             self.known,
             MemoryLeftReader(layout, root),
             starved=self.starved,
+            disks=self.disks,
+            uses=StallReader(layout, root),
             ladder=self.ladder,
             orders=self.cluster,
             report=self.told,
@@ -168,6 +191,16 @@ class Bed:
         """Let a pod hold so many GiB."""
         self.node.set_memory(self.apps[name], Held(int(anon * GIB), 0, int(file * GIB)))
 
+    def wrote(self, name: str, written: int) -> None:
+        """Let a pod have written so many bytes to the disk."""
+        folder = self.node.runtime.containers[self.apps[name]].cgroup.rpartition("/")[0]
+        if self.node.tree.version == 2:
+            self.node.tree.write(folder, "io.stat", f"8:0 rbytes=0 wbytes={written} rios=0 wios=1")
+            return
+        for file, count in (("io_service_bytes", written), ("io_serviced", 1)):
+            text = f"8:0 Read 0\n8:0 Write {count}\nTotal {count}"
+            self.node.tree.write(folder, f"blkio.throttle.{file}_recursive", text)
+
     def leaves(self, available: float) -> None:
         """Let the online pod hold all memory but so many GiB."""
         root = str(self.node.host_root)
@@ -185,6 +218,7 @@ class Bed:
             if each is not None:
                 each()
             self.starved.look()
+            self.disks.look(self.now)
             self.evictor.look(self.now)
 
     def end(self, name: str) -> None:
@@ -586,3 +620,69 @@ def test_a_limit_in_vain_evicts_the_culprit(make: Callable[..., Bed]):
     bed.ladder.in_vain = {"hog"}
     bed.seconds(5)
     assert [(one.name, one.reason) for one in bed.cluster.ordered] == [("hog", Reason.IO_STALL)]
+
+
+# ---- disks ----
+
+
+def fills(bed: Bed, **mib: float) -> Callable[[], None]:
+    """Return a second in which pods write so many MiB to the disk, and as much less is left."""
+    written = dict.fromkeys(mib, 0.0)
+
+    def second() -> None:
+        for name, amount in mib.items():
+            if name in bed.known.state.pods:
+                written[name] += amount
+                bed.disk.left -= amount / 1024 / 100
+                bed.wrote(name, int(written[name] * (1 << 20)))
+
+    return second
+
+
+def test_the_largest_writer_to_a_short_disk_goes(make: Callable[..., Bed]):
+    bed = make(small=1, large=1)
+    bed.disk.left = 0.105
+    second = fills(bed, small=4, large=20)
+    bed.seconds(59, second)
+    assert bed.cluster.names == []
+    bed.seconds(5, second)
+    (wish,) = bed.cluster.ordered
+    assert (wish.name, wish.reason, wish.inputs["scope"]) == ("large", Reason.DISK_SPACE, "node")
+    assert wish.inputs["written_bytes"] == 20 * 60 << 20
+    assert (wish.inputs["lost"] >> 20, wish.inputs["disk"]) == (24 * 60, "8:0")
+    assert bed.is_cooling
+    bed.seconds(30, second)
+    assert bed.cluster.names == ["large"]
+
+
+def test_the_next_writer_goes_if_the_disk_still_fills(make: Callable[..., Bed]):
+    bed = make(small=1, large=1)
+    bed.disk.left = 0.105
+    bed.seconds(180, fills(bed, small=4, large=20))
+    assert bed.cluster.names == ["large", "small"]
+
+
+@pytest.mark.parametrize(
+    ("left", "large"),
+    [(0.5, 20.0), (0.105, 0.0), (0.105, 0.5)],
+    ids=["enough is left", "it fills no further", "by other writers"],
+)
+def test_a_disk_that_pods_do_not_fill_evicts_none(make: Callable[..., Bed], left: float, large: float):
+    bed = make(small=1, large=1)
+    bed.disk.left = left
+    bed.seconds(300, fills(bed, small=0.0, large=large))
+    assert bed.cluster.ordered == []
+
+
+def test_an_unknown_disk_evicts_no_pod(make: Callable[..., Bed]):
+    bed = make(large=1)
+    bed.disk.left, bed.disk.number = 0.105, ""
+    bed.seconds(180, fills(bed, large=20))
+    assert bed.cluster.ordered == []
+
+
+def test_a_short_disk_evicts_no_pod_by_default(make: Callable[..., Bed]):
+    bed = make(Tuning(), large=1)
+    bed.disk.left = 0.105
+    bed.seconds(180, fills(bed, large=20))
+    assert bed.cluster.ordered == []

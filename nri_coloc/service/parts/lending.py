@@ -43,7 +43,8 @@ class LendingParts:
         )
         machine, cool_down = (ground.layout, ground.options.host_root), CoolDown(ground.options.state_dir)
         left, memory = MemoryLeftReader(*machine), MemoryReclaim(*machine)
-        self.pressure = Pressure(node, StallReader(*machine), files.writer, report)
+        stalls = StallReader(*machine)
+        self.pressure = Pressure(node, stalls, files.writer, report)
         self.reclaim_worker = ReclaimWorker(memory, lambda pod_id: gives_memory(node.state, pod_id))
         self.reclaimer = Reclaimer(node, left, memory, worker=self.reclaim_worker, report=report)
         self.disks = Disks(node, DiskLeftReader(ground.options.host_root), report)
@@ -54,6 +55,8 @@ class LendingParts:
             node,
             left,
             starved=self.starved_pods,
+            disks=self.disks,
+            uses=stalls,
             ladder=self.pressure,
             orders=ground.evictions,
             report=report,

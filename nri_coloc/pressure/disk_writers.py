@@ -1,0 +1,121 @@
+"""Find the reclaimed pods that fill a file system which is short of space or inodes, once a minute.
+
+    shortage begins ──▶ a minute: less is left, and reclaimed pods wrote to its disk ──▶ the largest writers
+         ▲                                │ nothing less is left
+         └────────────────────────────────┴ or a pod leaves: a new minute
+
+Only written bytes can be proved of a pod: the space that its files use is unknown without a walk over all files. A pod
+that wrote before the shortage and writes no more is not named. Without the number of the disk no pod is.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from nri_coloc.core.readings import StallReading
+from nri_coloc.pressure.disk_space import DiskShort
+from nri_coloc.pressure.population import Reclaimed
+
+GOES_ON_S: Final = 60.0
+"""Seconds in which less must be left before a pod goes, six readings of the file systems."""
+
+LEAST_BYTES: Final = 64 << 20
+"""The least that a pod must have written in this time."""
+
+_OF_LARGEST: Final = 0.5
+"""Part of the largest writer's bytes from which a pod is named too."""
+
+
+class UseFiles(Protocol):
+    """Reads the use of one pod; returns None if its cgroup is gone."""
+
+    def uses(self, path: str, at: float) -> StallReading | None: ...
+
+
+class Written(NamedTuple):
+    """The bytes that a cgroup wrote to the disk since it was made; `key` tells it from one of the same name."""
+
+    key: int
+    bytes: int
+
+
+class Filled(NamedTuple):
+    """A shortage that goes on.
+
+    lost: bytes, or inodes, that are left less than when the time began.
+    writers: the bytes that the largest writers wrote in this time, by pod id.
+    """
+
+    short: DiskShort
+    lost: int
+    writers: Mapping[str, float]
+
+
+class _Begun(NamedTuple):
+    """The beginning of a minute."""
+
+    at_s: float
+    short: DiskShort
+    written: Mapping[str, Written]
+
+
+class DiskWriters:
+    """Belongs to one thread."""
+
+    def __init__(self, files: UseFiles) -> None:
+        self._files = files
+        self._begun: _Begun | None = None
+
+    def forget(self) -> None:
+        """Begin anew with the next shortage."""
+        self._begun = None
+
+    def follow(
+        self,
+        shortages: Iterable[DiskShort],
+        pods: Mapping[str, Reclaimed],
+        leaving: Collection[str],
+        now: float,
+    ) -> Filled | None:
+        """Return the shortage that goes on and its writers, once a minute; None otherwise.
+
+        leaving: pods that leave already. Their space is not free yet, so no other pod is named.
+        """
+        short = next((one for one in shortages if one.left.disk), None)
+        if short is None or leaving:
+            self._begun = None
+            return None
+        begun = self._begun
+        if (
+            begun is not None
+            and begun.short.file_system is short.file_system
+            and now - begun.at_s < GOES_ON_S
+        ):
+            return None
+        written = self._written(short, pods, now)
+        self._begun = _Begun(now, short, written)
+        return None if begun is None else filled(begun.short, short, begun.written, written)
+
+    def _written(self, short: DiskShort, pods: Mapping[str, Reclaimed], now: float) -> dict[str, Written]:
+        readings = ((pod_id, self._files.uses(one.path, now)) for pod_id, one in pods.items())
+        return {
+            pod_id: Written(found.key, moved.written_bytes)
+            for pod_id, found in readings
+            if found is not None and (moved := (found.devices or {}).get(short.left.disk)) is not None
+        }
+
+
+def filled(
+    before: DiskShort, now: DiskShort, first: Mapping[str, Written], last: Mapping[str, Written]
+) -> Filled | None:
+    """Return the writers between two readings of one shortage; None if nothing less is left, or no pod wrote much."""
+    lost = before.amount_left - now.amount_left if before[:2] == now[:2] else 0
+    risen = {pod_id: _risen(first.get(pod_id), one) for pod_id, one in last.items()}
+    largest = max(risen.values(), default=0)
+    if lost <= 0 or largest < LEAST_BYTES:
+        return None
+    return Filled(now, lost, {k: float(one) for k, one in risen.items() if one >= largest * _OF_LARGEST})
+
+
+def _risen(first: Written | None, last: Written) -> int:
+    """Return the bytes written in between; a pod that was not there before wrote all of its bytes."""
+    return last.bytes if first is None or first.key != last.key else max(0, last.bytes - first.bytes)
