@@ -129,6 +129,7 @@ def _candidates(uses: Mapping[str, float], state: NodeState) -> dict[str, Candid
             priority=place.wish.priority,
             kube_qos=place.pod.kube_qos,
             arrival=number,
+            namespace=place.pod.namespace,
         )
         for number, (pod_id, place) in enumerate(state.pods.items())
         if pod_id in uses

@@ -40,6 +40,20 @@ def test_a_shortage_that_pods_can_end_ends(amount: float, pods: dict[str, Candid
     assert sum(pods[one].use for one in chosen) >= enough
 
 
+@given(AMOUNTS, PODS, st.integers(-(2**31), 2**31))
+def test_no_priority_sends_another_tenants_pod(amount: float, pods: dict[str, Candidate], priority: int):
+    """A pod with another priority than its tenant's others changes the victims of its own tenant alone."""
+    theirs = {k: one._replace(namespace="b") for k, one in pods.items()}
+    ours = {f"{k}-ours": one._replace(namespace="a", priority=0) for k, one in pods.items()}
+    raised = {
+        k: one._replace(priority=priority if number % 2 else 0)
+        for number, (k, one) in enumerate(ours.items())
+    }
+    before = choose(amount, {**ours, **theirs}, most=len(pods) * 2)
+    after = choose(amount, {**raised, **theirs}, most=len(pods) * 2)
+    assert {k for k in after if k in theirs} == {k for k in before if k in theirs}
+
+
 @given(PODS, st.integers(-3, 30))
 def test_no_shortage_no_victim(pods: dict[str, Candidate], most: int):
     assert choose(0.0, pods, most) == ()

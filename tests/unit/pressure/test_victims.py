@@ -22,6 +22,24 @@ ORDER: dict[str, tuple[float, dict[str, Candidate], tuple[str, ...]]] = {
         },
         ("loud",),
     ),
+    "no annotation sends another tenant's pod": (
+        1 * GIB,
+        {
+            "hog": Candidate(4 * GIB, priority=2**31, namespace="a"),
+            "decoy": Candidate(0.1 * GIB, namespace="a"),
+            "other": Candidate(0.9 * GIB, namespace="b"),
+        },
+        ("hog",),
+    ),
+    "a tenant's own order holds among its pods": (
+        1 * GIB,
+        {
+            "ps": Candidate(4 * GIB, priority=9, arrival=2, namespace="a"),
+            "worker": Candidate(1 * GIB, namespace="a"),
+            "other": Candidate(1 * GIB, namespace="b"),
+        },
+        ("worker",),
+    ),
     "BestEffort goes before Burstable": (
         1 * GIB,
         {"bound": Candidate(2 * GIB, kube_qos=BURSTABLE), "free": Candidate(2 * GIB, kube_qos=BEST_EFFORT)},
