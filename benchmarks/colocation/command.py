@@ -119,7 +119,14 @@ def _stage(version: str, reclaim: str) -> Iterator[Stage]:
         (folder / "online").mkdir()
         (folder / "offline").mkdir()
         stack.callback(_clean_in_peace)
-        yield Stage(containerd, cri, Server(cri, folder / "online"), built, folder / "offline", reclaim)
+        yield Stage(
+            containerd=containerd,
+            cri=cri,
+            server=Server(cri, folder / "online"),
+            programs=built,
+            folder=folder / "offline",
+            reclaim=reclaim,
+        )
 
 
 def _clean_in_peace() -> None:

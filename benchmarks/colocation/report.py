@@ -52,19 +52,19 @@ def _row(kind: str, played: list[Day], alone: list[Day]) -> Row:
     took = [nanoseconds for day in played for nanoseconds in day.took]
     unit = KINDS[kind]
     return Row(
-        round(percentile(took, 0.5), 3),
-        round(percentile(took, P99), 3),
-        round(percentile(took, P999), 3),
-        round(max(took) / 1e6, 3),
-        len(took),
-        round(median(day.request_us for day in played), 1),
-        round(fmean(day.node_use for day in played), 4),
-        round(fmean(day.stolen for day in played), 4),
-        round(fmean(day.strangers for day in played), 4),
-        round(fmean(day.done_a_second for day in played) * unit.scale, 2),
-        unit.unit,
-        round(_ratio(played, alone, P99), 3),
-        round(_ratio(played, alone, P999), 3),
+        p50_ms=round(percentile(took, 0.5), 3),
+        p99_ms=round(percentile(took, P99), 3),
+        p999_ms=round(percentile(took, P999), 3),
+        max_ms=round(max(took) / 1e6, 3),
+        requests=len(took),
+        request_us=round(median(day.request_us for day in played), 1),
+        node_use=round(fmean(day.node_use for day in played), 4),
+        stolen=round(fmean(day.stolen for day in played), 4),
+        strangers=round(fmean(day.strangers for day in played), 4),
+        done_a_second=round(fmean(day.done_a_second for day in played) * unit.scale, 2),
+        unit=unit.unit,
+        p99_ratio=round(_ratio(played, alone, P99), 3),
+        p999_ratio=round(_ratio(played, alone, P999), 3),
     )
 
 

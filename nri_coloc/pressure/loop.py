@@ -117,7 +117,14 @@ class Pressure:
         gone = {pod_id for pod_id, _ in self._ladder.throttled} - state.pods.keys()
         concerned = {pod_id for pod_id, _ in self._ladder.throttled} - gone
         concerned |= {one.pod_id for some in accused.values() for one in some}
-        turn = Turn(now, accused, judged.hurt, self._may(concerned, state), gone, self._idle())
+        turn = Turn(
+            at=now,
+            accused=accused,
+            hurt=judged.hurt,
+            may=self._may(concerned, state),
+            gone=gone,
+            idle=self._idle(),
+        )
         self._ladder, steps = ladder.climb(self._ladder, turn, _floors(tuning))
         self._tell(judged.verdicts, state, tuning, now)
         for step in steps:

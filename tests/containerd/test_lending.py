@@ -50,7 +50,14 @@ def offer(daemon: Daemon) -> Offer | None:
     if found is None:
         return None
     _, lendable, pods, _, first, milli, system, _ = found.groups()
-    return Offer(told, int(lendable), int(pods), int(system), first or "", int(milli or 0))
+    return Offer(
+        told=told,
+        lendable=int(lendable),
+        pods=int(pods),
+        system=int(system),
+        first=first or "",
+        first_milli=int(milli or 0),
+    )
 
 
 def naming(daemon: Daemon, workload: str, milli: int) -> Offer:

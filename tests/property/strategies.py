@@ -45,7 +45,10 @@ def drawn_machines(draw: st.DrawFn) -> Topology:
         width = draw(st.integers(1, 3))
         die, kind = draw(st.integers(0, 1)), draw(st.integers(0, 1))
         here = ids[len(cpus) : len(cpus) + width]
-        cpus += [CPU(n, node, node, l3 and f"{node}{l3}", core, die, kind) for n in here]
+        cpus += [
+            CPU(id=n, package=node, node=node, l3=l3 and f"{node}{l3}", core=core, die=die, kind=kind)
+            for n in here
+        ]
     memory = draw(st.dictionaries(st.integers(0, 3), st.sampled_from((0, 1 << 30)), max_size=4))
     return Topology.build(cpus, memory, draw(st.sampled_from((0, cpuset.of(ids[1::2])))))
 

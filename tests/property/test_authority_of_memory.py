@@ -69,7 +69,15 @@ class Asking:
 
     def pod(self, name: str) -> Pod:
         parent = PARENTS[self.qos] + name
-        return Pod(name, name, name, "shop", self.labels, self.annotations, parent)
+        return Pod(
+            id=name,
+            uid=name,
+            name=name,
+            namespace="shop",
+            labels=self.labels,
+            annotations=self.annotations,
+            cgroup_parent=parent,
+        )
 
     def containers(self, name: str) -> list[Container]:
         score = {

@@ -21,7 +21,16 @@ def tiers(draw: st.DrawFn) -> tuple[Tier, ...]:
         low = draw(st.integers(0, 4))
         high = draw(st.sampled_from((0, 0, low + 1, low + 8)))
         band = None if name == "reclaim" else draw(BANDS)
-        found.append(Tier(name, draw(st.integers(-2, 2)), band, low, high, draw(st.integers(0, 24))))
+        found.append(
+            Tier(
+                name=name,
+                priority=draw(st.integers(-2, 2)),
+                band=band,
+                minimum=low,
+                maximum=high,
+                asked=draw(st.integers(0, 24)),
+            )
+        )
     return tuple(found)
 
 

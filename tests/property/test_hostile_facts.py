@@ -35,7 +35,16 @@ class Burstable:
 
     def pod(self, name: str) -> Pod:
         asked = {"coloc.nri.io/qos-class": self.qos, "coloc.nri.io/memory-min": "100%"}
-        return Pod(name, name, name, "shop", {}, asked, f"/kubepods/burstable/pod{name}", cpu_request=1000)
+        return Pod(
+            id=name,
+            uid=name,
+            name=name,
+            namespace="shop",
+            labels={},
+            annotations=asked,
+            cgroup_parent=f"/kubepods/burstable/pod{name}",
+            cpu_request=1000,
+        )
 
     def containers(self, name: str) -> list[Container]:
         """Return the containers with the scores of pkg/kubelet/qos/policy.go."""
@@ -92,7 +101,16 @@ def running(pods: list[Burstable]) -> NodeState:
 
 def reported(found: dict[str, tuple[int, int, tuple[ContainerFacts, ...], int]]) -> FactsReported:
     facts = {
-        uid: Facts(uid, "shop", uid, Owner(), priority, milli, memory, containers)
+        uid: Facts(
+            uid=uid,
+            namespace="shop",
+            name=uid,
+            owner=Owner(),
+            priority=priority,
+            cpu_milli=milli,
+            memory_bytes=memory,
+            containers=containers,
+        )
         for uid, (milli, memory, containers, priority) in found.items()
     }
     return FactsReported(PodFacts(facts))

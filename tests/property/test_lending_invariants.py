@@ -33,7 +33,17 @@ def samples(draw: Random, now: float) -> tuple[Sample, ...]:
             continue
         at = now + draw.choice((0.0, 0.0, 0.0, 0.0, 0.0, -0.03, -60.0))
         usage = counter(draw) if draw.random() < 0.1 else int(draw.randrange(4_000) * now * 10)
-        found.append(Sample(key, role, at, usage, counter(draw), counter(draw), draw.random() < 0.5))
+        found.append(
+            Sample(
+                key=key,
+                role=role,
+                at=at,
+                usage_us=usage,
+                stalled_us=counter(draw),
+                throttled_us=counter(draw),
+                shares_box=draw.random() < 0.5,
+            )
+        )
     return tuple(found)
 
 
@@ -46,15 +56,15 @@ def hostile(seed: int) -> list[FastReadings]:
         now += draw.choice((0.02, 0.02, 0.02, 0.02, 0.02, 0.3, 0.0, 1.5, -2.0))
         found.append(
             FastReadings(
-                now,
-                samples(draw, now),
-                draw.choice((0.0, 0.0, 0.0, 0.004, 0.05, 3.0)),
-                draw.choice((8, 8, 8, 8, 7, 2, 0)),
-                threads,
-                draw.choice((0, 8)),
-                draw.choice((0.0, 0.0001, 0.01)),
-                draw.choice((0.0, 0.0001, 0.01)),
-                yields,
+                at=now,
+                samples=samples(draw, now),
+                late_s=draw.choice((0.0, 0.0, 0.0, 0.004, 0.05, 3.0)),
+                lendable=draw.choice((8, 8, 8, 8, 7, 2, 0)),
+                threads_per_core=threads,
+                cpus=draw.choice((0, 8)),
+                took_s=draw.choice((0.0, 0.0001, 0.01)),
+                mean_took_s=draw.choice((0.0, 0.0001, 0.01)),
+                yields=yields,
             )
         )
     return found
@@ -73,7 +83,17 @@ def calm(seed: int) -> list[FastReadings]:
             used[role] += draw.randrange(milli) * 20
         used[Role.RESERVED] += reserved * 20
         read = tuple(Sample(key, role, now, used[role]) for key, role in enumerate(ROLES))
-        found.append(FastReadings(now, read, draw.choice((0.0, 0.004)), 8, threads, 8, yields=yields))
+        found.append(
+            FastReadings(
+                at=now,
+                samples=read,
+                late_s=draw.choice((0.0, 0.004)),
+                lendable=8,
+                threads_per_core=threads,
+                cpus=8,
+                yields=yields,
+            )
+        )
     return found
 
 

@@ -75,7 +75,15 @@ def test_the_pace_bounds_evictions(turns: list[tuple[float, dict[str, Candidate]
     pace, orders = NO_PACE, list[float]()
     for number, (amount, pods) in enumerate(turns):
         now = float(number * step_s)
-        need = Demand(Resource.MEMORY, Reason.MEMORY_STALL, "node", amount, pods, MOST, "")
+        need = Demand(
+            resource=Resource.MEMORY,
+            reason=Reason.MEMORY_STALL,
+            scope="node",
+            amount=amount,
+            pods=pods,
+            most=MOST,
+            because="",
+        )
         found = victims([need], leaving=(), spared=(), pace=pace, now_s=now)
         for one in found:
             pace = ordered(pace, Given(one.pod_id, now))

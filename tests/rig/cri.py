@@ -123,7 +123,9 @@ class Cri:
         if shares:
             self.weigh(cgroup, shares)
         reply = self._call("RunPodSandbox", cri_pb2.RunPodSandboxRequest(config=config))
-        return Pod(reply.pod_sandbox_id, uid, name, namespace, cgroup, config)
+        return Pod(
+            id=reply.pod_sandbox_id, uid=uid, name=name, namespace=namespace, cgroup=cgroup, config=config
+        )
 
     def weigh(self, cgroup: str, shares: int) -> None:
         """Write a pod's CPU request into its cgroup, as the kubelet does before it asks for a container's resize."""

@@ -275,7 +275,15 @@ def test_the_audit_of_a_burst_is_three_records():
     node = Node(8, jump(2_000, 8_000, 8.0, lasts=0.4), noise=0.1).run(9.8)
     folding, records, had = Folding(), [], 0
     for moment in node.moments:
-        step = Step((1 << had) - 1, (1 << moment.cpus) - 1, 0, 0, 0.0, 0.0, moment.tick.grounds)
+        step = Step(
+            before=(1 << had) - 1,
+            after=(1 << moment.cpus) - 1,
+            online=0,
+            headroom=0,
+            stall=0.0,
+            own_stall=0.0,
+            grounds=moment.tick.grounds,
+        )
         folding, record = fold(folding, step, moment.at)
         records += [record] if record is not None and record.at >= 8.0 else []
         had = moment.cpus

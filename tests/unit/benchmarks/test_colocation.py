@@ -21,7 +21,16 @@ def day(times_ms: list[float], busy: int = 100, done: int = 0, online_us: int = 
     count = len(times_ms)
     arrivals = array("q", (int(SECONDS * 1e9 * i / count) for i in range(count)))
     looks = tuple(
-        Look(s / 4, s * busy // 4, s * 25, 0, s * busy * 2500, s * online_us // 4, s * done // 4, 1)
+        Look(
+            at=s / 4,
+            busy=s * busy // 4,
+            whole=s * 25,
+            stolen=0,
+            known_us=s * busy * 2500,
+            online_us=s * online_us // 4,
+            done=s * done // 4,
+            lent=1,
+        )
         for s in range(int(SECONDS) * 4 + 1)
     )
     return Day(arrivals, array("q", (int(ms * 1e6) for ms in times_ms)), looks)

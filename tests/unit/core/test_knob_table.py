@@ -10,7 +10,22 @@ from nri_coloc.sim import cgroup_files
 CPUSET = "cpuset.cpus cpuset.mems"
 BLKIO = "blkio.bfq.weight blkio.weight"
 MEMORY_V2 = "memory.high memory.low memory.min"
-EVERY = Knobs("0", "0", 2, -1, 100_000, 0, 1 << 30, 1 << 30, 1 << 20, 1 << 20, 5, 100, "a", "b")
+EVERY = Knobs(
+    cpus="0",
+    mems="0",
+    shares=2,
+    quota=-1,
+    period=100_000,
+    burst=0,
+    memory_limit=1 << 30,
+    memory_high=1 << 30,
+    memory_low=1 << 20,
+    memory_min=1 << 20,
+    oom_score_adj=5,
+    io_weight=100,
+    blockio_class="a",
+    rdt_class="b",
+)
 V1 = Capability(1, frozenset(BLKIO.split()))
 V2 = Capability(2, frozenset({*MEMORY_V2.split(), "io.weight"}))
 

@@ -86,7 +86,9 @@ def test_each_cpu_knows_its_core():
 
 
 class TestLevels:
-    FOUR = tuple(CPU(n, 0, n // 4, f"l3-{n // 2}", f"c{n // 2}", n // 4) for n in range(8))
+    FOUR = tuple(
+        CPU(id=n, package=0, node=n // 4, l3=f"l3-{n // 2}", core=f"c{n // 2}", die=n // 4) for n in range(8)
+    )
 
     def test_what_divides_nodes_is_near(self):
         machine = Topology.build(self.FOUR)

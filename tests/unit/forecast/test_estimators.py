@@ -19,7 +19,9 @@ def evidence(
         uses = histogram.added(uses, SCALE.bucket(amount), 0.0, 3600.0)
     if yesterday is not None:
         ring = hours.noted(ring, yesterday, 0.0)
-    return Evidence(uses, SCALE, ring, 0.9, 0.1, DAY_S, request, latest)
+    return Evidence(
+        uses=uses, scale=SCALE, hours=ring, part=0.9, margin=0.1, now_s=DAY_S, request=request, latest=latest
+    )
 
 
 NINE_LOW_ONE_HIGH = (50,) * 9 + (1000,)

@@ -39,7 +39,18 @@ def test_what_pods_moved_and_bore_is_summed_by_group():
         )
     }
     (found,) = sharing_cost.of_pods(before, after, GROUPS).values()
-    assert found == Toll(0, 0, 0, 10, 20, 30, 40, 50, 60, 70)
+    assert found == Toll(
+        throttled_us=0,
+        waited_us=0,
+        oom_kills=0,
+        read_bytes=10,
+        written_bytes=20,
+        reads=30,
+        writes=40,
+        memory_stalled_us=50,
+        io_stalled_us=60,
+        high_events=70,
+    )
 
 
 def test_without_psi_it_is_the_threads_delay_that_counts():

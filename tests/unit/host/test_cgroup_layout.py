@@ -10,8 +10,10 @@ from nri_coloc.host.cgroup_layout import CgroupLayout
 ID = "0123abcd"
 POD = "pod11111111_2222_3333_4444_555555555555"
 SCOPE = f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-{POD}.slice/cri-containerd-{ID}.scope"
-V2 = CgroupLayout(2, "/c", "/c", "/c", "/c", "/c")
-HYBRID = CgroupLayout(1, "/c/cpu", "/c/cpuset", "/c/memory", "/c/blkio", "/c/unified")
+V2 = CgroupLayout(version=2, cpu="/c", cpuset="/c", memory="/c", blkio="/c", unified="/c")
+HYBRID = CgroupLayout(
+    version=1, cpu="/c/cpu", cpuset="/c/cpuset", memory="/c/memory", blkio="/c/blkio", unified="/c/unified"
+)
 
 
 @pytest.fixture

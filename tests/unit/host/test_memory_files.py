@@ -28,10 +28,28 @@ NONSENSE = pytest.mark.parametrize(
 
 class TestReading:
     def test_version_one(self):
-        assert counters.reading(V1) == MemoryReading(9500, 5000, 4000, 1500, 8000, None, 2, 0)
+        assert counters.reading(V1) == MemoryReading(
+            usage=9500,
+            anon=5000,
+            file=4000,
+            inactive_file=1500,
+            working_set=8000,
+            limit=None,
+            oom_kills=2,
+            high_events=0,
+        )
 
     def test_version_two(self):
-        assert counters.reading(V2) == MemoryReading(9500, 5000, 4000, 1500, 8000, None, 2, 6)
+        assert counters.reading(V2) == MemoryReading(
+            usage=9500,
+            anon=5000,
+            file=4000,
+            inactive_file=1500,
+            working_set=8000,
+            limit=None,
+            oom_kills=2,
+            high_events=6,
+        )
 
     @pytest.mark.parametrize(("files", "line"), [(V1, b"total_shmem"), (V2, b"shmem")], ids=["v1", "v2"])
     def test_shared_memory_is_no_page_cache_that_could_be_reclaimed(self, files, line):

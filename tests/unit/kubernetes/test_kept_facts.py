@@ -10,7 +10,16 @@ from nri_coloc.kubernetes.kept_facts import KeptFacts, Reported
 
 def facts(uid: str, containers: int = 0, memory: int = 0) -> Facts:
     members = tuple(ContainerFacts(f"c{n}", Kind.MAIN, 0, 0, Lent()) for n in range(containers))
-    return Facts(uid, "shop", uid, Owner(), 0, 0, memory, members)
+    return Facts(
+        uid=uid,
+        namespace="shop",
+        name=uid,
+        owner=Owner(),
+        priority=0,
+        cpu_milli=0,
+        memory_bytes=memory,
+        containers=members,
+    )
 
 
 def kept(*uids: str) -> KeptFacts:

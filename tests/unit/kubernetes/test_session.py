@@ -21,7 +21,14 @@ from nri_coloc.ttrpc.status import Code
 from tests.rig.eviction_orders import FewOrders, an_order
 
 NOW = 1000.0
-STATE = State(1.0, Lending.ON, Amounts(4000, 8 << 30), Amounts(8000, 32 << 30), "forecast", "because")
+STATE = State(
+    age_s=1.0,
+    lending=Lending.ON,
+    offer=Amounts(4000, 8 << 30),
+    node=Amounts(8000, 32 << 30),
+    reason="forecast",
+    because="because",
+)
 PUBLISHED = Published(7, STATE, NOW)
 HELLO = pb.HelloRequest(protocol=1, version="0.1.0", node_name="node-a")
 

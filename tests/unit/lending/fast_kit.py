@@ -125,4 +125,12 @@ class Feed:
         self.stalled += round(share * seconds * 1e6)
         self.throttled += round(throttled * seconds * 1e6)
         usage = self.usage.get(Role.ONLINE, 0)
-        return Sample(99, Role.ONLINE, self.now + seconds, usage, self.stalled, self.throttled, **more)
+        return Sample(
+            key=99,
+            role=Role.ONLINE,
+            at=self.now + seconds,
+            usage_us=usage,
+            stalled_us=self.stalled,
+            throttled_us=self.throttled,
+            **more,
+        )

@@ -120,14 +120,28 @@ class Node:
         samples: tuple[Sample, ...] = (
             Sample(1, Role.PODS, self.now, online + box + apart),
             Sample(2, Role.SYSTEM, self.now, system),
-            Sample(4, Role.ONLINE, self.now, online, int(self.stalled), 0),
+            Sample(
+                key=4,
+                role=Role.ONLINE,
+                at=self.now,
+                usage_us=online,
+                stalled_us=int(self.stalled),
+                throttled_us=0,
+            ),
         )
         if self.members:
             samples += (Sample(3, Role.BOX, self.now, box),)
         if self.other_cpus:
             samples += (Sample(5, Role.DEDICATED, self.now, apart),)
         late_s, cpus = self.now - self.due, self.cpus + self.other_cpus
-        readings = FastReadings(self.now, samples, late_s, self.cpus, self.threads, cpus)
+        readings = FastReadings(
+            at=self.now,
+            samples=samples,
+            late_s=late_s,
+            lendable=self.cpus,
+            threads_per_core=self.threads,
+            cpus=cpus,
+        )
         self._decide(readings._replace(yields=self.yields, counters_s=self.tick_s))
         late = self.draw.uniform(0, 0.004) if self.draw.random() < 0.95 else 0.008
         self.due = self.now + self.watcher.next_s

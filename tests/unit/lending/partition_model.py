@@ -77,12 +77,12 @@ class Machine:
         samples = tuple(self._samples(span))
         pools, topology = self.node.state.pools, self.node.state.topology
         readings = FastReadings(
-            self.now,
-            samples,
-            self.late_s,
-            pools.allocatable.bit_count(),
-            topology.threads_per_core,
-            topology.online.bit_count(),
+            at=self.now,
+            samples=samples,
+            late_s=self.late_s,
+            lendable=pools.allocatable.bit_count(),
+            threads_per_core=topology.threads_per_core,
+            cpus=topology.online.bit_count(),
         )
         tick = partition.tick(self.memory, readings, self.tiers(), self.node.tuning.reclaim, self.now)
         self.memory = tick.memory

@@ -284,10 +284,10 @@ class TestTiers:
 
     def test_without_members_there_are_those_with_a_minimum_and_the_two_that_are_always_there(self):
         assert self.tiers() == {
-            "gold": Tier("gold", 1, (0.3, 0.5), 2, 8, 0),
+            "gold": Tier(name="gold", priority=1, band=(0.3, 0.5), minimum=2, maximum=8, asked=0),
             "mon": Tier("mon", minimum=1),
-            "share": Tier("share", 0, (0.5, 0.7), 3, 0, 0),
-            "reclaim": Tier("reclaim", 0, None, 2, 6, 0),
+            "share": Tier(name="share", priority=0, band=(0.5, 0.7), minimum=3, maximum=0, asked=0),
+            "reclaim": Tier(name="reclaim", priority=0, band=None, minimum=2, maximum=6, asked=0),
         }
 
     def test_without_pools_there_are_those_two(self):

@@ -31,7 +31,15 @@ class Teller:
         after_s: float = TICK_S,
     ) -> "Teller":
         self.now = round(self.now + after_s, 6)
-        step = Step(mask(self.cpus), mask(cpus), online, headroom, stall, 0.0, None)
+        step = Step(
+            before=mask(self.cpus),
+            after=mask(cpus),
+            online=online,
+            headroom=headroom,
+            stall=stall,
+            own_stall=0.0,
+            grounds=None,
+        )
         self.folding, record = fold(self.folding, step, self.now)
         self.records += [record] if record else []
         self.cpus = cpus
@@ -170,4 +178,7 @@ def test_every_size_lies_within_the_extremes(sizes):
 
 @pytest.mark.parametrize("cpus", [0b0011, 0b1100])
 def test_other_cpus_are_a_change(cpus):
-    assert (Step(0b0011, cpus, 0, 0, 0.0, 0.0, None).change is Change.KEEP) is (cpus == 0b0011)
+    assert (
+        Step(before=0b0011, after=cpus, online=0, headroom=0, stall=0.0, own_stall=0.0, grounds=None).change
+        is Change.KEEP
+    ) is (cpus == 0b0011)

@@ -42,7 +42,14 @@ class Glancer(Feed):
     def stalled_for(self, share: float, seconds: float = 0.02) -> Sample:
         """Return the pressure sample of a pod that waits for this part of `seconds`."""
         self.stalled += round(share * seconds * 1e6)
-        return Sample(99, Role.ONLINE, self.now + seconds, None, self.stalled, 0)
+        return Sample(
+            key=99,
+            role=Role.ONLINE,
+            at=self.now + seconds,
+            usage_us=None,
+            stalled_us=self.stalled,
+            throttled_us=0,
+        )
 
 
 def at_rest() -> Glancer:
@@ -212,11 +219,33 @@ def test_groups_that_are_read_in_turn_are_known_by_their_last_turn():
     feed = Glancer()
     for turn in range(400):
         key = 100 + turn % 4
-        feed.given(samples=[Sample(key, Role.ONLINE, feed.now + 0.02, None, 1_000 * key, 0)])
+        feed.given(
+            samples=[
+                Sample(
+                    key=key,
+                    role=Role.ONLINE,
+                    at=feed.now + 0.02,
+                    usage_us=None,
+                    stalled_us=1_000 * key,
+                    throttled_us=0,
+                )
+            ]
+        )
     before = feed.watcher.passed
     for turn in range(100):
         key = 100 + turn % 4
-        feed.given(samples=[Sample(key, Role.ONLINE, feed.now + 0.02, None, 1_000 * key, 0)])
+        feed.given(
+            samples=[
+                Sample(
+                    key=key,
+                    role=Role.ONLINE,
+                    at=feed.now + 0.02,
+                    usage_us=None,
+                    stalled_us=1_000 * key,
+                    throttled_us=0,
+                )
+            ]
+        )
     assert feed.watcher.passed - before > 80
 
 

@@ -12,7 +12,21 @@ from nri_coloc.lending.stall import Stall
 from nri_coloc.lending.usage import Use
 
 TUNING = ReclaimTuning()
-SCENE = Scene(0.0, 8, 1, True, 2_000, 0, 2_000, 1.0, 0.0, 0.0, 0.0, 0.02, Stall())
+SCENE = Scene(
+    now=0.0,
+    lendable=8,
+    threads=1,
+    measured=True,
+    online=2_000,
+    system=0,
+    peak=2_000,
+    dwell_s=1.0,
+    known_since=0.0,
+    age_s=0.0,
+    late_s=0.0,
+    period_s=0.02,
+    stall=Stall(),
+)
 BUSY = Use(online=2_000, system=0, box=3_000, members=2, rated_at=0.0, span_s=0.02, oldest=0.0)
 
 

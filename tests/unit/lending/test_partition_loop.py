@@ -61,7 +61,14 @@ class Rig:
                 for n, (tier, used) in enumerate(self.usage.items())
             )
             state = self.node.state
-            readings = FastReadings(self.now, samples, 0.0, state.pools.allocatable.bit_count(), 2, 8)
+            readings = FastReadings(
+                at=self.now,
+                samples=samples,
+                late_s=0.0,
+                lendable=state.pools.allocatable.bit_count(),
+                threads_per_core=2,
+                cpus=8,
+            )
             self.partition.tick(readings, state)
         return dict(self.node.state.pools.counts)
 

@@ -11,7 +11,21 @@ from tests.unit.lending.test_sentence import MOST, SITUATIONS, grounds, large
 
 def record(of: Grounds | None, turns: int = 0) -> Record:
     none = Extent(0, 0)
-    return Record(10.0, 70.0, 3000, turns, Change.GROW, 0b1, 0b11, Extent(1, 8), none, none, 0.4, 0.0, of)
+    return Record(
+        since=10.0,
+        at=70.0,
+        ticks=3000,
+        turns=turns,
+        change=Change.GROW,
+        before=0b1,
+        after=0b11,
+        cpus=Extent(1, 8),
+        online=none,
+        headroom=none,
+        stall=0.4,
+        own_stall=0.0,
+        grounds=of,
+    )
 
 
 def test_growth_shows_the_figures_that_people_ask_for():

@@ -17,7 +17,21 @@ from tests.unit.lending.node_model import Node, jump
 
 NOW = 100.0
 BEFORE = Lent(milli=3_000, cpus=3, cut_at=0.0, grown_at=0.0, hold_s=1.0)
-SCENE = Scene(NOW, 8, 1, True, 2_000, 500, 3_000, 1.0, 0.0, 0.0, 0.0, 0.02, Stall())
+SCENE = Scene(
+    now=NOW,
+    lendable=8,
+    threads=1,
+    measured=True,
+    online=2_000,
+    system=500,
+    peak=3_000,
+    dwell_s=1.0,
+    known_since=0.0,
+    age_s=0.0,
+    late_s=0.0,
+    period_s=0.02,
+    stall=Stall(),
+)
 MOST = 160
 
 

@@ -21,7 +21,15 @@ def seen(*samples: Sample, box_milli: int = 4000, window_s: float = SOON) -> dic
 
 
 def group(at: float, stalled: int | None, throttled: int | None = 0, *, shares_box: bool = True) -> Sample:
-    return Sample(1, Role.ONLINE, at, 0, stalled, throttled, shares_box)
+    return Sample(
+        key=1,
+        role=Role.ONLINE,
+        at=at,
+        usage_us=0,
+        stalled_us=stalled,
+        throttled_us=throttled,
+        shares_box=shares_box,
+    )
 
 
 def judged(
@@ -111,8 +119,13 @@ def test_counters_of_two_signals_are_not_compared(second):
 
 
 def test_the_signal_is_that_of_the_worst_group():
-    known = seen(START, by_tasks(Sample(2, Role.ONLINE, AT, 0, 0, 0)))
-    both = (group(AT + 1, 1_300_000), by_tasks(Sample(2, Role.ONLINE, AT + 1, 0, 600_000, 0)))
+    known = seen(
+        START, by_tasks(Sample(key=2, role=Role.ONLINE, at=AT, usage_us=0, stalled_us=0, throttled_us=0))
+    )
+    both = (
+        group(AT + 1, 1_300_000),
+        by_tasks(Sample(key=2, role=Role.ONLINE, at=AT + 1, usage_us=0, stalled_us=600_000, throttled_us=0)),
+    )
     for samples, signal in ((both, Signal.RUN_DELAY), (both[::-1], Signal.RUN_DELAY), (both[:1], Signal.PSI)):
         _, found = stall.advance(known, FastReadings(AT + 1, samples), Cause(4000), (SOON, SOON))
         assert found.signal is signal
@@ -156,14 +169,17 @@ def test_short_waiting_is_averaged_over_the_window():
 
 
 def test_the_worst_group_counts():
-    known = seen(START, Sample(2, Role.ONLINE, AT, 0, 0, 0))
-    both = (Sample(2, Role.ONLINE, AT + 1, 0, 600_000, 0), group(AT + 1, 1_800_000, 700_000))
+    known = seen(START, Sample(key=2, role=Role.ONLINE, at=AT, usage_us=0, stalled_us=0, throttled_us=0))
+    both = (
+        Sample(key=2, role=Role.ONLINE, at=AT + 1, usage_us=0, stalled_us=600_000, throttled_us=0),
+        group(AT + 1, 1_800_000, 700_000),
+    )
     _, found = stall.advance(known, FastReadings(AT + 1, both), Cause(4000), (SOON, SOON))
     assert (round(found.blamed, 3), round(found.own, 3)) == (0.6, 0.7)
 
 
 def test_only_online_groups_can_stall():
-    assert seen(Sample(1, Role.BOX, AT, 0, 5, 0)) == {}
+    assert seen(Sample(key=1, role=Role.BOX, at=AT, usage_us=0, stalled_us=5, throttled_us=0)) == {}
 
 
 def test_a_group_that_is_gone_drops_out():
@@ -176,7 +192,9 @@ def test_a_group_that_was_not_read_waits_for_its_turn():
 
 
 def test_a_group_not_read_for_very_long_is_forgotten():
-    assert set(seen(START, Sample(2, Role.ONLINE, AT + 10.5, 0, 0, 0))) == {2}
+    assert set(
+        seen(START, Sample(key=2, role=Role.ONLINE, at=AT + 10.5, usage_us=0, stalled_us=0, throttled_us=0))
+    ) == {2}
 
 
 def test_a_cut_wipes_the_slate_of_what_was_blamed():

@@ -34,15 +34,15 @@ def container_of(message: nri_pb2.Container, pod: Pod) -> Container:
 class TestPods:
     def test_every_field_that_placement_uses_is_read(self):
         assert pod_of(POD) == Pod(
-            "p1",
-            "u1",
-            "web",
-            "shop",
-            {"app": "web"},
-            {"coloc.nri.io/qos-class": "dedicated"},
-            "/kubepods/podu1",
-            "runc",
-            Resources(),
+            id="p1",
+            uid="u1",
+            name="web",
+            namespace="shop",
+            labels={"app": "web"},
+            annotations={"coloc.nri.io/qos-class": "dedicated"},
+            cgroup_parent="/kubepods/podu1",
+            handler="runc",
+            resources=Resources(),
         )
 
     def test_its_own_resources_are_read(self):
@@ -120,13 +120,13 @@ class TestContainers:
 
     def test_every_field_that_placement_uses_is_read(self):
         assert container_of(self.message(), Pod("p1")) == Container(
-            "c1",
-            "p1",
-            "app",
-            Phase.RUNNING,
-            7,
-            "/kubepods/podu1/c1",
-            9,
+            id="c1",
+            pod_id="p1",
+            name="app",
+            phase=Phase.RUNNING,
+            pid=7,
+            cgroups_path="/kubepods/podu1/c1",
+            created_at=9,
             oom_score_adj=-997,
             resources=Resources(shares=1536),
         )
@@ -227,7 +227,9 @@ class TestResources:
         message.cpu.cpus = "0-1"
         message.cpu.mems = "0"
         message.memory.limit.value = 5
-        assert codec.resources_of(message) == Resources(2, -1, 100_000, "0-1", "0", 5)
+        assert codec.resources_of(message) == Resources(
+            shares=2, quota=-1, period=100_000, cpus="0-1", mems="0", memory_limit=5
+        )
 
     def test_zero_is_said_and_not_absent(self):
         message = nri_pb2.LinuxResources()

@@ -92,7 +92,14 @@ def test_configure_may_overtake_the_answer_to_the_registration():
 def test_configure_tells_what_the_runtime_is(version, release, timeout_ms):
     pair = Pair(version, release).register()
     event = pair.call(pair.runtime.configure("text"))
-    assert event == events.Configured(event.call, "containerd", release, version, "text", timeout_ms)
+    assert event == events.Configured(
+        call=event.call,
+        runtime_name="containerd",
+        runtime_version=release,
+        nri_version=version,
+        config="text",
+        request_timeout_ms=timeout_ms,
+    )
     assert event.call == events.Call(1, "Configure", 2_000_000_000)
 
 

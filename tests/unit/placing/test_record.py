@@ -49,7 +49,14 @@ class TestWriting:
     def test_what_is_written_is_read_back(self):
         ours, original = Knobs(cpus="0-1", rdt_class="gold"), Knobs(cpus="0-7")
         written = record.write(assignment(exclusive=0b11, mems=0b10, knobs=ours, original=original))
-        expected = Record(QoSClass.DEDICATED, DEDICATED, 0b11, 0b10, original, ("cpus", "rdt_class"))
+        expected = Record(
+            qos=QoSClass.DEDICATED,
+            pool=DEDICATED,
+            exclusive=0b11,
+            mems=0b10,
+            original=original,
+            ours=("cpus", "rdt_class"),
+        )
         assert record.read(written) == expected
 
     def test_the_largest_machine_of_the_targets_fits(self):

@@ -28,7 +28,18 @@ class Protected:
 
     def told(self, *requests: int, name: str = "web") -> Outcome:
         """Report the pod's memory request in thousandths of the node; without one, report no pod."""
-        found = [Facts("u1", "shop", name, Owner(), 0, 0, self.part * each) for each in requests]
+        found = [
+            Facts(
+                uid="u1",
+                namespace="shop",
+                name=name,
+                owner=Owner(),
+                priority=0,
+                cpu_milli=0,
+                memory_bytes=self.part * each,
+            )
+            for each in requests
+        ]
         return self.node.happen(FactsReported(PodFacts({each.uid: each for each in found})))
 
     @property

@@ -224,7 +224,10 @@ class TestMemory:
         (Resources(), KUBELETS),
         (Resources(shares=0, quota=0, memory_limit=0), KUBELETS),
         (Resources(period=5, mems="0"), replace(KUBELETS, period=5, mems="0")),
-        (Resources(9, 9, 9, "9", "9", 9), Resources(9, 9, 9, "9", "9", 9)),
+        (
+            Resources(shares=9, quota=9, period=9, cpus="9", mems="9", memory_limit=9),
+            Resources(shares=9, quota=9, period=9, cpus="9", mems="9", memory_limit=9),
+        ),
     ],
     ids=["nothing", "zeros", "some", "all"],
 )

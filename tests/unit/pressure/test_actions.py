@@ -63,7 +63,15 @@ def test_a_step_is_told(
     move: Move, cause: Cause, before: float | None, limit: float | None, event: AuditEvent
 ):
     throttle = Throttle(5.0 * MIB, 10.0 * MIB, frozenset({"web"}), 0.0, 30.0)
-    step = Step(move, cause, "hog", Resource.IO, before, limit, throttle)
+    step = Step(
+        move=move,
+        cause=cause,
+        pod_id="hog",
+        resource=Resource.IO,
+        before=before,
+        limit=limit,
+        throttle=throttle,
+    )
     said = words.of_step(step, ACTIONS[Resource.IO], Place("p", (), ("8:0",)), {"web": LONG, "hog": LONG})
     assert said.event is event
     assert len(said.because) <= 160

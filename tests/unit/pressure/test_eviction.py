@@ -80,7 +80,15 @@ def test_an_unknown_reading_begins_no_shortage():
 
 def demand(amount: float, pods: dict[str, float], resource: Resource = Resource.MEMORY) -> Demand:
     found = {name: Candidate(use) for name, use in pods.items()}
-    return Demand(resource, Reason.MEMORY_STALL, "node", amount, found, MOST, "because")
+    return Demand(
+        resource=resource,
+        reason=Reason.MEMORY_STALL,
+        scope="node",
+        amount=amount,
+        pods=found,
+        most=MOST,
+        because="because",
+    )
 
 
 def ids(found: Sequence[Victim]) -> list[str]:

@@ -149,7 +149,21 @@ def test_what_containers_bore_is_by_class_and_pool(metrics):
 
 
 def test_what_pods_moved_and_bore_is_by_class(metrics):
-    metrics.pods_felt("reclaimed", Toll(0, 0, 0, 10, 20, 30, 40, 5_000_000, 6_000_000, 7))
+    metrics.pods_felt(
+        "reclaimed",
+        Toll(
+            throttled_us=0,
+            waited_us=0,
+            oom_kills=0,
+            read_bytes=10,
+            written_bytes=20,
+            reads=30,
+            writes=40,
+            memory_stalled_us=5_000_000,
+            io_stalled_us=6_000_000,
+            high_events=7,
+        ),
+    )
     for direction, moved, served in (("read", 10, 30), ("write", 20, 40)):
         whose = f'{{class="reclaimed",direction="{direction}"}}'
         assert value(metrics, f"io_bytes_total{whose}") == moved

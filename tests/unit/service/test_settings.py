@@ -83,7 +83,16 @@ strict: true
 
 def test_every_key_reaches_the_settings():
     found = loading.load(EVERY_KEY, "c.yaml")
-    shared = ClassTuning(512, 200, 7, "90%", "1Gi", "5", ("a", "b-*"), 40)
+    shared = ClassTuning(
+        cpu_shares=512,
+        io_weight=200,
+        oom_score_adj=7,
+        memory_high="90%",
+        memory_low="1Gi",
+        memory_min="5",
+        allow_namespaces=("a", "b-*"),
+        cpu_burst=40,
+    )
     assert found == Settings(
         Tuning(
             reserved=0b11,

@@ -162,7 +162,16 @@ def test_a_throttled_pods_containers_show_their_limit():
 
 def test_facts_stand_with_their_containers():
     lent = ContainerFacts("app", Kind.MAIN, 0, 0, Lent(500, GIB))
-    told = Facts("u1", "shop", "web", Owner("Job", "render", "j1"), 9, 1500, 2 * GIB, (lent,))
+    told = Facts(
+        uid="u1",
+        namespace="shop",
+        name="web",
+        owner=Owner("Job", "render", "j1"),
+        priority=9,
+        cpu_milli=1500,
+        memory_bytes=2 * GIB,
+        containers=(lent,),
+    )
     state = node(APP, pods=(Pod("s1", "u1", "web", "shop"),))
     (row,) = state_json(replace(state, facts=PodFacts({"u1": told})))["containers"]
     assert row["facts"] == {

@@ -29,7 +29,13 @@ def planted(folder, version: int) -> CgroupTree:
 )
 def test_the_whole_spec_is_written(version, written, tmp_path):
     tree = planted(tmp_path, version)
-    runc.create(tree, PATH, to_message(Resources(1536, 150_000, 100_000, "2-3", "0", 1024)))
+    runc.create(
+        tree,
+        PATH,
+        to_message(
+            Resources(shares=1536, quota=150_000, period=100_000, cpus="2-3", mems="0", memory_limit=1024)
+        ),
+    )
     assert {name: tree.read(PATH, name) for name in written} == written
     assert cpuset.render(tree.effective(PATH)) == "2-3"
 

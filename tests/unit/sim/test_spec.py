@@ -14,7 +14,14 @@ OLD, NEW = (0, 6, 1), (0, 12, 1)
 
 def container(resources: Resources = Resources(shares=512, quota=100_000, period=100_000)) -> Container:  # noqa: B008 - immutable
     pod = Pod("pod-id", "uid-1", PodRequest("web", "shop"))
-    return Container("ctr-id", pod, ContainerRequest("app"), to_message(resources), {"kept": "1"}, 900)
+    return Container(
+        id="ctr-id",
+        pod=pod,
+        request=ContainerRequest("app"),
+        resources=to_message(resources),
+        annotations={"kept": "1"},
+        oom_score_adj=900,
+    )
 
 
 def test_native_requests_become_what_the_kubelet_writes():
