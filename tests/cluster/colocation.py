@@ -63,10 +63,11 @@ class Colocation:
         pod = self.pods(name)[0]["metadata"]["name"]
         return Path("/proc", str(min(cgroups.pids(Pods(self._cluster).cgroup(pod, container, NAMESPACE)))))
 
-    def admin(self, *order: str) -> None:
-        """Give the daemon an order, in its own container."""
+    def admin(self, *order: str) -> str:
+        """Give the daemon an order, in its own container; return what is printed."""
         pod = self.product.pods()[0]["metadata"]["name"]
-        self._cluster.kubectl("exec", pod, f"--namespace={NAMESPACE}", "--", "nri-coloc", "admin", *order)
+        words = ("exec", pod, f"--namespace={NAMESPACE}", "--", "nri-coloc", "admin", *order)
+        return self._cluster.kubectl(*words)
 
     def allocatable(self) -> dict[str, str]:
         """Return the allocatable resources of the node."""

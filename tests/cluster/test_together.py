@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from nri_coloc.kubernetes.event_reasons import EventReason
 from nri_coloc.kubernetes.presets import DEFAULT, OPEN
 from nri_coloc.pods import quantity
 from tests.cluster.binaries import PAIRS, Pair
@@ -196,9 +197,17 @@ def test_admin_evicts_a_pod_without_a_budget(cluster: Cluster, colocation: Coloc
             colocation.admin("evict", "default/protected", "--reason", "the disk is full")
     finally:
         cluster.delete("poddisruptionbudget", "protected")
-    colocation.admin("evict", "default/free", "--reason", "the disk is full")
+    printed = colocation.admin("evict", "default/free", "--reason", "the disk is full")
+    assert printed == "default/free is being evicted: the API server accepted the eviction\n"
+    cluster.wait(lambda: "the disk is full" in _event(cluster, "free"), "an Event on the pod")
     cluster.wait(lambda: not pods.status("free"), "the end of the evicted pod")
     assert pods.is_running("protected")
+
+
+def _event(cluster: Cluster, name: str) -> str:
+    """Return the message of the Event on a pod's eviction; empty if there is none."""
+    fields = f"--field-selector=involvedObject.name={name},reason={EventReason.EVICTION_ORDERED}"
+    return cluster.kubectl("get", "events", fields, "--output=jsonpath={.items[*].message}")
 
 
 def test_a_drain_empties_the_node(cluster: Cluster, colocation: Colocation, pods: Pods):
