@@ -1,5 +1,6 @@
 """The daemon as its own process, on a node whose kubelet writes to a tiny disk that fills and is emptied again."""
 
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from tests.rig.daemon import Daemon
 from tests.rig.records import sentence_of
 from tests.rig.waiting import wait_until
 
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a file system")
 SOON_S = 15
 
 
