@@ -329,12 +329,12 @@ class RungTuning:
 class DiskTuning:
     """Shortages of space and inodes, by which the node is closed for new reclaimed pods.
 
-    closes: whether the file systems are read, and the node is closed while one is short. Default True.
+    closes: whether the file systems are read, and the node is closed while one is short. Default False.
     above: distance of the lines from those at which the kubelet evicts by default, part of a file system, −0.04 to 0.5.
         Default 0.01.
     """
 
-    closes: bool = True
+    closes: bool = False
     above: float = 0.01
 
 

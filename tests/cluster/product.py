@@ -1,7 +1,6 @@
 """The daemon as the DaemonSet of deploy/daemonset.yaml, with the manifest's mounts, probes and environment.
 
-Two changes, named here: a capability that this machine's root lacks itself cannot be granted, so it is left out; and
-a full disk of this machine must not close the node.
+One change, named here: a capability that this machine's root lacks itself cannot be granted, so it is left out.
 """
 
 import json
@@ -194,15 +193,8 @@ def granted(objects: list[dict[str, Any]], config: str = "") -> list[dict[str, A
                     raise RigError(f"a capability that the rig does not know: {unknown}")
                 added[:] = [name for name in added if name not in missing_capabilities()]
         if _key(found) == ("ConfigMap", NAME):
-            found["data"]["config.yaml"] = _without_disks(config or found["data"]["config.yaml"])
+            found["data"]["config.yaml"] = config or found["data"]["config.yaml"]
     return objects
-
-
-def _without_disks(config: str) -> str:
-    """Return a configuration in which the space on this machine's disks does not count."""
-    if "pressure:" not in config:
-        config = f"{config.rstrip()}\npressure: {{}}\n"
-    return config.replace("pressure: {", "pressure: {disk: off, ", 1)
 
 
 def _key(found: dict[str, Any]) -> tuple[str, str]:

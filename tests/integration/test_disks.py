@@ -29,7 +29,7 @@ class Rig(NamedTuple):
 def rig(tmp_path) -> Iterator[Rig]:
     with Node(tmp_path, cgroup=2) as node, disk.tiny(node.host_root / "var/lib/kubelet"):
         (node.host_root / "var/lib/kubelet/pods").mkdir()
-        with daemon_of(node, config="reclaim: {enabled: true}\n") as daemon:
+        with daemon_of(node, config="reclaim: {enabled: true}\npressure: {disk: 1}\n") as daemon:
             yield Rig(node, served(daemon))
 
 

@@ -17,7 +17,7 @@ from nri_coloc.core.lending import Headroom
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
 from nri_coloc.core.readings import DiskLeft, GroupReading, NodeReading, Picture, Pressure
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.settings import PressureTuning, ReclaimTuning, Tuning
+from nri_coloc.core.settings import DiskTuning, PressureTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Tolerance, Wish
 from nri_coloc.host import cgroup_layout
@@ -41,7 +41,7 @@ from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest
 
 GIB = 1 << 30
-EVICTS = Tuning(pressure=PressureTuning(evict=True))
+EVICTS = Tuning(pressure=PressureTuning(evict=True, disk=DiskTuning(closes=True)))
 GRACE_S = 10.0
 SNAPSHOT_S = 60.0
 

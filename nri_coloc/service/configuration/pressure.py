@@ -68,7 +68,7 @@ class Pressure(Section):
         Field(
             description="off, or percent above the kubelet's eviction thresholds, -4 to 50: below, a disk is short",
         ),
-    ] = round(_DEFAULTS.disk.above * 100)
+    ] = "off"
     evict: Annotated[
         bool,
         Field(description="true or false (reclaimed pods are evicted if nothing milder helps)"),
@@ -87,7 +87,9 @@ def tuning(found: Pressure) -> PressureTuning:
             down=found.io.down,
             hold_s=float(found.io.hold),
         ),
-        disk=DiskTuning(closes=False) if found.disk == "off" else DiskTuning(above=found.disk / 100),
+        disk=DiskTuning(closes=False)
+        if found.disk == "off"
+        else DiskTuning(closes=True, above=found.disk / 100),
         evict=found.evict,
     )
 

@@ -70,7 +70,7 @@ class Rig:
     """Two file systems that the test fills; `records` has the audit."""
 
     def __init__(self) -> None:
-        self.tuning = Tuning()
+        self.tuning = Tuning(pressure=PressureTuning(disk=DiskTuning(closes=True)))
         self.left: dict[str, DiskLeft | None] = {"node": disk(), "images": disk()}
         self.reads = 0
         self.records: list[tuple[Reason, str, dict[str, Any]]] = []
