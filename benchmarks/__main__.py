@@ -2,7 +2,7 @@
 
 A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`), `companions` and
 `beside-companion` need programs in Go and run only when they are named; the same holds for `colocation`
-(`make bench-colocation`) and `pressure`, which take options of their own.
+(`make bench-colocation`), `pressure` and `taking-back`, which take options of their own.
 """
 
 import os
@@ -24,6 +24,7 @@ from benchmarks import (
     sampling,
     side_by_side,
     synchronize,
+    taking_back,
     turns,
 )
 from benchmarks.colocation import command
@@ -41,7 +42,11 @@ ALL = {
     "sync": synchronize.run,
     "turns": turns.run,
 }
-WITH_OPTIONS: dict[str, Callable[..., None]] = {"colocation": command.run, "pressure": pressure.run}
+WITH_OPTIONS: dict[str, Callable[..., None]] = {
+    "colocation": command.run,
+    "pressure": pressure.run,
+    "taking-back": taking_back.run,
+}
 NEEDS_ROOT = ("burst", "pushes", "real")
 NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {
     **ALL,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.memory_reclaim import MemoryReclaim, Ways
 from tests.rig import packages
 from tests.vm.node import ROOT, Container, Node, becomes, read, until
 
@@ -130,6 +132,8 @@ def test_a_protected_container_keeps_its_memory_and_its_sibling_does_not(
 def test_what_only_memory_low_protects_goes_where_nothing_else_is_left_and_memory_min_holds(
     node: Node, kept: Container, lost: Container
 ):
+    ways = MemoryReclaim(cgroup_layout.detect("/")).ways(kept.pod_path)
+    assert ways == Ways(reclaims=True, only_cache=True)
     read_file(kept, "kept", 96)
     assert held(kept) >= MOST
     with suppress(BlockingIOError):  # the kernel frees less than the request, which is more than there is
