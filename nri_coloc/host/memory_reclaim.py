@@ -1,4 +1,4 @@
-"""Take memory back from one cgroup by `memory.reclaim`, and read what that depends on.
+"""Take memory back from one cgroup by `memory.reclaim`, and read the amounts that bound it.
 
 The file exists on cgroup v2 since Linux 5.19. Since 6.10 `swappiness=0` takes page cache alone (mm/memcontrol.c,
 memory_reclaim). It sets no limit and has no value to restore. Paths are below the hierarchy's root; ValueError for one
@@ -23,7 +23,7 @@ _OF_NOTHING: Final = f"0 {_NO_SWAP}"
 
 
 class Ways(NamedTuple):
-    """What the kernel can do: take memory back at all, and page cache alone."""
+    """The ways of the kernel: to take memory back at all, and page cache alone."""
 
     reclaims: bool = False
     only_cache: bool = False
@@ -50,7 +50,7 @@ class MemoryReclaim:
         self._cgroups = CgroupReader(layout, host_root)
 
     def ways(self, path: str) -> Ways | None:
-        """Return what the kernel can do; nothing if the file cannot be written, None if the cgroup is gone."""
+        """Return the ways of the kernel; none if the file cannot be written, None if the cgroup is gone."""
         file = self._file(path, NAME)
         if self._layout.version == 1 or file is None:
             return Ways()

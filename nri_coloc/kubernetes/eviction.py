@@ -29,8 +29,8 @@ EVICT_AT: Final = f"{PREFIX}evict-at"
 """The annotation by which a pod learns when it is evicted."""
 
 NOTICE_S: Final[Mapping[str, float]] = {Reason.SCHEDULE: 30.0, Reason.CPU_STARVED: 30.0}
-"""Seconds from the notice to the eviction by the reason of an order. With other reasons an online pod is hurt, or an
-operator waits: the eviction follows at once."""
+"""Seconds from the notice to the eviction by the reason of an order. With other reasons an online pod is hurt, a
+disk fills, or an operator waits: the eviction follows at once."""
 
 LEAST_S: Final = 10.0
 """Seconds of an order that a notice leaves for the eviction and its result."""

@@ -7,8 +7,8 @@ other online pods speaks for them:
     confidence = rise of the culprits / rise of all pods * rise of the culprits / their use in hurt turns
 
 0 is no evidence, 1 means that only the culprits rose, and from nothing. A pod that was as busy in the calm turns is no
-culprit: neither one that was busy all the time, nor one that was busy in as many calm turns as in hurt ones, such as a
-pod that works in bursts. Without calm turns, or with unknown use, there is no evidence.
+culprit: neither a pod that was busy all the time, nor a pod that was busy in as many calm turns as in hurt ones, such
+as a pod that works in bursts. Without calm turns, or with unknown use, there is no evidence.
 
 Culprits are all pods with at least a fifth of the largest rise. The confidence counts them all, also if they are more
 than the eight that a verdict names: else many small pods would hide each other.

@@ -66,7 +66,7 @@ class DiskWriters:
         self._begun: _Begun | None = None
 
     def forget(self) -> None:
-        """Begin anew with the next shortage."""
+        """Forget the present minute."""
         self._begun = None
 
     def follow(

@@ -1,6 +1,6 @@
 """Read the file systems of the node every ten seconds, and record when a shortage begins and ends.
 
-While a file system is short the node takes no new reclaimed pods. Running pods keep what they have.
+While a file system is short the node takes no new reclaimed pods. Running pods keep their CPUs and memory.
 """
 
 from collections.abc import Mapping

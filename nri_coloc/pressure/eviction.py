@@ -30,8 +30,9 @@ evicted is created again within seconds, and would come straight back."""
 class Demand(NamedTuple):
     """One shortage of this turn, and the pods that can end it.
 
-    scope: "node", "kubepods", "numa N", or the name of the online pod that is hurt.
-    amount: what is missing, in the unit of the pods' use; more than 0.
+    scope: "node", "kubepods" or "numa N"; of a disk the file system, "node" or "images"; of a verdict the name of the
+        online pod.
+    amount: the missing amount, in the unit of the pods' use; more than 0.
     pods: by id; also pods that leave already.
     most: pods that may be evicted for it in one turn.
     because: the cause with its main figures, for the record.
@@ -53,7 +54,7 @@ class Demand(NamedTuple):
 class Victim(NamedTuple):
     """A pod to evict.
 
-    missing: what was missing when it was chosen, without the part that other pods free.
+    missing: the missing amount at its choice, without the part that other pods free.
     """
 
     pod_id: str
@@ -79,7 +80,7 @@ class Given(NamedTuple):
 class Pace(NamedTuple):
     """The course of evictions; times in seconds of one clock.
 
-    orders: the last orders, the oldest first, without those that evicted no pod.
+    orders: the last orders, the oldest first, without orders that evicted no pod.
     cools_until_s: end of the cool-down after the last eviction; 0 for none.
     """
 

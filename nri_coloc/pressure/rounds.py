@@ -55,7 +55,7 @@ class Rounds:
         return Seen(found, uses, tolerances, self._stolen_share(pods.cpus, now))
 
     def _chosen(self, pods: Mapping[str, object], count: int, always: Iterable[str]) -> list[str]:
-        """Return the pods of this turn: those that are read always, and the next ones in order."""
+        """Return the pods of this turn: the pods that are read always, and the next pods in order."""
         ids = [*pods]
         first = self._turns * count % len(ids) if len(ids) > count else 0
         turned = (ids[first:] + ids[:first])[:count]

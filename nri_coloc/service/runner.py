@@ -10,6 +10,7 @@ lending: the fast loop.
 file_watch: sleeps until another process writes to reclaimed pods' files.
 survey: the slow loop.
 memory: memory limits of reclaimed pods.
+reclaim: takes memory back, one write at a time; only after memory was short.
 audit: stdout.
 http, http-answers: HTTP.
 admin: sleeps in accept; while a caller is connected there are also its connections' threads and gRPC's own.

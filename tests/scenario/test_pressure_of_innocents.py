@@ -1,4 +1,4 @@
-"""Three hours of pods that hurt no other pod, a second at a time: noise makes no verdict, on slow and on fast disks.
+"""Three hours of pods that hurt no other pod, a second at a time: noise makes one verdict at most, on any disk.
 
 The noise is seeded. Its form is that of pods on a real node: demand and latency drift, single seconds scatter, the disk
 is slow for some seconds every few minutes (a commit of the journal, the flash's own cleaning), other programs use the
