@@ -124,9 +124,8 @@ class Executor:
                 self._notices.pop(node, None)
             else:
                 self._broken(str(error))
-        except (
-            ValueError
-        ) as error:  # its next change makes it due again; results that are not written stay until then
+        except ValueError as error:
+            # The next change of this object makes it due again; results that are not written stay until then.
             self._broken(f"ColocationNode {node} cannot be read: {error}")
             self._notices.pop(node, None)
             return

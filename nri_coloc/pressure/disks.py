@@ -101,7 +101,7 @@ class Disks:
                 REASONS[now.lack], f"no new reclaimed pods: {_words(name, now, known)}", name, now, known
             )
         elif tuning.closes:
-            self._say(Reason.CALM, f"shortage ended: {_figures(name, now, known)}", name, now, known)
+            self._say(Reason.CALM, f"shortage ended: {_figures(name, now, before.lack, known)}", name, now, known)
         else:
             self._say(Reason.RECONFIGURED, "shortage ignored: pressure.disk is off", name, now, known)
 
@@ -121,13 +121,14 @@ class Disks:
 
 def _words(name: FileSystem, one: Course, known: Lines) -> str:
     """Return a shortage as a sentence."""
-    return f"the file system of {_NAMES[name]} is short of {one.lack} ({_figures(name, one, known)})"
+    return f"the file system of {_NAMES[name]} is short of {one.lack} ({_figures(name, one, one.lack, known)})"
 
 
-def _figures(name: FileSystem, one: Course, known: Lines) -> str:
+def _figures(name: FileSystem, one: Course, lack: Lack | None, known: Lines) -> str:
+    """Return what is left of the resource that is, or was, short."""
     if one.left is None:
         return f"file_system={name}"
-    if one.lack is Lack.INODES:
+    if lack is Lack.INODES:
         return f"inodes={one.left.inodes_left:.1%}, line={known.inodes:.0%}"
     return f"space={one.left.space:.1%}, line={known.space:.0%}"
 

@@ -26,7 +26,7 @@ from nri_coloc.pressure.eviction import PACE_S, Demand, Given, Pace, Victim
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import NODE, MemoryFiles, MemoryShortages
 from nri_coloc.pressure.population import Population, Reclaimed
-from nri_coloc.pressure.starved_pods import Moved
+from nri_coloc.pressure.starved_pods import Moved, is_meant_to_wait
 from nri_coloc.pressure.verdict import Resource
 
 TOLD_AGAIN_S: Final = 60.0
@@ -204,7 +204,7 @@ class Evictor:
 
         There is none while an operator or the schedule lends no CPU.
         """
-        if turn.tuning.reclaim.paused or not turn.tuning.reclaim.lend:
+        if is_meant_to_wait(turn.tuning.reclaim):
             return []
         moved = self._starved.moved
         pods = sorted(moved.since(self._evicted_at, turn.now) & turn.pods.keys())

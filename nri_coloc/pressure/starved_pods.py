@@ -75,7 +75,7 @@ class StarvedPods:
             return
         before, self._before = self._before, picture
         state, reclaim = self._node.state, self._node.tuning.reclaim
-        wants = {} if before is None or _is_meant_to_wait(reclaim) else _wants(before, picture, state)
+        wants = {} if before is None or is_meant_to_wait(reclaim) else _wants(before, picture, state)
         self._streaks = starvation.turn(self._streaks, wants, self._lendable_milli())
         decisions = [
             said for k, one in self._streaks.items() if (said := _said(k, one, wants[k], self._headroom()))
@@ -95,7 +95,7 @@ class StarvedPods:
         return None if tuning.observe or not tuning.reclaim.enabled else self._headroom().cpu_milli
 
 
-def _is_meant_to_wait(reclaim: ReclaimTuning) -> bool:
+def is_meant_to_wait(reclaim: ReclaimTuning) -> bool:
     """Return whether an operator or the schedule lends no CPU."""
     return bool(reclaim.paused) or not reclaim.lend
 

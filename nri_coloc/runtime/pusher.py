@@ -161,7 +161,7 @@ class Pusher:
         if not named:
             return  # most hooks concern no other container, and a thread that wakes up takes their time
         with self._wanted:
-            self._waiting = self._waiting | named | self._waiting
+            self._waiting = self._waiting | named | self._waiting  # waiting containers keep place and time
             self._wanted.notify()
 
     def changed(self, change: Change) -> None:

@@ -682,7 +682,7 @@ def test_an_unknown_disk_evicts_no_pod(make: Callable[..., Bed]):
 
 
 def test_a_short_disk_evicts_no_pod_by_default(make: Callable[..., Bed]):
-    bed = make(Tuning(), large=1)
+    bed = make(Tuning(pressure=PressureTuning(disk=DiskTuning(closes=True))), large=1)
     bed.disk.left = 0.105
     bed.seconds(180, fills(bed, large=20))
     assert bed.cluster.ordered == []

@@ -319,7 +319,7 @@ def test_every_pod_keeps_the_least(make: Callable[..., Machine]):
     bed = make(Tuning(), hog=0.2)
     bed.leaves(0.0)
     bed.turns(10)
-    assert bed.memory["hog"].usage >= LEAST
+    assert LEAST <= bed.memory["hog"].usage < LEAST + 32 * 4096
 
 
 def test_a_pod_that_cannot_give_rests(make: Callable[..., Machine]):

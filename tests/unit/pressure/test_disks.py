@@ -127,6 +127,14 @@ def test_a_lack_of_inodes_closes_the_node(rig: Rig):
     assert rig.reasons == [Reason.DISK_INODES]
 
 
+def test_the_end_of_a_lack_names_what_was_short(rig: Rig):
+    rig.left["node"] = disk(inodes=3)
+    rig.turns(30)
+    rig.left["node"] = disk(inodes=40)
+    rig.turns(int(LOOK_S))
+    assert rig.records[-1][1] == "shortage ended: inodes=40.0%, line=6%"
+
+
 def test_the_node_opens_when_space_is_free(rig: Rig):
     rig.left["images"] = disk(12)
     rig.turns(30)
