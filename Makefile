@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 # time, and a test run starts a thousand interpreters.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test test-fast test-all test-vm test-cluster cluster cluster-down soak soak-pushes soak-cluster check bench bench-hook bench-colocation lock generate
+.PHONY: setup run test test-fast test-all test-vm test-cluster cluster cluster-down soak soak-pushes soak-cluster soak-pressure check bench bench-hook bench-colocation lock generate
 
 setup: $(STAMP)
 
@@ -73,6 +73,10 @@ soak-pushes: setup
 # Ten idle minutes of a real Kubernetes node, and the pace of sixty pods with and without the plugin, as root.
 soak-cluster: setup
 	$(BIN)/python -m pytest tests/cluster/test_soak.py $(ARGS)
+
+# A reclaimed pod that saturates the disk is limited and set free, on an idle machine, as root: a minute.
+soak-pressure: setup
+	$(BIN)/python -m pytest tests/containerd/test_pressure.py $(ARGS)
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -7,6 +7,7 @@
 | `make test-all` | adds the other containerd, every NRI version, emulated machines, a Kubernetes node | 35 minutes |
 | `make soak`, `make soak-pushes` | an hour of churn, ten thousand pushes; no part of CI | an hour, minutes |
 | `make soak-cluster` | ten idle minutes of a Kubernetes node; no part of CI | 20 minutes |
+| `make soak-pressure` | a disk hog beside a reader, on an idle machine; no part of CI | a minute |
 
 A test has the tier of its folder (`FOLDERS`). A file, a test or a parameter of another tier carries a mark:
 `pytestmark = pytest.mark.tier("all")`. If a test has several such marks, the latest tier counts.
@@ -48,7 +49,7 @@ COMMANDS: Final = {
     Tier.FAST: "make test-fast",
     Tier.TEST: "make test",
     Tier.ALL: "make test-all",
-    Tier.SOAK: "make soak, make soak-pushes, make soak-cluster",
+    Tier.SOAK: "make soak, make soak-pushes, make soak-cluster, make soak-pressure",
 }
 
 NAMES: Final = tuple(tier.name.lower() for tier in Tier if tier <= Tier.ALL)
