@@ -19,6 +19,9 @@ from nri_coloc.host.readings import CgroupReader, content
 NAME: Final = "memory.reclaim"
 _NO_SWAP: Final = "swappiness=0"
 _OF_NOTHING: Final = f"0 {_NO_SWAP}"
+_PASSES: Final = (errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.EINTR, errno.EAGAIN)
+"""Errors that say nothing about the kernel's ways."""
+
 """A write that takes nothing: it shows whether the kernel knows the argument."""
 
 
@@ -50,7 +53,7 @@ class MemoryReclaim:
         self._cgroups = CgroupReader(layout, host_root)
 
     def ways(self, path: str) -> Ways | None:
-        """Return the ways of the kernel; none if the file cannot be written, None if the cgroup is gone."""
+        """Return the ways of the kernel; none if the file cannot be written, None if another try may know more."""
         file = self._file(path, NAME)
         if self._layout.version == 1 or file is None:
             return Ways()
@@ -59,7 +62,8 @@ class MemoryReclaim:
         try:
             return Ways(reclaims=True, only_cache=True) if files.write(file, _OF_NOTHING) else None
         except KernelInterfaceError as error:
-            return Ways(reclaims=_number(error) == errno.EINVAL)
+            number = _number(error)
+            return None if number in _PASSES else Ways(reclaims=number == errno.EINVAL)
 
     def held(self, path: str, at: float) -> HeldMemory | None:
         """Read a cgroup's memory; None if it cannot be read."""

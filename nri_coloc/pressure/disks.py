@@ -101,7 +101,9 @@ class Disks:
                 REASONS[now.lack], f"no new reclaimed pods: {_words(name, now, known)}", name, now, known
             )
         elif tuning.closes:
-            self._say(Reason.CALM, f"shortage ended: {_figures(name, now, before.lack, known)}", name, now, known)
+            self._say(
+                Reason.CALM, f"shortage ended: {_figures(name, now, before.lack, known)}", name, now, known
+            )
         else:
             self._say(Reason.RECONFIGURED, "shortage ignored: pressure.disk is off", name, now, known)
 
@@ -121,7 +123,9 @@ class Disks:
 
 def _words(name: FileSystem, one: Course, known: Lines) -> str:
     """Return a shortage as a sentence."""
-    return f"the file system of {_NAMES[name]} is short of {one.lack} ({_figures(name, one, one.lack, known)})"
+    return (
+        f"the file system of {_NAMES[name]} is short of {one.lack} ({_figures(name, one, one.lack, known)})"
+    )
 
 
 def _figures(name: FileSystem, one: Course, lack: Lack | None, known: Lines) -> str:

@@ -69,9 +69,9 @@ class ReclaimWorker:
     def submit(self, orders: Iterable[Order]) -> None:
         """Carry out orders, one after the other; to be called while none is open."""
         with self._submitted:
+            if self._thread.ident is None and not self._start():
+                return
             self._orders, self._is_busy = tuple(orders), True
-            if self._thread.ident is None and not self._stopping:
-                self._thread.start()
             self._submitted.notify()
 
     def cancel(self) -> None:
@@ -91,6 +91,17 @@ class ReclaimWorker:
             self._stopping, self._orders = True, ()
             self._submitted.notify()
 
+    def _start(self) -> bool:
+        """Start the thread; return whether it runs. Without memory for a thread the next order tries again."""
+        if self._stopping:
+            return False
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._thread = Thread(target=self._run, name="reclaim", daemon=True)
+            return False
+        return True
+
     def _run(self) -> None:
         while True:
             with self._submitted:
@@ -102,10 +113,12 @@ class ReclaimWorker:
 
     def carry_out(self) -> None:
         """Carry out the open orders."""
-        for order in self._orders or ():
-            self._carry_out(order)
-        with self._submitted:
-            self._orders, self._is_busy = None, False
+        try:
+            for order in self._orders or ():
+                self._carry_out(order)
+        finally:
+            with self._submitted:
+                self._orders, self._is_busy = None, False
 
     def _carry_out(self, order: Order) -> None:
         left = order.take.amount

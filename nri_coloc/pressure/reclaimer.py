@@ -114,7 +114,10 @@ class Reclaimer:
         state = self._node.state
         self._collect(state, now)
         paths = self._paths(state)
-        need = self._need(state, now) if paths and self._can(paths) else taking_back.NO_NEED
+        if paths and self._can(paths):
+            need = self._need(state, now)
+        else:
+            need, self._regimes = taking_back.NO_NEED, {}
         if need.regime is not self.regime:
             self._worker.cancel()
         self.regime = need.regime

@@ -19,7 +19,7 @@ from nri_coloc.host.memory_reclaim import NAME, MemoryReclaim
 from nri_coloc.pressure import shortage
 from nri_coloc.pressure.reclaim_worker import Order, ReclaimWorker
 from nri_coloc.pressure.reclaimer import TOLD_AGAIN_S, Reclaimer, gives_memory
-from nri_coloc.pressure.taking_back import LEAST, STEP
+from nri_coloc.pressure.taking_back import LEAST, STEP, Regime
 from nri_coloc.sim.memory_use import Held
 from nri_coloc.sim.node import Node
 from tests.scenario.test_eviction import EVICTS, GIB, Bed, Told
@@ -303,6 +303,19 @@ def test_begin_and_end_are_recorded(make: Callable[..., Machine]):
     assert (begun.inputs or {})["shop/hog.take_bytes"] == bed.taken.bytes
     assert (ended.inputs or {})["taken_bytes"] == bed.taken.bytes
     assert begun.because.startswith("memory taken back: short on node (available=0.10 GiB, missing=")
+
+
+def test_an_urgent_regime_ends_with_its_last_pod(make: Callable[..., Machine]):
+    bed = make(Tuning(), hog=4)
+    bed.leaves(0.1)
+    bed.turns(1)
+    bed.known.tuning = Tuning(observe=True)
+    bed.turns(1)
+    bed.known.tuning = Tuning()
+    bed.holds("web", 0)
+    lowered(bed)
+    bed.turns(1)
+    assert bed.reclaimer.regime is Regime.COLD
 
 
 def test_cgroup_v1_takes_nothing(tmp_path: Path):

@@ -62,6 +62,12 @@ def test_an_old_kernel_takes_nothing(node: Node):
     assert reclaim(node).ways(path) == Ways()
 
 
+def test_a_probe_without_memory_is_repeated(node: Node, monkeypatch: pytest.MonkeyPatch):
+    path = pod(node)
+    refuse(monkeypatch, errno.ENOMEM)
+    assert reclaim(node).ways(path) is None
+
+
 def test_a_read_only_tree_takes_nothing(node: Node, monkeypatch: pytest.MonkeyPatch):
     path = pod(node)
     refuse(monkeypatch, errno.EROFS)

@@ -1,7 +1,9 @@
 """pressure.reclaim_worker: chunks, refusals, and orders that end early."""
 
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Thread
+
+import pytest
 
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.pressure.reclaim_worker import CHUNK, Order, ReclaimWorker
@@ -83,6 +85,30 @@ def test_a_cancelled_order_ends_after_its_chunk():
     worker.submit((order("first"), order("second")))
     assert len(kernel.writes) == 1
     assert not worker.is_busy
+
+
+def test_an_unexpected_error_leaves_no_order_open():
+    kernel = Kernel(lambda: 1 / 0)
+    worker = Directly(kernel, lambda _: True)
+    with pytest.raises(ZeroDivisionError):
+        worker.submit((order(),))
+    assert not worker.is_busy
+
+
+def test_an_order_without_a_thread_is_not_open(monkeypatch: pytest.MonkeyPatch):
+    kernel = Kernel()
+    worker = ReclaimWorker(kernel, lambda _: True)
+    with monkeypatch.context() as without:
+        without.setattr(Thread, "start", no_thread)
+        worker.submit((order(amount=CHUNK),))
+    assert not worker.is_busy
+    worker.submit((order(amount=CHUNK),))
+    assert kernel.wrote.wait(SECONDS)
+    worker.stop()
+
+
+def no_thread(_: Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def test_the_caller_does_not_wait():
