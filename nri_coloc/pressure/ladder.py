@@ -71,12 +71,16 @@ class Freed(NamedTuple):
     """A pod that was throttled until `at`.
 
     hold: the hold that it had, seconds.
-    in_vain: whether the limit gave no relief; then the pod is not throttled again for as long as the hold.
+    in_vain: whether the limit was in force at the floor and gave no relief.
+    refused: whether the first limit could not be written, so that no limit was in force.
+
+    After either the pod is not throttled again for as long as the hold.
     """
 
     at: float
     hold: float
     in_vain: bool = False
+    refused: bool = False
 
 
 class Ladder(NamedTuple):
@@ -184,7 +188,7 @@ def refused(ladder: Ladder, step: Step, now: float) -> Ladder:
     throttled = {k: one for k, one in ladder.throttled.items() if k != key}
     freed = {k: one for k, one in ladder.freed.items() if k != key}
     if step.before is None:
-        freed[key] = Freed(now, step.throttle.hold, in_vain=True)
+        freed[key] = Freed(now, step.throttle.hold, refused=True)
     else:
         throttled[key] = step.throttle._replace(limit=step.before)
     return Ladder(throttled, freed)
@@ -215,8 +219,8 @@ def _begun(
 
 
 def _rests(freed: Freed | None, now: float) -> bool:
-    """Return whether a limit of this pod gave no relief so lately that it is not tried again yet."""
-    return freed is not None and freed.in_vain and now - freed.at < freed.hold
+    """Return whether a limit of this pod failed so lately that it is not tried again yet."""
+    return freed is not None and (freed.in_vain or freed.refused) and now - freed.at < freed.hold
 
 
 def _hold(freed: Freed | None, rung: RungTuning) -> float:

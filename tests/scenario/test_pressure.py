@@ -24,6 +24,7 @@ from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node as DaemonNode
 from nri_coloc.pressure.loop import Pressure
+from nri_coloc.pressure.verdict import Resource
 from nri_coloc.sim.machines import MACHINES, topology
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest
@@ -425,6 +426,7 @@ def test_a_refused_limit_is_not_shown(make: Callable[..., Bed]):
     bed.seconds(5, day(bed, BUSY_READER))
     assert bed.loop.throttled == {}
     assert not bed.told.events(AuditEvent.PRESSURE_THROTTLE)
+    assert not bed.loop.gave_no_relief("hog", Resource.IO), "it was never in force"
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """pressure.ladder: down while victims are hurt, up again while they are calm, and never to and fro."""
 
 from nri_coloc.core.settings import RungTuning
-from nri_coloc.pressure.ladder import AT_REST, Accused, Cause, Floor, Ladder, Move, Step, Turn, climb
+from nri_coloc.pressure.ladder import AT_REST, Accused, Cause, Floor, Ladder, Move, Step, Turn, climb, refused
 from nri_coloc.pressure.verdict import Resource
 
 MIB = 1 << 20
@@ -56,6 +56,15 @@ def test_a_floor_in_vain_sets_free():
     last = climber.seconds(60, hurt=True)[-1]
     assert (last.move, last.cause, last.limit) == (Move.FREE, Cause.NO_RELIEF, None)
     assert not climber.seconds(15, hurt=True), "and is not tried again at once"
+
+
+def test_a_refused_first_limit_rests_not_in_vain():
+    climber = Climber()
+    (step,) = climber.second(hurt=True)
+    climber.ladder = refused(climber.ladder, step, climber.at)
+    assert not climber.ladder.freed[("hog", Resource.IO)].in_vain
+    assert not climber.seconds(29, hurt=True), "no storm of retries"
+    assert climber.seconds(1, hurt=True), "and is tried again after the hold"
 
 
 def test_calm_doubles_after_the_hold_then_frees():
