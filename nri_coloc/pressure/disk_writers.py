@@ -1,7 +1,7 @@
 """Find the reclaimed pods that fill a file system which is short of space or inodes, once a minute.
 
     shortage begins ──▶ a minute: less is left, and reclaimed pods wrote to its disk ──▶ the largest writers
-         ▲                                │ nothing less is left
+         ▲                                │ hardly less is left
          └────────────────────────────────┴ or a pod leaves: a new minute
 
 Only written bytes can be proved of a pod: the space that its files use is unknown without a walk over all files. A pod
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.readings import StallReading
-from nri_coloc.pressure.disk_space import DiskShort
+from nri_coloc.pressure.disk_space import DiskShort, Lack
 from nri_coloc.pressure.population import Reclaimed
 
 GOES_ON_S: Final = 60.0
@@ -23,6 +23,12 @@ LEAST_BYTES: Final = 64 << 20
 
 _OF_LARGEST: Final = 0.5
 """Part of the largest writer's bytes from which a pod is named too."""
+
+LOST_OF_LARGEST: Final = 0.25
+"""Part of the largest writer's bytes by which less space must be left: pods that fill no disk write too."""
+
+LOST_INODES: Final = 0.001
+"""Part of all inodes by which fewer must be left: at this rate a minute, 1 % lasts ten minutes."""
 
 
 class UseFiles(Protocol):
@@ -107,13 +113,20 @@ class DiskWriters:
 def filled(
     before: DiskShort, now: DiskShort, first: Mapping[str, Written], last: Mapping[str, Written]
 ) -> Filled | None:
-    """Return the writers between two readings of one shortage; None if nothing less is left, or no pod wrote much."""
+    """Return the writers between two readings of one shortage; None if hardly less is left, or no pod wrote much."""
     lost = before.amount_left - now.amount_left if before[:2] == now[:2] else 0
     risen = {pod_id: _risen(first.get(pod_id), one) for pod_id, one in last.items()}
     largest = max(risen.values(), default=0)
-    if lost <= 0 or largest < LEAST_BYTES:
+    if largest < LEAST_BYTES or lost < _least_lost(now, largest):
         return None
     return Filled(now, lost, {k: float(one) for k, one in risen.items() if one >= largest * _OF_LARGEST})
+
+
+def _least_lost(short: DiskShort, largest: int) -> float:
+    """Return the bytes or inodes by which less must be left; `largest`: the bytes of the largest writer."""
+    if short.lack is Lack.INODES:
+        return max(1.0, LOST_INODES * short.left.inodes)
+    return LOST_OF_LARGEST * largest
 
 
 def _risen(first: Written | None, last: Written) -> int:

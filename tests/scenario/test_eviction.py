@@ -674,6 +674,20 @@ def test_a_disk_that_pods_do_not_fill_evicts_none(make: Callable[..., Bed], left
     assert bed.cluster.ordered == []
 
 
+def test_a_few_lost_bytes_evict_no_writer(make: Callable[..., Bed]):
+    bed = make(writer=1)
+    bed.disk.left = 0.105
+    writes = fills(bed, writer=20)
+
+    def second() -> None:
+        left = bed.disk.left
+        writes()
+        bed.disk.left = left - 1e-9
+
+    bed.seconds(300, second)
+    assert bed.cluster.ordered == []
+
+
 def test_an_unknown_disk_evicts_no_pod(make: Callable[..., Bed]):
     bed = make(large=1)
     bed.disk.left, bed.disk.number = 0.105, ""
