@@ -2,7 +2,7 @@
 
     shortage begins ──▶ a minute: less is left, and reclaimed pods wrote to its disk ──▶ the largest writers
          ▲                                │ hardly less is left
-         └────────────────────────────────┴ or a pod leaves: a new minute
+         └────────────────────────────────┴ or a writer leaves: a new minute
 
 Only written bytes can be proved of a pod: the space that its files use is unknown without a walk over all files. A pod
 that wrote before the shortage and writes no more is not named. Without the number of the disk no pod is.
@@ -70,10 +70,15 @@ class DiskWriters:
     def __init__(self, files: UseFiles) -> None:
         self._files = files
         self._begun: _Begun | None = None
+        self._ordered: frozenset[str] = frozenset()
 
     def forget(self) -> None:
         """Forget the present minute."""
         self._begun = None
+
+    def ordered(self, pod_id: str) -> None:
+        """Note that a pod's eviction was ordered for a disk: no other pod is named until it has left."""
+        self._ordered |= {pod_id}
 
     def follow(
         self,
@@ -84,10 +89,11 @@ class DiskWriters:
     ) -> Filled | None:
         """Return the shortage that goes on and its writers, once a minute; None otherwise.
 
-        leaving: pods that leave already. Their space is not free yet, so no other pod is named.
+        leaving: pods that leave already. The space of a writer among them is not free yet, so no other pod is named.
         """
+        self._ordered &= pods.keys()
         short = next((one for one in shortages if one.left.disk), None)
-        if short is None or leaving:
+        if short is None or not self._ordered.isdisjoint(leaving):
             self._begun = None
             return None
         begun = self._begun
@@ -99,7 +105,8 @@ class DiskWriters:
             return None
         written = self._written(short, pods, now)
         self._begun = _Begun(now, short, written)
-        return None if begun is None else filled(begun.short, short, begun.written, written)
+        found = None if begun is None else filled(begun.short, short, begun.written, written)
+        return found if found is not None and found.writers.keys().isdisjoint(leaving) else None
 
     def _written(self, short: DiskShort, pods: Mapping[str, Reclaimed], now: float) -> dict[str, Written]:
         readings = ((pod_id, self._files.uses(one.path, now)) for pod_id, one in pods.items())

@@ -250,6 +250,8 @@ class Evictor:
                     continue
                 leaving.add(victim.pod_id)
                 self._ordered |= {victim.pod_id} if victim.demand.closes else set()
+                if victim.demand.reason in REASONS.values():
+                    self._writers.ordered(victim.pod_id)
                 given = Given(wish.pod_uid, turn.now, closes=victim.demand.closes)
                 self.pace = eviction.ordered(self.pace, given)
             if self._orders.impossible():

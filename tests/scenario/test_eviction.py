@@ -674,6 +674,36 @@ def test_a_disk_that_pods_do_not_fill_evicts_none(make: Callable[..., Bed], left
     assert bed.cluster.ordered == []
 
 
+def leaves_always(bed: Bed, name: str) -> None:
+    """Let the API server delete a pod that stays for its long grace period."""
+    told(bed, **{name: NOTHING_TOLD._replace(killed_at=bed.now + LONGEST_LEAVE_S)})
+
+
+def test_a_leaving_bystander_delays_no_disk_eviction(make: Callable[..., Bed]):
+    bed = make(bystander=1, large=1)
+    bed.disk.left = 0.105
+    leaves_always(bed, "bystander")
+    bed.seconds(65, fills(bed, bystander=1, large=20))
+    assert bed.cluster.names == ["large"]
+
+
+def test_a_leaving_writer_sends_no_other(make: Callable[..., Bed]):
+    bed = make(large=1, leaver=1)
+    bed.disk.left = 0.105
+    leaves_always(bed, "leaver")
+    bed.seconds(130, fills(bed, large=20, leaver=15))
+    assert bed.cluster.names == []
+
+
+def test_a_leaving_disk_order_sends_no_other(make: Callable[..., Bed]):
+    bed = make(small=1, large=1)
+    bed.disk.left, bed.cluster.grace_s = 0.105, 300.0
+    writes = fills(bed, small=4, large=20)
+    bed.seconds(65, writes)
+    bed.seconds(200, fills(bed, small=4))
+    assert bed.cluster.names == ["large"], "it writes no more, and its space is not free yet"
+
+
 def test_a_few_lost_bytes_evict_no_writer(make: Callable[..., Bed]):
     bed = make(writer=1)
     bed.disk.left = 0.105
