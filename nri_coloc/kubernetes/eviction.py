@@ -47,6 +47,9 @@ _LONGEST_REASON: Final = 63
 _LONGEST_RETRY_S: Final = 3600
 _LONGEST_MESSAGE: Final = 1 << 20
 _DONE: Final = (200, 201)
+_CHANGED: Final = (404, 409)
+"""Statuses of a pod that is gone, has another UID or changed meanwhile."""
+
 _NO_NOTICE: Final = (400, 403, 413, 422)
 """Statuses of a notice that can never be written: the pod's author can cause them."""
 
@@ -71,6 +74,11 @@ class Order(NamedTuple):
     expires_at: float
     by_operator: bool = False
     reason: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return id and UID of the pod: with another pod, an entry of the same id is another order."""
+        return self.id, self.uid
 
 
 class Answer(NamedTuple):
@@ -309,11 +317,16 @@ def notice(pending: Order, at: str | None) -> dict[str, Any]:
     return {"metadata": {"uid": pending.uid, "annotations": {EVICT_AT: at}}}
 
 
-def is_passed(step: Step, answer: Answer) -> bool:
+def is_passed(step: Step, answer: Answer, wait_s: float) -> bool:
     """Return whether the next request follows.
 
-    A pod that cannot take the notice, such as a pod with full annotations, goes without it.
+    A pod that cannot take the notice, such as a pod with full annotations, goes without it. With a time of 0 from
+    notice to eviction no failing notice holds an eviction up, as with an admission webhook that is down.
+
+    wait_s: seconds from the notice to the eviction.
     """
+    if step is Step.NOTICE and wait_s <= 0.0:
+        return answer.status not in _CHANGED
     return answer.status in _DONE or (step is Step.NOTICE and answer.status in _NO_NOTICE)
 
 

@@ -21,7 +21,7 @@ from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes import eviction, rate
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, ApiUnreachable, Object
 from nri_coloc.kubernetes.eviction import Answer, Order, Rules, Step
-from nri_coloc.kubernetes.rate import Rates
+from nri_coloc.kubernetes.rate import Rates, Taken
 from nri_coloc.kubernetes.watching import version_of
 
 COLLECTION: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
@@ -64,6 +64,7 @@ class Executor:
         self._rates = Rates()
         self._results: dict[str, dict[str, Result]] = {}
         self._notices: dict[str, dict[str, float]] = {}
+        self._counted: dict[str, set[tuple[str, str]]] = {}
         self._backoffs: dict[str, Backoff] = {}
 
     # ---- on the thread of the watch ----
@@ -122,6 +123,7 @@ class Executor:
             is_done = isinstance(error, ApiRefused) and error.status == 404
             if is_done:
                 self._notices.pop(node, None)
+                self._counted.pop(node, None)
             else:
                 self._broken(str(error))
         except ValueError as error:
@@ -147,6 +149,7 @@ class Executor:
         notices = {key: at_s for key, at_s in self._notices.get(node, {}).items() if key in present}
         self._notices[node] = notices
         open_orders = [each for each in eviction.orders(found) if each.id not in results]
+        self._counted[node] = {each.key for each in open_orders} & self._counted.get(node, set())
         for order in open_orders:
             result = self._carry_out(node, order)
             if result is not None:
@@ -188,11 +191,15 @@ class Executor:
         """Give notice once, and evict at its time; None to try again."""
         notices = self._notices[node]
         if order.id not in notices:
-            taken = rate.take(self._rates, node, time.monotonic())
+            is_counted = order.key in self._counted[node]
+            taken = Taken(self._rates) if is_counted else rate.take(self._rates, node, time.monotonic())
             if taken.whose:
                 return eviction.too_many(order, taken.wait_s, taken.whose)
             wait_s = eviction.notice_s(order, time.time())
-            problem = self._give_notice(order, wait_s, taken.rates)
+            passed, problem = self._give_notice(order, wait_s)
+            if Step.DRY_RUN in passed:  # a pod that stays after the dry run counts for no rate
+                self._rates = taken.rates
+                self._counted[node].add(order.key)
             if problem is not None:
                 return eviction.result(order, problem)
             notices[order.id] = time.monotonic() + wait_s
@@ -200,22 +207,20 @@ class Executor:
             return None
         return eviction.result(order, _answered(partial(self._api.create, *_eviction(order))))
 
-    def _give_notice(self, order: Order, wait_s: float, rates: Rates) -> Answer | None:
-        """Write the notice; return the answer that prevents the eviction, None for none.
-
-        rates: with this eviction. A pod that stays after the dry run counts for no rate.
-        """
+    def _give_notice(self, order: Order, wait_s: float) -> tuple[list[Step], Answer | None]:
+        """Write the notice; return the passed steps, and the answer that prevents the eviction, None for none."""
         at = (datetime.now(UTC) + timedelta(seconds=wait_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
         calls: dict[Step, Callable[[], object]] = {
             Step.DRY_RUN: partial(self._api.create, *_eviction(order), dryRun="All"),
             Step.NOTICE: partial(self._api.merge, _status(order), eviction.notice(order, at)),
         }
+        passed: list[Step] = []
         for step, call in calls.items():
             answer = _answered(call)
-            if not eviction.is_passed(step, answer):
-                return answer
-            self._rates = rates
-        return None
+            if not eviction.is_passed(step, answer, wait_s):
+                return passed, answer
+            passed.append(step)
+        return passed, None
 
     def _withdraw(self, order: Order) -> None:
         """Remove the notice of a pod that stays; a pod that cannot be written keeps it."""

@@ -190,13 +190,24 @@ def test_an_answer_becomes_a_result(answer, expected):
 
 @pytest.mark.parametrize("status", [400, 403, 413, 422])
 def test_a_notice_that_cannot_be_written_passes(status):
-    assert eviction.is_passed(Step.NOTICE, Answer(status, {}))
-    assert not eviction.is_passed(Step.DRY_RUN, Answer(status, {}))
+    assert eviction.is_passed(Step.NOTICE, Answer(status, {}), 30.0)
+    assert not eviction.is_passed(Step.DRY_RUN, Answer(status, {}), 30.0)
 
 
 @pytest.mark.parametrize("status", [0, 401, 404, 408, 409, 429, 500])
 def test_any_other_refusal_ends_an_eviction(status):
-    assert not any(eviction.is_passed(step, Answer(status, {})) for step in Step)
+    assert not any(eviction.is_passed(step, Answer(status, {}), 30.0) for step in Step)
+
+
+@pytest.mark.parametrize("status", [0, 401, 408, 429, 500, 503])
+def test_an_urgent_eviction_needs_no_notice(status):
+    assert eviction.is_passed(Step.NOTICE, Answer(status, {}), 0.0)
+    assert not eviction.is_passed(Step.DRY_RUN, Answer(status, {}), 0.0)
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_a_changed_pod_ends_an_urgent_eviction(status):
+    assert not any(eviction.is_passed(step, Answer(status, {}), 0.0) for step in Step)
 
 
 def test_a_budget_says_why_and_when():

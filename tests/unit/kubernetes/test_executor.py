@@ -205,6 +205,48 @@ def test_a_refused_notice_protects_no_pod(run, status):
     assert (ran.outcomes, ran.asked("POST", f"{POD}/eviction")) == ([Outcome.ACCEPTED], 1)
 
 
+@pytest.mark.parametrize("status", [401, 429, 500, 503])
+def test_a_failing_notice_delays_no_urgent_eviction(run, status):
+    server = Server(reason="memory_short")
+    server.replies[f"PATCH {POD}/status"] = [Reply(status)]
+    ran = run(server)
+    assert (ran.outcomes, ran.asked("POST", f"{POD}/eviction")) == ([Outcome.ACCEPTED], 1)
+
+
+def test_a_failing_notice_delays_a_later_eviction(run):
+    server = Server(reason="schedule")
+    server.replies[f"PATCH {POD}/status"] = [Reply(503)]
+    assert run(server, turns=2).asked("POST", f"{POD}/eviction") == 0
+
+
+@pytest.mark.parametrize(("status", "reason"), [(409, "io_stall"), (503, "schedule")])
+def test_an_order_counts_in_the_rate_once(run, status, reason):
+    server = Server(reason=reason)
+    server.replies[f"PATCH {POD}/status"] = [Reply(status)]
+    ran = run(server, turns=6)
+    assert (ran.outcomes, len(ran.notices())) == ([], 6)
+
+
+def test_another_pod_under_an_id_counts_again(run):
+    server = Server()
+    server.replies[f"PATCH {POD}/status"] = [Reply(409)]
+    ran = run(server, turns=0)
+    for number in range(5):
+        uid = server.node["spec"]["evictions"][0]["uid"] = f"u{number}"
+        server.replies[f"GET {POD}"] = [Reply(body={**FOUND, "metadata": {**FOUND["metadata"], "uid": uid}})]
+        ran.play(1)
+    assert ran.outcomes == [Outcome.REFUSED]
+
+
+def test_vanished_orders_count_no_longer(run):
+    server = Server()
+    server.replies[f"PATCH {POD}/status"] = [Reply(409)]
+    ran = run(server)
+    server.node["spec"]["evictions"] = []
+    ran.play(1)
+    assert ran.executor._counted["a"] == set()
+
+
 @pytest.mark.parametrize(("status", "outcomes"), [(404, [Outcome.GONE]), (409, [])])
 def test_a_changed_pod_gets_no_eviction(run, status, outcomes):
     server = Server()
