@@ -59,6 +59,10 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a static pod's object. The kubelet creates such a pod again at once."""
 
 
+OrderKey = tuple[str, str]
+"""Id and UID of the pod: with another pod, an entry of the same id is another order."""
+
+
 class Order(NamedTuple):
     """One entry of `spec.evictions` of a ColocationNode.
 
@@ -76,8 +80,7 @@ class Order(NamedTuple):
     reason: str = ""
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Return id and UID of the pod: with another pod, an entry of the same id is another order."""
+    def key(self) -> OrderKey:
         return self.id, self.uid
 
 

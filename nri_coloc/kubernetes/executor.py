@@ -2,6 +2,7 @@
 
 A pod that may be evicted (a dry run says so) gets the annotation `coloc.nri.io/evict-at`, and is evicted at that time.
 Notices are kept in memory, because the annotation may be the author's. Another leader gives a later notice of its own.
+A notice is withdrawn if the pod stays, or if its order drops out of the object.
 
 The watch says which objects have open orders; each is then read again, so that an old copy repeats nothing. An eviction
 that was accepted and whose result could not be written yet is kept, and only its result is tried again. After a restart
@@ -14,13 +15,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event, Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes import eviction, rate
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, ApiUnreachable, Object
-from nri_coloc.kubernetes.eviction import Answer, Order, Rules, Step
+from nri_coloc.kubernetes.eviction import Answer, Order, OrderKey, Rules, Step
 from nri_coloc.kubernetes.rate import Rates, Taken
 from nri_coloc.kubernetes.watching import version_of
 
@@ -38,6 +39,16 @@ _STAYS: Final = (Outcome.BUDGET, Outcome.REFUSED, Outcome.UNREACHABLE)
 
 Carried = Callable[[str, Order, Result], None]
 """Called with the node, the order and its result."""
+
+
+class Notice(NamedTuple):
+    """A notice that a pod has.
+
+    at_s: monotonic time of the eviction, in seconds.
+    """
+
+    order: Order
+    at_s: float
 
 
 class Executor:
@@ -63,8 +74,8 @@ class Executor:
         self._wake = Event()
         self._rates = Rates()
         self._results: dict[str, dict[str, Result]] = {}
-        self._notices: dict[str, dict[str, float]] = {}
-        self._counted: dict[str, set[tuple[str, str]]] = {}
+        self._notices: dict[str, dict[OrderKey, Notice]] = {}
+        self._counted: dict[str, set[OrderKey]] = {}
         self._backoffs: dict[str, Backoff] = {}
 
     # ---- on the thread of the watch ----
@@ -75,9 +86,10 @@ class Executor:
             self.take("ADDED", found)
 
     def take(self, kind: str, found: Object) -> None:
-        """Note a node with open orders."""
-        if kind != "DELETED" and _has_orders(found):
-            self._note(str(found["metadata"]["name"]))
+        """Note a node with open orders, or with notices whose orders may have dropped out."""
+        node = str(found["metadata"]["name"])
+        if (kind != "DELETED" and _has_orders(found)) or self._notices.get(node):
+            self._note(node)
 
     def _note(self, node: str, wait_s: float = 0.0) -> None:
         now_s = time.monotonic()
@@ -109,7 +121,9 @@ class Executor:
         now_s = time.monotonic()
         with self._lock:
             noted = dict(self._due_s)
-        ends = {node: min(each.values()) for node, each in self._notices.items() if each}
+        ends = {
+            node: min(each.at_s for each in given.values()) for node, given in self._notices.items() if given
+        }
         return [node for node, due_s in (ends | noted).items() if due_s <= now_s]
 
     def serve(self, node: str) -> None:
@@ -122,14 +136,14 @@ class Executor:
         except ApiError as error:
             is_done = isinstance(error, ApiRefused) and error.status == 404
             if is_done:
-                self._notices.pop(node, None)
+                self._keep_notices(node, [])
                 self._counted.pop(node, None)
             else:
                 self._broken(str(error))
         except ValueError as error:
             # The next change of this object makes it due again; results that are not written stay until then.
             self._broken(f"ColocationNode {node} cannot be read: {error}")
-            self._notices.pop(node, None)
+            self._keep_notices(node, [])
             return
         except Exception as error:  # noqa: BLE001 - one node's problem: the orders of other nodes must be carried out
             self._broken(f"ColocationNode {node}: {type(error).__name__}: {error}")
@@ -146,23 +160,22 @@ class Executor:
         present = eviction.present(found)
         results = {key: each for key, each in self._results.get(node, {}).items() if key in present}
         self._results[node] = results
-        notices = {key: at_s for key, at_s in self._notices.get(node, {}).items() if key in present}
-        self._notices[node] = notices
         open_orders = [each for each in eviction.orders(found) if each.id not in results]
+        notices = self._keep_notices(node, open_orders)
         self._counted[node] = {each.key for each in open_orders} & self._counted.get(node, set())
         for order in open_orders:
             result = self._carry_out(node, order)
             if result is not None:
                 results[order.id] = result
                 self._carried(node, order, result)
-                if notices.pop(order.id, None) is not None and result.outcome in _STAYS:
+                if notices.pop(order.key, None) is not None and result.outcome in _STAYS:
                     self._withdraw(order)
         if results:
             written = {"results": eviction.status(found, list(results.values()))}
             body = {"metadata": {"resourceVersion": version_of(found)}, "status": written}
             self._api.merge(f"{COLLECTION}/{node}/status", body)
         now_s = time.monotonic()
-        is_done = all(each.id in results or notices.get(each.id, 0.0) > now_s for each in open_orders)
+        is_done = all(each.id in results or _waits(notices.get(each.key), now_s) for each in open_orders)
         results.clear()
         return is_done
 
@@ -190,7 +203,7 @@ class Executor:
     def _evict(self, node: str, order: Order) -> Result | None:
         """Give notice once, and evict at its time; None to try again."""
         notices = self._notices[node]
-        if order.id not in notices:
+        if order.key not in notices:
             is_counted = order.key in self._counted[node]
             taken = Taken(self._rates) if is_counted else rate.take(self._rates, node, time.monotonic())
             if taken.whose:
@@ -202,8 +215,8 @@ class Executor:
                 self._counted[node].add(order.key)
             if problem is not None:
                 return eviction.result(order, problem)
-            notices[order.id] = time.monotonic() + wait_s
-        if time.monotonic() < notices[order.id]:
+            notices[order.key] = Notice(order, time.monotonic() + wait_s)
+        if _waits(notices[order.key], time.monotonic()):
             return None
         return eviction.result(order, _answered(partial(self._api.create, *_eviction(order))))
 
@@ -222,9 +235,25 @@ class Executor:
             passed.append(step)
         return passed, None
 
+    def _keep_notices(self, node: str, orders: list[Order]) -> dict[OrderKey, Notice]:
+        """Return the notices of these orders, and withdraw all other notices of the node."""
+        given = self._notices.get(node, {})
+        keys = {each.key for each in orders}
+        kept = {key: notice for key, notice in given.items() if key in keys}
+        self._notices[node] = kept
+        uids = {uid for _, uid in kept}
+        for key, notice in given.items():
+            if key not in kept and notice.order.uid not in uids:  # one pod may have notices of two orders
+                self._withdraw(notice.order)
+        return kept
+
     def _withdraw(self, order: Order) -> None:
         """Remove the notice of a pod that stays; a pod that cannot be written keeps it."""
         _answered(partial(self._api.merge, _status(order), eviction.notice(order, None)))
+
+
+def _waits(notice: Notice | None, now_s: float) -> bool:
+    return notice is not None and now_s < notice.at_s
 
 
 def _status(order: Order) -> str:

@@ -1,5 +1,6 @@
 """Rare answers of the API server to the executor: conflicts, storms of 429, refusals, objects of another shape."""
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -176,6 +177,58 @@ def test_a_pod_that_stays_loses_its_notice(run, short):
     ran.note()
     wait_until(lambda: ran.turn() == [Outcome.REFUSED], 10.0, "a refusal")
     assert ran.notices()[-1]["annotations"] == {"coloc.nri.io/evict-at": None}
+
+
+def _vanish(server: Server) -> None:
+    server.node["spec"]["evictions"] = []
+
+
+def _delete(server: Server) -> None:
+    server.replies[f"GET {OBJECT}"] = [Reply(404)]
+
+
+def _break(server: Server) -> None:
+    server.node["spec"] = {"evictions": "all"}
+
+
+@pytest.mark.parametrize("end", [_vanish, _delete, _break])
+def test_a_vanished_order_loses_its_notice(run, end):
+    server = Server(reason="schedule")
+    ran = run(server)
+    end(server)
+    ran.play(2)
+    assert len(ran.notices()) == 2
+    assert ran.notices()[-1] == {"uid": "u1", "annotations": {"coloc.nri.io/evict-at": None}}
+
+
+@pytest.mark.parametrize("kind", ["MODIFIED", "DELETED"])
+def test_a_vanished_order_is_noted_at_once(run, kind):
+    server = Server(reason="schedule")
+    ran = run(server)
+    _vanish(server)
+    ran.executor.take(kind, server.node)
+    wait_until(lambda: ran.turn() == [] and len(ran.notices()) == 2, 10.0, "a withdrawal")
+
+
+def test_a_second_order_keeps_its_pods_notice(run):
+    server = Server(reason="schedule")
+    orders = server.node["spec"]["evictions"]
+    orders.append({**orders[0], "id": "o2"})
+    ran = run(server)
+    del orders[0]
+    ran.play(1)
+    assert all(each["annotations"]["coloc.nri.io/evict-at"] for each in ran.notices())
+
+
+def test_another_pod_under_an_id_gets_notice(run, short):
+    server = Server(reason="schedule")
+    ran = run(server)
+    server.node["spec"]["evictions"][0]["uid"] = "u2"
+    server.replies[f"GET {POD}"] = [Reply(body={**FOUND, "metadata": {**FOUND["metadata"], "uid": "u2"}})]
+    time.sleep(0.3)
+    ran.play(1)
+    assert (ran.asked("DRY", f"{POD}/eviction"), ran.asked("POST", f"{POD}/eviction")) == (2, 0)
+    assert [each["uid"] for each in ran.notices()] == ["u1", "u1", "u2"]
 
 
 @pytest.mark.parametrize("status", [404, 429, 500])
