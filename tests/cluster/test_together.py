@@ -212,7 +212,7 @@ def _event(cluster: Cluster, name: str) -> str:
 
 def test_a_drain_empties_the_node(cluster: Cluster, colocation: Colocation, pods: Pods):
     pods.run(reclaimed("one"), reclaimed("two"), pod("online", container(requests={"cpu": "100m"})))
-    with pytest.raises(RigError, match="reclaimed pods that still run: 2"):
+    with pytest.raises(RigError, match="reclaimed pods that still run: "):
         colocation.admin("lending", "off", "--drain", "--grace", "0s")
     cluster.wait(lambda: not (pods.status("one") or pods.status("two")), "an empty node")
     colocation.admin("lending", "off", "--drain")

@@ -160,7 +160,7 @@ class Lanes:
             self._free.put(lane)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         """Report a test that a lane plays; leave any other to pytest."""
         if batch(item) or is_on_a_cluster(item) or (self._begin_early and bears_a_machine(item)):
             self._begin()
@@ -170,6 +170,8 @@ class Lanes:
         for report in self._reports(item):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        # The test before kept the folders that it shares with this one, for which nothing is set up here.
+        item.session._setupstate.teardown_exact(nextitem)
         return True
 
     def pytest_sessionfinish(self) -> None:

@@ -182,6 +182,13 @@ def test_lanes_begin_beside_a_cluster(run, project: Path):
     assert "4 passed" in run(folder="conformance", first="def test_ok(): pass", second="def test_ok(): pass")
 
 
+def test_a_folder_shared_with_a_lane_is_left(run, project: Path):
+    write(project, "vm", machine=EMULATED)
+    write(project, "cluster", node="def test_ok(): pass")
+    said = run(folder="cluster/api", first="def test_ok(): pass", second="def test_ok(): pass")
+    assert "4 passed in" in said
+
+
 def test_only_chosen_tests_run(run):
     said = run("-k", "test_ok", first=MIXED, second=DYING)
     assert "2 passed" in said
