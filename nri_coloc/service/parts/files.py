@@ -37,12 +37,12 @@ class FileParts:
         self.forecasts = ForecastFile(folder, report.unread_file)
         self.records = RecordsFile(folder, ground.audit.kept, report.unread_file)
         self.state_folder = StateFolder(
-            folder,
-            self.lock,
-            self.journal,
-            (self.forecasts, self.records, ground.switch),
-            report,
-            lambda: node.tuning.observe,
+            folder=folder,
+            lock=self.lock,
+            journal=self.journal,
+            others=(self.forecasts, self.records, ground.switch),
+            report=report,
+            observes=lambda: node.tuning.observe,
         )
         self.file_watch = FileWatch(report)
         self.writer = CgroupWriter(layout, self.journal, root, self.file_watch.wrote)

@@ -215,37 +215,20 @@ def begin(feed: Glancer, **changed: Any) -> Glance | None:
     return glance.begin(feed.decided._replace(**changed), readings, look_of(readings), feed.tuning)
 
 
+def stalled(key: int, at: float) -> Sample:
+    """Return a reading of an online group whose stall is known, and its use is not."""
+    return Sample(key=key, role=Role.ONLINE, at=at, usage_us=None, stalled_us=1_000 * key, throttled_us=0)
+
+
 def test_groups_that_are_read_in_turn_are_known_by_their_last_turn():
     feed = Glancer()
     for turn in range(400):
         key = 100 + turn % 4
-        feed.given(
-            samples=[
-                Sample(
-                    key=key,
-                    role=Role.ONLINE,
-                    at=feed.now + 0.02,
-                    usage_us=None,
-                    stalled_us=1_000 * key,
-                    throttled_us=0,
-                )
-            ]
-        )
+        feed.given(samples=[stalled(key, feed.now + 0.02)])
     before = feed.watcher.passed
     for turn in range(100):
         key = 100 + turn % 4
-        feed.given(
-            samples=[
-                Sample(
-                    key=key,
-                    role=Role.ONLINE,
-                    at=feed.now + 0.02,
-                    usage_us=None,
-                    stalled_us=1_000 * key,
-                    throttled_us=0,
-                )
-            ]
-        )
+        feed.given(samples=[stalled(key, feed.now + 0.02)])
     assert feed.watcher.passed - before > 80
 
 

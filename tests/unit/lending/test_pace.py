@@ -7,26 +7,12 @@ import pytest
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.fast_loop import CLOSER_S, QUIET_MILLI, closer, jump, usual_period
-from nri_coloc.lending.pool_size import Lent, Scene, Verdict
-from nri_coloc.lending.stall import Stall
+from nri_coloc.lending.pool_size import Lent, Verdict
 from nri_coloc.lending.usage import Use
+from tests.unit.lending.scene import CALM
 
 TUNING = ReclaimTuning()
-SCENE = Scene(
-    now=0.0,
-    lendable=8,
-    threads=1,
-    measured=True,
-    online=2_000,
-    system=0,
-    peak=2_000,
-    dwell_s=1.0,
-    known_since=0.0,
-    age_s=0.0,
-    late_s=0.0,
-    period_s=0.02,
-    stall=Stall(),
-)
+SCENE = CALM._replace(now=0.0, system=0, peak=2_000)
 BUSY = Use(online=2_000, system=0, box=3_000, members=2, rated_at=0.0, span_s=0.02, oldest=0.0)
 
 

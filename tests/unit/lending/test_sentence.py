@@ -10,33 +10,18 @@ from nri_coloc.core.lending import Binding
 from nri_coloc.core.readings import Signal
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.headroom import Yielded
-from nri_coloc.lending.pool_size import Lent, Scene, decide
+from nri_coloc.lending.pool_size import Lent, decide
 from nri_coloc.lending.sentence import Grounds, Input, because, inputs
 from nri_coloc.lending.stall import Stall
 from tests.unit.lending.node_model import Node, jump
+from tests.unit.lending.scene import CALM, NOW
 
-NOW = 100.0
 BEFORE = Lent(milli=3_000, cpus=3, cut_at=0.0, grown_at=0.0, hold_s=1.0)
-SCENE = Scene(
-    now=NOW,
-    lendable=8,
-    threads=1,
-    measured=True,
-    online=2_000,
-    system=500,
-    peak=3_000,
-    dwell_s=1.0,
-    known_since=0.0,
-    age_s=0.0,
-    late_s=0.0,
-    period_s=0.02,
-    stall=Stall(),
-)
 MOST = 160
 
 
 def grounds(before: Lent = BEFORE, **scene: Any) -> Grounds:
-    seen = SCENE._replace(**scene)
+    seen = CALM._replace(**scene)
     return Grounds(before, decide(before, seen, ReclaimTuning()), seen, ReclaimTuning())
 
 
@@ -87,7 +72,7 @@ def test_lending_that_is_disabled_says_so():
 
 def test_a_pause_is_named_with_its_text_in_inputs():
     paused = ReclaimTuning(paused="lending is paused until noon")
-    found = Grounds(BEFORE, decide(BEFORE, SCENE, paused), SCENE, paused)
+    found = Grounds(BEFORE, decide(BEFORE, CALM, paused), CALM, paused)
     assert because(found).startswith("resize: an operator paused lending (")
     assert inputs(found)["pause"] == "lending is paused until noon"
 
@@ -125,7 +110,7 @@ def test_every_change_can_be_derived_from_its_inputs(threads):
 
 def test_what_never_was_is_told_as_nothing_so_that_it_can_be_written_as_json():
     never = BEFORE._replace(cut_at=-math.inf, grown_at=-math.inf)
-    scene = SCENE._replace(known_since=-math.inf, age_s=math.inf)
+    scene = CALM._replace(known_since=-math.inf, age_s=math.inf)
     found = inputs(Grounds(never, decide(never, scene, ReclaimTuning()), scene, ReclaimTuning()))
     assert {name for name, value in found.items() if value is None} == {
         "cut_ago_s", "grown_ago_s", "known_for_s", "rate_age_s",

@@ -1,6 +1,6 @@
 """pressure.reclaim_worker: chunks, refusals, and orders that end early."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Event, Thread
 
 import pytest
@@ -43,8 +43,8 @@ def carried_out(kernel: Kernel, *orders: Order, may: Callable[[str], bool] = lam
 
 
 class Directly(ReclaimWorker):
-    def submit(self, orders: object) -> None:
-        self._orders, self._is_busy = orders, True  # type: ignore[assignment]
+    def submit(self, orders: Iterable[Order]) -> None:
+        self._orders, self._is_busy = tuple(orders), True
         self.carry_out()
 
 
