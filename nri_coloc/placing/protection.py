@@ -9,10 +9,9 @@ of the node by the memory that may be protected. Within a bound the kernel divid
 effective_protection). If the node's bound is reached, the older pods keep theirs: a new pod takes nothing from them.
 """
 
-from nri_coloc.core import memory_request
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.value import value
-from nri_coloc.placing import admission
+from nri_coloc.placing import admission, supply
 
 
 @value
@@ -51,24 +50,7 @@ def asked_by_pod(state: NodeState, pod_id: str) -> Protection:
 def of_pod(state: NodeState, pod_id: str) -> Protection:
     """Return the protection that a pod may have."""
     asked = asked_by_pod(state, pod_id)
-    return NONE if asked is NONE else asked.within(bound_of_pod(state, pod_id))
-
-
-def bound_of_pod(state: NodeState, pod_id: str) -> int:
-    """Return the most bytes that a pod's containers may have protected together."""
-    place = state.pods.get(pod_id)
-    if place is None:
-        return 0
-    containers = (assignment.container for assignment in state.of_pod(pod_id))
-    return memory_request.bound_of_pod(
-        place.pod, containers, state.topology.memory_bytes, told(state, pod_id)
-    )
-
-
-def told(state: NodeState, pod_id: str) -> int | None:
-    """Return the pod's memory request in bytes, as the companion reported it; None if it did not."""
-    facts = state.facts.of(state.pods[pod_id].pod) if pod_id in state.pods else None
-    return None if facts is None else facts.memory_bytes
+    return NONE if asked is NONE else asked.within(supply.memory_request_of_pod(state, pod_id))
 
 
 def by_pod(state: NodeState) -> dict[str, Protection]:

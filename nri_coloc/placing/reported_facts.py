@@ -5,7 +5,7 @@ from nri_coloc.core.events import FactsReported
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.value import replace
-from nri_coloc.placing import protection, words
+from nri_coloc.placing import protection, supply, words
 
 
 def reported(state: NodeState, event: FactsReported) -> Outcome:
@@ -21,6 +21,6 @@ def _said(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
     if said is None:
         return None
     because = "memory protection changed: the companion reported the pod's memory request"
-    if protection.told(after, pod_id) is None:
+    if supply.told_memory(after, pod_id) is None:
         because = "memory protection changed: the companion no longer reports the pod"
     return said._replace(reason=Reason.POD_FACTS, because=because)

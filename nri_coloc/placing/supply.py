@@ -10,7 +10,7 @@ containers owns the rest of it, the others run on the same CPUs.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nri_coloc.core import cpuset
+from nri_coloc.core import cpuset, memory_request
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Figure, Room
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState
@@ -165,12 +165,25 @@ def _ownable(state: NodeState, wish: Wish) -> CPUMask:
 
 
 def memory_of(container: Container, wish: Wish) -> int:
-    """Return the memory that a container may come to use, bytes: our limit, else the kubelet's, 0 without a limit.
-
-    The runtime does not receive the memory request.
-    """
+    """Return the memory that a container may come to use, bytes: our limit, else the kubelet's, 0 without a limit."""
     limit = wish.knobs.memory_limit or record.before_us(container).resources.memory_limit or 0
     return limit if 0 < limit < _UNLIMITED else 0
+
+
+def told_memory(state: NodeState, pod_id: str) -> int | None:
+    """Return a pod's memory request in bytes, as the companion reported it; None if it did not."""
+    facts = state.facts.of(state.pods[pod_id].pod) if pod_id in state.pods else None
+    return None if facts is None else facts.memory_bytes
+
+
+def memory_request_of_pod(state: NodeState, pod_id: str) -> int:
+    """Return the bytes of a pod's memory request that are certain, 0 where nothing is."""
+    place = state.pods.get(pod_id)
+    if place is None:
+        return 0
+    containers = (assignment.container for assignment in state.of_pod(pod_id))
+    told = told_memory(state, pod_id)
+    return memory_request.bound_of_pod(place.pod, containers, state.topology.memory_bytes, told)
 
 
 def _left(state: NodeState, reserved_bytes: int) -> tuple[tuple[int, int], ...]:
@@ -182,13 +195,25 @@ def _left(state: NodeState, reserved_bytes: int) -> tuple[tuple[int, int], ...]:
     nodes = {n.id: n.memory_bytes for n in state.topology.nodes if n.memory_bytes}
     total = sum(nodes.values())
     left = {node: size - -(-reserved_bytes * size // total) for node, size in nodes.items()}
-    bound = [a for a in state.containers.of_pool(DEDICATED) if a.mems]
-    for assignment in sorted(bound, key=lambda a: (a.mems.bit_count(), a.id)):
+    for assignment, promised in _promised(state):
         homes = [node for node in cpuset.members(assignment.mems) if node in left]
-        promised = memory_of(assignment.container, assignment.wish)
         for node, part in zip(homes, _parts([left[node] for node in homes], promised), strict=True):
             left[node] -= part
     return tuple((node, max(0, amount)) for node, amount in left.items())
+
+
+def _promised(state: NodeState) -> Iterator[tuple[Assignment, int]]:
+    """Yield each bound container with the bytes that its nodes keep for it; containers of fewer nodes first.
+
+    A tenant sets a limit without any cost. So the limits of one pod count as far as its memory request covers them.
+    """
+    bound = [a for a in state.containers.of_pool(DEDICATED) if a.mems]
+    covered = {k: memory_request_of_pod(state, k) for k in {a.container.pod_id for a in bound}}
+    for assignment in sorted(bound, key=lambda a: (a.mems.bit_count(), a.id)):
+        pod_id = assignment.container.pod_id
+        promised = min(memory_of(assignment.container, assignment.wish), covered[pod_id])
+        covered[pod_id] -= promised
+        yield assignment, promised
 
 
 def _parts(left: list[int], promised: int) -> list[int]:

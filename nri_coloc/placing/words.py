@@ -206,8 +206,8 @@ def of_protection(before: NodeState, after: NodeState, pod_id: str) -> Decision 
     because = "memory protection set: the sum that its containers ask for"
     inputs: dict[str, Figure] = {"asked_low_bytes": asked.low, "asked_min_bytes": asked.min}
     if asked != total:
-        inputs["most_bytes"] = protection.bound_of_pod(after, pod_id)
-        told = protection.told(after, pod_id)
+        inputs["most_bytes"] = supply.memory_request_of_pod(after, pod_id)
+        told = supply.told_memory(after, pod_id)
         inputs |= {} if told is None else {"told_request_bytes": told}
         because = "memory protection limited: its containers ask for more than its certain memory request"
     had, has = (Knobs(memory_low=each.low, memory_min=each.min) for each in (was, total))

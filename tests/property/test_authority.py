@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from nri_coloc.core import weights
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
-from nri_coloc.core.workload import QoSClass
+from nri_coloc.core.workload import Container, Numa, QoSClass, Resources, Wish
+from nri_coloc.placing import supply
 from tests.property.tenancy import DATABASE, GOLD, WEB, Kubelet, Tenancy
-from tests.property.tenants import ContainerSpec, Figures, Kind, TenantPod, tenant_pods
+from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod, tenant_pods
 from tests.rig import examples
 
 DB, VIP = "db-db", "vip-vip"
@@ -52,6 +53,12 @@ FAULT_7 = TenantPod(THREE, Figures(2000, 2000), ASKING)
 A_LIMIT_OF_THE_POD = TenantPod(THREE, Figures(1000, 8000), ASKING)
 
 
+A_LIMIT_OF_A_NODE = TenantPod(
+    (ContainerSpec("app", Figures(2000, None, GIB, 16 * GIB)),),
+    annotations={**ASKING, "coloc.nri.io/numa": "single"},
+)
+
+
 def allowed(pod: TenantPod, tuning: Tuning) -> int:
     """Return how many CPUs the containers of a pod may own together, by its requests."""
     least = tuning.classes.get(QoSClass.DEDICATED, ClassTuning()).min_request
@@ -66,6 +73,13 @@ def peopled(tuning: Tuning, kubelet: Kubelet) -> Tenancy:
     for pod in (DATABASE, WEB, GOLD):
         node.run(pod)
     return node
+
+
+def memory_left(node: Tenancy) -> int:
+    """Return the memory that all nodes have left for the next bound container, bytes."""
+    asked = Container("next", "next", resources=Resources(memory_limit=1))
+    room = supply.room(node.state, asked, Wish(QoSClass.DEDICATED, numa=Numa.SINGLE), 0)
+    return sum(amount for _, amount in room.left)
 
 
 class Others:
@@ -133,6 +147,17 @@ def test_two_tenants_take_nothing_from_each_other(one, two, tuning, kubelet):
     others.keep_their_cpus(one, two)
     node.start_daemon()
     others.keep_their_cpus(one, two)
+
+
+@given(tenant_pods(), TUNINGS, KUBELETS)
+@example(A_LIMIT_OF_A_NODE, "default", Kubelet())
+def test_no_pod_is_promised_more_memory_than_its_request(pod, tuning, kubelet):
+    node = peopled(SETTINGS[tuning], replace(kubelet, files={}))
+    before = memory_left(node)
+    node.run(pod)
+    assert before - memory_left(node) <= pod.memory_request
+    node.start_daemon()
+    assert before - memory_left(node) <= pod.memory_request
 
 
 @given(tenant_pods(), TUNINGS)

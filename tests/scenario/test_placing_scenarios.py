@@ -16,7 +16,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import ISOLATED, Numa, Placement, Resources
 from nri_coloc.placing import reclaim_cgroups
-from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, audit, machine, said
+from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, asking, audit, machine, said
 
 Happening = Callable[[Node], Outcome]
 
@@ -312,7 +312,10 @@ CASES = (
         ["whole_core", "cpus_taken"],
         so_far=(
             lambda node: node.create(
-                "db", 2000, replace(DEDICATED, numa=Numa.SINGLE, knobs=Knobs(memory_limit=10 << 30)), on="db"
+                "db",
+                wish=replace(DEDICATED, numa=Numa.SINGLE),
+                on="db",
+                resources=asking(2000, memory_limit=10 << 30),
             ),
         ),
     ),

@@ -5,12 +5,15 @@
 
 from dataclasses import replace
 
+import pytest
+
+from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import ISOLATED, Numa, Placement, Resources
 from nri_coloc.placing import supply
-from tests.unit.placing.kit import DEDICATED, Node, asking, container, figures, first
+from tests.unit.placing.kit import DEDICATED, Node, asking, container, figures, first, pod
 
 GIB = 1 << 30
 ASIDE = replace(DEDICATED, pool=ISOLATED)
@@ -100,6 +103,35 @@ class TestMemory:
         assert self.limited(node, "a", 10) == "0-1 1"
         assert self.limited(node, "b", 10) == "4-5 10"
         assert self.limited(node, "c", 6) == "2-3 1"
+
+    @pytest.mark.parametrize("parent", ["/kubepods/burstable/pod", "/kubepods/besteffort/pod", ""])
+    def test_a_limit_without_a_request_keeps_no_memory(self, parent):
+        node = Node()
+        for name in ("one", "two"):
+            limited = asking(1000, memory_limit=16 * GIB)
+            asked = container(name, name, resources=limited, oom_score_adj=999)
+            of = replace(pod(name), cgroup_parent=f"{parent}{name}")
+            node.happen(ContainerCreating(of, asked, BOUND))
+        self.limited(node, "web", 16)
+        assert node["web"].mems == 1
+
+    def test_a_limit_above_the_request_keeps_the_request(self):
+        node = Node()
+        burstable = replace(pod("web"), cgroup_parent="/kubepods/burstable/podweb")
+        asked = container("web", resources=asking(1000, memory_limit=10 * GIB), oom_score_adj=875)
+        node.happen(ContainerCreating(burstable, asked, BOUND))
+        asked = container("next", resources=Resources(memory_limit=1))
+        assert supply.room(node.state, asked, BOUND, 0).left == ((0, 12 * GIB), (1, 16 * GIB))
+
+    def test_equal_sidecars_keep_one_request(self):
+        node = Node()
+        burstable = replace(pod("web"), cgroup_parent="/kubepods/burstable/podweb")
+        for name, milli in (("main", 1000), ("side", 100)):
+            limited = asking(milli, memory_limit=10 * GIB)
+            asked = container(name, resources=limited, oom_score_adj=875)
+            node.happen(ContainerCreating(burstable, asked, BOUND))
+        asked = container("next", resources=Resources(memory_limit=1))
+        assert supply.room(node.state, asked, BOUND, 0).left == ((0, 12 * GIB), (1, 16 * GIB))
 
     def test_what_ended_is_not_counted_any_more(self):
         node = Node()
