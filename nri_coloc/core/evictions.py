@@ -80,6 +80,11 @@ class Closed(NamedTuple):
     result: Result
     at_s: float
 
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the pod stays: any outcome but `accepted`."""
+        return self.result.outcome is not Outcome.ACCEPTED
+
 
 class Evictions(Protocol):
     """Takes orders. Each method may be called from any thread and waits for nothing; `now_s` is monotonic seconds."""

@@ -38,6 +38,7 @@ class Binding(StrEnum):
     POOL_MAXIMUM = "pool_maximum"
     SCHEDULE = "schedule"
     DISK = "disk_short"
+    COOL_DOWN = "cool_down"
 
 
 class Headroom(NamedTuple):

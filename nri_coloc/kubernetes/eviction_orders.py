@@ -123,7 +123,7 @@ def _expired(order: Open) -> Result:
 
 
 def _leaves(closed: Closed, now_s: float) -> bool:
-    return closed.result.outcome is Outcome.ACCEPTED and now_s - closed.at_s < LEAVING_S
+    return not closed.is_refused and now_s - closed.at_s < LEAVING_S
 
 
 def _pause_s(result: Result) -> float:

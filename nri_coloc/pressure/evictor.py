@@ -231,7 +231,7 @@ class Evictor:
 
     def _was_refused(self, turn: Turn, pod_id: str, within_s: float) -> bool:
         last = self._orders.last(turn.state.pods[pod_id].pod.uid)
-        if last is None or last.result.outcome is Outcome.ACCEPTED:
+        if last is None or not last.is_refused:
             return False
         return turn.now - last.at_s < max(within_s, float(last.result.retry_after_s))
 

@@ -15,9 +15,8 @@ from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import SUMMARY_S, State, Summary
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.placing.node import Node
-from nri_coloc.pressure.disks import Disks
-from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.service.lending_clock import LendingClock
+from nri_coloc.service.new_pods import NewPods
 from nri_coloc.service.node_watch import LendingNow
 from nri_coloc.service.offer_view import OfferView
 
@@ -35,16 +34,14 @@ class ClusterSide:
         *,
         clock: LendingClock,
         survey: Survey,
-        evictor: Evictor,
-        disks: Disks,
+        new_pods: NewPods,
         after: After,
     ) -> None:
         self._node = node
         self._offer = offer
         self._clock = clock
         self._survey = survey
-        self._evictor = evictor
-        self._disks = disks
+        self._new_pods = new_pods
         self._after = after
         self._outlook: tuple[Amounts, ...] = ()
         self._outlook_until_s = float("-inf")
@@ -88,10 +85,8 @@ class ClusterSide:
         if tuning.reclaim.paused:
             return LendingNow(Lending.OFF, tuning.reclaim.paused)
         if clock.is_open:
-            if self._evictor.pace.is_cooling(time.monotonic()):
-                return LendingNow(Lending.COOLING, "the cool-down after an eviction is not over")
-            if shortage := self._disks.shortage:
-                return LendingNow(Lending.COOLING, shortage)
+            if closing := self._new_pods.closing(time.monotonic()):
+                return LendingNow(Lending.COOLING, closing.because)
             return LendingNow(Lending.ON, clock.because)
         if clock.drains:
             return LendingNow(Lending.DRAINING, clock.because)

@@ -1,6 +1,6 @@
 """Order the eviction of reclaimed pods that still run when the schedule or an operator drains the node."""
 
-from nri_coloc.core.evictions import EvictionWish, Outcome
+from nri_coloc.core.evictions import EvictionWish
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import PodPlace
 from nri_coloc.core.token_bucket import Bucket, take
@@ -35,7 +35,7 @@ class Drain:
 
     def _was_refused(self, place: PodPlace) -> bool:
         last = self._evictions.last(place.pod.uid)
-        return last is not None and last.result.outcome is not Outcome.ACCEPTED
+        return last is not None and last.is_refused
 
     def running(self, lending: Lending, now_s: float) -> tuple[RunningPod, ...]:
         """Return the reclaimed pods that still run, and why."""

@@ -11,9 +11,9 @@ from nri_coloc.lending.loop import Lending
 from nri_coloc.memory.bounds import BoxMemory
 from nri_coloc.memory.headroom import MemoryHeadroom
 from nri_coloc.placing.node import Node
-from nri_coloc.pressure.disks import Disks
 from nri_coloc.service.audit import timestamp
 from nri_coloc.service.lending_clock import LendingClock
+from nri_coloc.service.new_pods import NewPods
 
 
 class OfferView:
@@ -27,14 +27,14 @@ class OfferView:
         lending: Lending,
         survey: Survey,
         memory: BoxMemory,
-        disks: Disks,
+        new_pods: NewPods,
     ) -> None:
         self._node = node
         self._clock = clock
         self._lending = lending
         self._survey = survey
         self._memory = memory
-        self._disks = disks
+        self._new_pods = new_pods
 
     def body(self) -> dict[str, Any]:
         """Return the body of `/v1/capacity`: the offer and the headroom, milli-CPU and bytes.
@@ -61,7 +61,7 @@ class OfferView:
         """Return the capacity that replaces the offer; None while the offer holds.
 
         An offer is made with a snapshot. It must not be used after lending was paused, before the runtime's list
-        showed the node's pods, or while a file system is short.
+        showed the node's pods, or while a shortage closes the node.
         """
         tuning = self._node.tuning.reclaim
         if not tuning.enabled:
@@ -72,8 +72,10 @@ class OfferView:
             return Capacity(binding=Binding.SCHEDULE, because=self._clock.lending.because)
         if not self._node.told:
             return capacity.untold()
-        shortage = self._disks.shortage
-        return Capacity(binding=Binding.DISK, because=f"nothing is offered: {shortage}") if shortage else None
+        closing = self._new_pods.closing(time.monotonic())
+        if closing is None:
+            return None
+        return Capacity(binding=closing.reason, because=f"nothing is offered: {closing.because}")
 
 
 def _reason(offer: Capacity, memory: MemoryHeadroom | None) -> tuple[Binding, str]:

@@ -4,6 +4,7 @@ from nri_coloc.core.seams import After
 from nri_coloc.kubernetes.serving import CompanionServer
 from nri_coloc.service.companion_state import ClusterSide
 from nri_coloc.service.drain import Drain
+from nri_coloc.service.new_pods import NewPods
 from nri_coloc.service.offer_view import OfferView
 from nri_coloc.service.parts.forecast import ForecastParts
 from nri_coloc.service.parts.ground import GroundParts
@@ -17,21 +18,21 @@ class ClusterParts:
         self, ground: GroundParts, forecast: ForecastParts, lending: LendingParts, *, after: After
     ) -> None:
         node, clock = ground.node, ground.clock
+        new_pods = NewPods(lending.evictor, lending.disks)
         self.offer = OfferView(
             node,
             clock=clock,
             lending=lending.loop,
             survey=forecast.survey,
             memory=forecast.box_memory,
-            disks=lending.disks,
+            new_pods=new_pods,
         )
         self.state = ClusterSide(
             node,
             self.offer,
             clock=clock,
             survey=forecast.survey,
-            evictor=lending.evictor,
-            disks=lending.disks,
+            new_pods=new_pods,
             after=after,
         )
         self.companion = CompanionServer(

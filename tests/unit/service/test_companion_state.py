@@ -16,6 +16,7 @@ from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.pressure.eviction import Pace
 from nri_coloc.schedule.lending import State
 from nri_coloc.service.companion_state import ClusterSide
+from nri_coloc.service.new_pods import NewPods
 
 
 def state(
@@ -48,9 +49,8 @@ def state(
     shown: Any = SimpleNamespace(lending=lending, offer_at=lambda at_s: 0.5 if at_s > from_s else 1.0)
     evictor: Any = SimpleNamespace(pace=Pace(cools_until_s=time.monotonic() + cools_s))
     disks: Any = SimpleNamespace(shortage=shortage)
-    return ClusterSide(
-        node, offer, clock=shown, survey=survey, evictor=evictor, disks=disks, after=()
-    ).state()
+    new_pods = NewPods(evictor, disks)
+    return ClusterSide(node, offer, clock=shown, survey=survey, new_pods=new_pods, after=()).state()
 
 
 @pytest.mark.parametrize(

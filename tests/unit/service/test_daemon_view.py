@@ -16,19 +16,20 @@ from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.lending.loop import Lending
 from nri_coloc.memory.bounds import BoxMemory
 from nri_coloc.memory.headroom import MemoryHeadroom
-from nri_coloc.pressure.eviction import NO_PACE
-from nri_coloc.pressure.evictor import Evictor
+from nri_coloc.pressure.eviction import NO_PACE, Pace
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.pressure.reclaimer import Reclaimer
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service.daemon_view import HEALTHY_WITHIN_S, DaemonView
 from nri_coloc.service.lending_clock import LendingClock
+from nri_coloc.service.new_pods import NewPods
 from nri_coloc.service.offer_view import OfferView
 from nri_coloc.service.readiness import Readiness
 from tests.unit.parts import Cgroups, a_node, a_report, a_switch, an_actuator, create
 from tests.unit.placing import kit
 
 DISKS: Any = SimpleNamespace(shortage="", left={"node": DiskLeft(100, 40, 0, 0)})
+EVICTOR: Any = SimpleNamespace(pace=NO_PACE)
 
 
 @pytest.fixture
@@ -50,12 +51,17 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
             readiness=cast("Readiness", readiness),
             clock=clock,
             offer=OfferView(
-                node, clock=clock, lending=lending, survey=a_survey(), memory=memory, disks=DISKS
+                node,
+                clock=clock,
+                lending=lending,
+                survey=a_survey(),
+                memory=memory,
+                new_pods=NewPods(EVICTOR, DISKS),
             ),
             disks=DISKS,
             pressure=cast("Pressure", SimpleNamespace(throttled={})),
             reclaimer=cast("Reclaimer", SimpleNamespace(shown="none")),
-            evictor=cast("Evictor", SimpleNamespace(pace=NO_PACE)),
+            evictor=EVICTOR,
         ),
         node,
         actuator,
@@ -116,6 +122,15 @@ def test_a_short_disk_withdraws_the_offer(parts, monkeypatch):
     assert shown["because"] == "nothing is offered: the file system of images is short of space"
     assert view.state()["lending"]["disk_short"] == "the file system of images is short of space"
     assert b"nri_coloc_disk_short 1.0" in view.metrics()
+
+
+def test_a_cool_down_withdraws_the_offer(parts, monkeypatch):
+    view, node, _ = parts
+    node.told = True
+    monkeypatch.setattr(EVICTOR, "pace", Pace(cools_until_s=time.monotonic() + 60.0))
+    shown = view.capacity()
+    assert (shown["cpu_milli"], shown["memory_bytes"], shown["reason"]) == (0, 0, "cool_down")
+    assert shown["because"] == "nothing is offered: the cool-down after an eviction is not over"
 
 
 def test_metrics_show_the_space_that_is_left(parts):
