@@ -124,9 +124,12 @@ def orders(colocation_node: Mapping[str, Any]) -> list[Order]:
     return [each for each in found if each.id not in done]
 
 
-def present(colocation_node: Mapping[str, Any]) -> set[str]:
-    """Return the ids of all orders of a ColocationNode."""
-    return {objects.text(each, "id", _LONGEST_ID) for each in _entries(colocation_node)}
+def present(colocation_node: Mapping[str, Any]) -> set[OrderKey]:
+    """Return the keys of all orders of a ColocationNode."""
+    return {
+        (objects.text(each, "id", _LONGEST_ID), objects.text(each, "uid", _LONGEST_ID))
+        for each in _entries(colocation_node)
+    }
 
 
 def _entries(colocation_node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -163,11 +166,12 @@ def _seconds(text: str) -> float:
     return found.timestamp()
 
 
-def status(colocation_node: Mapping[str, Any], results: list[Result]) -> list[dict[str, Any]]:
+def status(colocation_node: Mapping[str, Any], results: Mapping[OrderKey, Result]) -> list[dict[str, Any]]:
     """Return the new `status.results`: earlier results of orders that are still there, then the new ones."""
     known = present(colocation_node)
-    new = {each.id: _written(each) for each in results if each.id in known}
-    kept = [dict(each) for each in _results(colocation_node) if each.get("id") in known - new.keys()]
+    new = {each.id: _written(each) for key, each in results.items() if key in known}
+    ids = {order_id for order_id, _ in known} - new.keys()
+    kept = [dict(each) for each in _results(colocation_node) if each.get("id") in ids]
     return kept + list(new.values())
 
 

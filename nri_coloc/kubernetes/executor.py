@@ -73,7 +73,7 @@ class Executor:
         self._served_s: dict[str, float] = {}
         self._wake = Event()
         self._rates = Rates()
-        self._results: dict[str, dict[str, Result]] = {}
+        self._results: dict[str, dict[OrderKey, Result]] = {}
         self._notices: dict[str, dict[OrderKey, Notice]] = {}
         self._counted: dict[str, set[OrderKey]] = {}
         self._backoffs: dict[str, Backoff] = {}
@@ -160,22 +160,22 @@ class Executor:
         present = eviction.present(found)
         results = {key: each for key, each in self._results.get(node, {}).items() if key in present}
         self._results[node] = results
-        open_orders = [each for each in eviction.orders(found) if each.id not in results]
+        open_orders = [each for each in eviction.orders(found) if each.key not in results]
         notices = self._keep_notices(node, open_orders)
         self._counted[node] = {each.key for each in open_orders} & self._counted.get(node, set())
         for order in open_orders:
             result = self._carry_out(node, order)
             if result is not None:
-                results[order.id] = result
+                results[order.key] = result
                 self._carried(node, order, result)
                 if notices.pop(order.key, None) is not None and result.outcome in _STAYS:
                     self._withdraw(order)
         if results:
-            written = {"results": eviction.status(found, list(results.values()))}
+            written = {"results": eviction.status(found, results)}
             body = {"metadata": {"resourceVersion": version_of(found)}, "status": written}
             self._api.merge(f"{COLLECTION}/{node}/status", body)
         now_s = time.monotonic()
-        is_done = all(each.id in results or _waits(notices.get(each.key), now_s) for each in open_orders)
+        is_done = all(each.key in results or _waits(notices.get(each.key), now_s) for each in open_orders)
         results.clear()
         return is_done
 

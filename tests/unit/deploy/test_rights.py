@@ -152,7 +152,7 @@ def test_the_object_has_the_programs_bounds():
 def test_a_written_result_fits_the_object():
     order = {"id": "a", "namespace": "n", "name": "p", "uid": "u", "expiresAt": "2026-11-26T10:00:00Z"}
     node = {"spec": {"evictions": [order]}}
-    written = eviction.status(node, [Result("a", Outcome.GONE, "the pod has ended", 1)])
+    written = eviction.status(node, {("a", "u"): Result("a", Outcome.GONE, "the pod has ended", 1)})
     assert set(written[0]) == set(results()["items"]["properties"])
 
 

@@ -270,17 +270,18 @@ def test_a_name_is_never_a_path(key, text):
 
 def test_results_stay_while_their_orders_do():
     node = colocation_node("a", "b", results=("a", "old"))
-    found = eviction.status(node, [Result("b", Outcome.BUDGET, "x" * 300, 9999)])
+    found = eviction.status(node, {("b", "u"): Result("b", Outcome.BUDGET, "x" * 300, 9999)})
     assert [each["id"] for each in found] == ["a", "b"]
     assert found[1] == {"id": "b", "outcome": "budget", "detail": "x" * 200, "retryAfterSeconds": 3600}
 
 
 def test_a_result_without_its_order_is_dropped():
-    assert eviction.status(colocation_node("a"), [Result("b", Outcome.GONE, "")]) == []
+    assert eviction.status(colocation_node("a"), {("b", "u"): Result("b", Outcome.GONE, "")}) == []
 
 
 def test_a_second_result_replaces_the_first():
-    found = eviction.status(colocation_node("a", results=("a",)), [Result("a", Outcome.ACCEPTED, "")])
+    new = {("a", "u"): Result("a", Outcome.ACCEPTED, "")}
+    found = eviction.status(colocation_node("a", results=("a",)), new)
     assert [each["outcome"] for each in found] == ["accepted"]
 
 

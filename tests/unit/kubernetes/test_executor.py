@@ -231,6 +231,15 @@ def test_another_pod_under_an_id_gets_notice(run, short):
     assert [each["uid"] for each in ran.notices()] == ["u1", "u1", "u2"]
 
 
+def test_another_pod_under_an_id_takes_no_result(run):
+    server = Server()
+    server.replies[f"PATCH {OBJECT}/status"] = [Reply(409), Reply()]
+    ran = run(server)
+    server.node["spec"]["evictions"][0]["uid"] = "u2"
+    ran.play(1)
+    assert (ran.outcomes, ran.written()) == ([Outcome.ACCEPTED, Outcome.GONE], ["gone"])
+
+
 @pytest.mark.parametrize("status", [404, 429, 500])
 def test_a_pod_that_stays_gets_no_notice(run, status):
     server = Server()
@@ -374,7 +383,7 @@ def test_results_of_vanished_orders_are_dropped(run):
     for number in range(20):
         server.node["spec"]["evictions"][0]["id"] = f"n{number}"
         ran.play(1)
-    assert list(ran.executor._results["a"]) == ["n19"]
+    assert list(ran.executor._results["a"]) == [("n19", "u1")]
 
 
 def test_an_unexpected_error_is_one_nodes(run):
