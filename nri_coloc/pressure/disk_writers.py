@@ -1,9 +1,10 @@
 """Find the reclaimed pods that fill a file system which is short of space or inodes, once a minute.
 
     shortage begins ──▶ a minute: less is left, and reclaimed pods wrote to its disk ──▶ the largest writers
-         ▲                                │ hardly less is left
-         └────────────────────────────────┴ or a writer leaves: a new minute
+         ▲                                │ hardly less is left: a new minute                   │
+         └────────────────────────────────┴─────────────────────────────────────────────────────┘ one of them has ended
 
+The largest writers stay named until one of them has ended or the shortage is over: a full disk fills no further.
 Only written bytes can be proved of a pod: the space that its files use is unknown without a walk over all files. A pod
 that wrote before the shortage and writes no more is not named. Without the number of the disk no pod is.
 """
@@ -70,11 +71,12 @@ class DiskWriters:
     def __init__(self, files: UseFiles) -> None:
         self._files = files
         self._begun: _Begun | None = None
+        self._found: Filled | None = None
         self._ordered: frozenset[str] = frozenset()
 
     def forget(self) -> None:
-        """Forget the present minute."""
-        self._begun = None
+        """Forget the present minute, and the writers that were named."""
+        self._begun = self._found = None
 
     def ordered(self, pod_id: str) -> None:
         """Note that a pod's eviction was ordered for a disk: no other pod is named until it has left."""
@@ -87,26 +89,35 @@ class DiskWriters:
         leaving: Collection[str],
         now: float,
     ) -> Filled | None:
-        """Return the shortage that goes on and its writers, once a minute; None otherwise.
+        """Return the shortage that goes on, and the writers to choose from; None if no pod is to be evicted now.
 
         leaving: pods that leave already. The space of a writer among them is not free yet, so no other pod is named.
         """
         self._ordered &= pods.keys()
         short = next((one for one in shortages if one.left.disk), None)
+        if self._found is not None and (short is None or not _holds(self._found, short, pods)):
+            self.forget()
         if short is None or not self._ordered.isdisjoint(leaving):
             self._begun = None
             return None
+        if self._is_over(short, now):
+            self._measure(short, pods, now)
+        found = self._found
+        return found if found is not None and found.writers.keys().isdisjoint(leaving) else None
+
+    def _is_over(self, short: DiskShort, now: float) -> bool:
+        """Return whether the present minute is over, or another one begins."""
         begun = self._begun
-        if (
-            begun is not None
-            and begun.short.file_system is short.file_system
-            and now - begun.at_s < GOES_ON_S
-        ):
-            return None
-        written = self._written(short, pods, now)
+        if begun is None or begun.short.file_system is not short.file_system:
+            return True
+        return now - begun.at_s >= GOES_ON_S
+
+    def _measure(self, short: DiskShort, pods: Mapping[str, Reclaimed], now: float) -> None:
+        """End the present minute, and begin the next one."""
+        begun, written = self._begun, self._written(short, pods, now)
         self._begun = _Begun(now, short, written)
         found = None if begun is None else filled(begun.short, short, begun.written, written)
-        return found if found is not None and found.writers.keys().isdisjoint(leaving) else None
+        self._found = found or self._found
 
     def _written(self, short: DiskShort, pods: Mapping[str, Reclaimed], now: float) -> dict[str, Written]:
         readings = ((pod_id, self._files.uses(one.path, now)) for pod_id, one in pods.items())
@@ -115,6 +126,11 @@ class DiskWriters:
             for pod_id, found in readings
             if found is not None and (moved := (found.devices or {}).get(short.left.disk)) is not None
         }
+
+
+def _holds(found: Filled, short: DiskShort, pods: Mapping[str, Reclaimed]) -> bool:
+    """Return whether the same resource is still short, and no writer has ended."""
+    return found.short[:2] == short[:2] and found.writers.keys() <= pods.keys()
 
 
 def filled(

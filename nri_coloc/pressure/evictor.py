@@ -6,7 +6,7 @@ mode `observe`, `kubernetes.evict` off) the pods that would go are recorded once
 The memory of reclaimed pods is read only while memory is short. Without `pressure.evict` nothing is read.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.decisions import Decision
@@ -22,7 +22,7 @@ from nri_coloc.pressure.demands import STALLED
 from nri_coloc.pressure.disk_space import DiskShort
 from nri_coloc.pressure.disk_writers import DiskWriters, UseFiles
 from nri_coloc.pressure.disks import REASONS
-from nri_coloc.pressure.eviction import PACE_S, Demand, Given, Pace, Victim
+from nri_coloc.pressure.eviction import NO_PACE, PACE_S, Demand, Given, Pace, Victim
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import NODE, MemoryFiles, MemoryShortages
 from nri_coloc.pressure.population import Population, Reclaimed
@@ -70,6 +70,13 @@ class Ladder(Protocol):
     def gave_no_relief(self, pod_id: str, resource: Resource) -> bool: ...
 
 
+class KeptCoolDown(Protocol):
+    """The end of the cool-down in the state folder."""
+
+    def begun(self) -> Pace: ...
+    def keep(self, until_s: float) -> None: ...
+
+
 class Turn(NamedTuple):
     """The input of one turn.
 
@@ -87,10 +94,10 @@ class Turn(NamedTuple):
 
 
 class Evictor:
-    """`look` is for one thread; `pace` may be read by any.
+    """`begin` and `look` are for one thread; `pace` may be read by any.
 
-    pace: the last orders and the cool-down, monotonic seconds; `begun` is that of the previous process.
-    keep: stores the end of the cool-down when it moves by a minute.
+    pace: the last orders and the cool-down, monotonic seconds.
+    cool_down: gets the end of the cool-down when it moves by a minute.
 
     Size: one source for each kind of shortage, and the course of the orders.
     """
@@ -106,8 +113,7 @@ class Evictor:
         ladder: Ladder,
         orders: Evictions,
         report: Recorder,
-        begun: Pace,
-        keep: Callable[[float], None],
+        cool_down: KeptCoolDown,
     ) -> None:
         self._node = node
         self._memory = MemoryShortages(files)
@@ -117,15 +123,20 @@ class Evictor:
         self._ladder = ladder
         self._orders = orders
         self._report = report
-        self._keep = keep
-        self._kept_s = begun.cools_until_s
+        self._cool_down = cool_down
+        self._kept_s = 0.0
         self._looked_at = float("-inf")
         self._population: Population | None = None
         self._evicted_at = float("-inf")
         self._told_at = float("-inf")
         self._ordered: frozenset[str] = frozenset()
         self._leave_since: dict[str, float] = {}
-        self.pace = begun
+        self.pace = NO_PACE
+
+    def begin(self) -> None:
+        """Go on with the cool-down that the previous process kept, after its end."""
+        self.pace = self._cool_down.begun()
+        self._kept_s = self.pace.cools_until_s
 
     def look(self, now: float) -> None:
         """Take one turn; nothing before the runtime's first list."""
@@ -282,7 +293,7 @@ class Evictor:
         ends_s = self.pace.ends_s(turn.now)
         if abs(ends_s - self._kept_s) >= TOLD_AGAIN_S:
             self._kept_s = ends_s
-            self._keep(ends_s)
+            self._cool_down.keep(ends_s)
 
 
 def _killed_at(state: NodeState, pod_id: str) -> float | None:

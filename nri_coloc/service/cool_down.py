@@ -18,7 +18,7 @@ _MOST_CHARACTERS: Final = 64
 
 
 class CoolDown:
-    """One thread calls `keep`; `begun` is for the start."""
+    """One thread calls `keep`; `begun` is for the start, with the lock of the state folder."""
 
     def __init__(
         self,

@@ -142,6 +142,7 @@ class Daemon:
         parts.files.state_folder.begin()
         parts.files.records.load()
         self._take_switch()
+        parts.lending.evictor.begin()
         self._ground.node.learn(
             probe.capability(self._ground.layout, (0, 0, 0), self._ground.options.host_root)
         )

@@ -29,7 +29,7 @@ from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node as DaemonNode
 from nri_coloc.pressure.culprit import Evidence, Suspect
 from nri_coloc.pressure.disks import Disks
-from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, Pace
+from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, Given, Pace
 from nri_coloc.pressure.evictor import LONGEST_LEAVE_S, SPARED_S, Evictor
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.starvation import MOVED_S, STARVED_S
@@ -130,6 +130,19 @@ class Told:
         self.decisions += decisions
 
 
+class KeptCoolDown:
+    """The cool-down that the previous process kept, and the ends that were kept since."""
+
+    def __init__(self, begun: Pace, kept: list[float]) -> None:
+        self._begun, self._kept = begun, kept
+
+    def begun(self) -> Pace:
+        return self._begun
+
+    def keep(self, until_s: float) -> None:
+        self._kept.append(until_s)
+
+
 class Bed:
     """A node whose memory is filled by hand, a second at a time."""
 
@@ -154,7 +167,7 @@ class Bed:
         """Start the evictor anew."""
         root = str(self.node.host_root)
         layout = cgroup_layout.detect(root)
-        return Evictor(
+        evictor = Evictor(
             self.known,
             MemoryLeftReader(layout, root),
             starved=self.starved,
@@ -163,9 +176,10 @@ class Bed:
             ladder=self.ladder,
             orders=self.cluster,
             report=self.told,
-            begun=begun,
-            keep=self.kept.append,
+            cool_down=KeptCoolDown(begun, self.kept),
         )
+        evictor.begin()
+        return evictor
 
     def pod(self, name: str, qos: QoSClass = QoSClass.RECLAIMED, wish: Wish | None = None) -> None:
         wish = wish or Wish(qos)
@@ -659,6 +673,40 @@ def test_the_next_writer_goes_if_the_disk_still_fills(make: Callable[..., Bed]):
     bed = make(small=1, large=1)
     bed.disk.left = 0.105
     bed.seconds(180, fills(bed, small=4, large=20))
+    assert bed.cluster.names == ["large", "small"]
+
+
+def filled_while_the_pace_is_used_up(bed: Bed) -> Bed:
+    """Let a pod fill the disk, while other evictions use up the pace for half a minute more."""
+    bed.disk.left = 0.105
+    orders = tuple(Given(f"other-{n}", bed.now + 35, awaits=False) for n in range(MOST))
+    bed.evictor = bed.daemon(Pace(orders))
+    bed.seconds(65, fills(bed, small=15, large=20))
+    assert bed.cluster.names == []
+    return bed
+
+
+def test_a_filled_disk_waits_for_the_pace(make: Callable[..., Bed]):
+    bed = filled_while_the_pace_is_used_up(make(small=1, large=1))
+    bed.seconds(35)
+    assert bed.cluster.names == ["large"], "a full disk fills no further"
+
+
+def test_a_disk_that_is_free_again_evicts_none(make: Callable[..., Bed]):
+    bed = filled_while_the_pace_is_used_up(make(small=1, large=1))
+    bed.disk.left = 0.5
+    bed.seconds(15)
+    bed.disk.left = 0.105
+    bed.seconds(300)
+    assert bed.cluster.names == []
+
+
+def test_a_budget_sends_the_next_writer(make: Callable[..., Bed]):
+    bed = make(small=1, large=1)
+    bed.cluster.budgets = {"large"}
+    bed.disk.left = 0.105
+    bed.seconds(65, fills(bed, small=15, large=20))
+    bed.seconds(10)
     assert bed.cluster.names == ["large", "small"]
 
 

@@ -41,7 +41,7 @@ class LendingParts:
         self.quota_burst_loop = QuotaBurstLoop(
             node, files.bandwidths, forecast.cgroups, lambda: loop.headroom, report
         )
-        machine, cool_down = (ground.layout, ground.options.host_root), CoolDown(ground.options.state_dir)
+        machine = (ground.layout, ground.options.host_root)
         left, memory = MemoryLeftReader(*machine), MemoryReclaim(*machine)
         stalls = StallReader(*machine)
         self.pressure = Pressure(node, stalls, files.writer, report)
@@ -60,6 +60,5 @@ class LendingParts:
             ladder=self.pressure,
             orders=ground.evictions,
             report=report,
-            begun=cool_down.begun(),
-            keep=cool_down.keep,
+            cool_down=CoolDown(ground.options.state_dir),
         )

@@ -1,6 +1,7 @@
 """service/runner.py, wired and not started: an error of one part keeps no other part from its end."""
 
 import threading
+import time
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,15 @@ class Rig:
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     return Rig(tmp_path, monkeypatch)
+
+
+def test_a_cool_down_is_read_under_the_lock(rig, monkeypatch):
+    (Path(rig.parts.ground.options.state_dir) / "cooling-until").write_text(f"{time.time() + 200:.0f}")
+    for path in ("files.actuator", "runtime.pusher", "lending.loop", "forecast.survey"):
+        monkeypatch.setattr(attrgetter(path)(rig.parts), "start", lambda: None)
+    monkeypatch.setattr(rig.daemon, "_start_trunk", lambda: None)
+    rig.daemon._serve()
+    assert rig.parts.lending.evictor.pace.is_cooling(time.monotonic())
 
 
 class TestTheEnd:
