@@ -1,7 +1,7 @@
 """`nri-coloc restore`: restore original values and print a line for each; refuse while a daemon runs."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nri_coloc.cli.asking import plain
@@ -113,10 +113,17 @@ def _remarks(undone: Undone, journal: Journal) -> Iterator[str]:
         yield f"the restore journal {journal.path} {journal.complaint}; {_left_of(journal, undone)}"
     elif undone.lacking:
         yield f"{undone.lacking}; settings of pods that are not listed here end with the pods"
+    if journal.elsewhere:
+        yield _elsewhere(journal.elsewhere)
     if journal.dropped:
         yield (
             f"{journal.dropped} values of the journal are from before the last boot, and their cgroups no longer exist"
         )
+
+
+def _elsewhere(folders: Mapping[str, int]) -> str:
+    known = ", ".join(f"{folder} (values={number})" for folder, number in sorted(folders.items()))
+    return f"values on cgroups belong to daemons with other state folders: {known}; name one of these with --state-dir"
 
 
 def _left_of(journal: Journal, undone: Undone) -> str:

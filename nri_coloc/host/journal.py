@@ -7,6 +7,8 @@ affects `restore`, never placement: the value is written nevertheless, and the w
 
 import errno
 import os
+import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +19,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files, former, journal_file
 from nri_coloc.host.former import Former
 from nri_coloc.host.journal_file import Contents, Header
-from nri_coloc.host.marks import Marks
+from nri_coloc.host.marks import Mark, Marks, Owner
 
 SUPERFLUOUS: Final = 1000
 """Lines without effect after which the file is rewritten: a fifth of a megabyte."""
@@ -59,6 +61,10 @@ class Journal:
         self._originals: dict[str, Former] = {}
         self._in_folder: dict[str, set[str]] = {}
         self._contents = Contents()
+        self._owner = Owner(os.path.realpath(self._path.parent), secrets.token_hex(8))
+        self._others: dict[str, dict[str, Mark]] = {}
+        """Marks of other daemons, by folder and file."""
+        self._elsewhere: Mapping[str, int] = {}
         self._is_whole = True
         self._distrusted: frozenset[str] = frozenset()
         self._was_rewritten = False
@@ -85,15 +91,23 @@ class Journal:
         """The number of entries that were read and date from before the machine's last start."""
         return self._dropped
 
+    @property
+    def elsewhere(self) -> Mapping[str, int]:
+        """Return the numbers of values with marks of other state folders; none unless all that was loaded is empty."""
+        return self._elsewhere
+
     # ---- the file and the marks as a whole ----
 
     def load(self) -> None:
-        """Read the file and the marks. Where they differ the marks count, because they cannot be outdated."""
+        """Read the file and this daemon's marks. Where they differ the marks count: they cannot be outdated."""
         with self._lock:
             self._marks.probe()
             contents = self._read()
             self._is_whole = contents.is_whole
             self._hold(contents.entries | self._marked())
+            if not (contents.name or self._originals):
+                owners = (mark.owner for found in self._others.values() for mark in found.values())
+                self._elsewhere = Counter(owner.folder for owner in owners if owner.folder)
 
     def begin(self) -> list[Remark]:
         """Load all, rewrite file and marks, and return remarks on problems that were found.
@@ -171,6 +185,8 @@ class Journal:
         with self._lock:
             if self._is_distrusted(file):
                 self._note(file, former.unknown(file, found))
+            else:
+                self._take_over(self._folder_of(file))
 
     def note_known(self, file: str, original: str) -> None:
         """Note an original value that is known from another source than the file."""
@@ -181,6 +197,7 @@ class Journal:
         """Replace the original value: the kubelet wrote another one."""
         name, renewed = file.removeprefix(self._root), Former(original)
         with self._lock:
+            self._take_over(self._folder_of(name))
             if name not in self._originals:
                 self._note(file, renewed)
             elif self._originals[name] != renewed:
@@ -237,14 +254,28 @@ class Journal:
     # ---- inside ----
 
     def _note(self, file: str, original: Former) -> None:
-        file = file.removeprefix(self._root)
-        if file in self._originals:
-            return
-        folder = file.rpartition("/")[0]
-        self._originals[file] = original
-        self._in_folder.setdefault(folder, set()).add(file)
+        file, folder = file.removeprefix(self._root), self._folder_of(file)
+        self._take_over(folder)
+        if file not in self._originals:
+            self._add(folder, {file: original})
+
+    def _add(self, folder: str, originals: Mapping[str, Former]) -> None:
+        self._originals |= originals
+        self._in_folder.setdefault(folder, set()).update(originals)
         self._mark(folder)
-        self._append(journal_file.text({file: original}))
+        self._append(journal_file.text(originals))
+
+    def _take_over(self, folder: str) -> None:
+        """Take over another daemon's mark on a cgroup that this daemon acts on: the values there are not original."""
+        found = self._others.pop(folder, None)
+        if found:
+            self._add(folder, {file: mark.former for file, mark in found.items()} | self._held_in(folder))
+
+    def _held_in(self, folder: str) -> dict[str, Former]:
+        return {file: self._originals[file] for file in self._in_folder.get(folder, ())}
+
+    def _folder_of(self, file: str) -> str:
+        return file.removeprefix(self._root).rpartition("/")[0]
 
     def _drop(self, file: str) -> None:
         file = file.removeprefix(self._root)
@@ -273,11 +304,31 @@ class Journal:
             self._in_folder.setdefault(file.rpartition("/")[0], set()).add(file)
 
     def _mark(self, folder: str) -> None:
-        values = {file.rpartition("/")[2]: self._originals[file] for file in self._in_folder.get(folder, ())}
-        self._marks.write(self._root + folder, values)
+        values = {file.rpartition("/")[2]: former for file, former in self._held_in(folder).items()}
+        self._marks.write(self._root + folder, values, self._owner)
 
     def _marked(self) -> dict[str, Former]:
-        return {file.removeprefix(self._root): one for file, one in self._marks.read().items()}
+        """Return the values of this daemon's marks, and hold those of other daemons apart."""
+        ours: dict[str, Former] = {}
+        self._others = {}
+        for file, mark in self._marks.read().items():
+            if self._is_ours(name := file.removeprefix(self._root), mark.owner):
+                ours[name] = mark.former
+            else:
+                self._others.setdefault(self._folder_of(name), {})[name] = mark
+        return ours
+
+    def _is_ours(self, file: str, owner: Owner) -> bool:
+        """Return whether this daemon wrote a mark.
+
+        The name in the state folder decides; if that was lost, the folder's path. A mark without a name is ours if the
+        journal holds its file, or may have lost it.
+        """
+        if self._contents.name:
+            return owner.name == self._contents.name
+        if owner.name:
+            return owner.folder == self._owner.folder
+        return file in self._contents.entries or not self._contents.is_complete
 
     def _is_distrusted(self, file: str) -> bool:
         return file.rpartition("/")[0] in self._distrusted
@@ -289,6 +340,7 @@ class Journal:
         self._contents = journal_file.read(str(self._path), self._boot)
         self._dropped = self._contents.dropped
         self.complaint = self._contents.complaint
+        self._owner = self._owner._replace(name=self._contents.name or self._owner.name)
         return self._contents
 
     def _remarks(self, *, was_there: bool) -> Iterator[Remark]:
@@ -317,10 +369,9 @@ class Journal:
 
     def _rewrite(self) -> bool:
         """Rewrite the file; return whether that worked."""
-        header = Header(self._boot, self._is_whole) if self._originals or not self._is_whole else None
         try:
             self._move_aside()
-            journal_file.replace(self._path, journal_file.text(self._originals, header))
+            journal_file.replace(self._path, journal_file.text(self._originals, self._header))
             status = self._path.lstat()
         except OSError as error:
             self._fail(error)
@@ -358,7 +409,7 @@ class Journal:
         try:
             status = os.fstat(fd)
             if not status.st_size:
-                lines = journal_file.text({}, Header(self._boot, self._is_whole)).encode() + lines
+                lines = journal_file.text({}, self._header).encode() + lines
             elif os.pread(fd, 1, status.st_size - 1) != b"\n":
                 lines = b"\n" + lines  # the last one was cut off, and must not swallow the next
             written = os.write(fd, lines)
@@ -367,6 +418,10 @@ class Journal:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(fd)
+
+    @property
+    def _header(self) -> Header:
+        return Header(self._boot, self._is_whole, self._owner.name)
 
     def _fail(self, error: OSError) -> None:
         self.problem = f"cannot write the restore journal {self._path}: {error.strerror}"

@@ -34,10 +34,12 @@ class Header:
 
     boot: the kernel's id of the boot, "" if it could not be read.
     is_whole: False if values of ours may be in force that the journal lacks, because an earlier journal was lost.
+    name: the name of the daemon on its marks, "" in a journal of a version that had none.
     """
 
     boot: str = ""
     is_whole: bool = True
+    name: str = ""
 
 
 @dataclass(slots=True)
@@ -46,7 +48,7 @@ class Contents:
 
     entries: original values by file.
     is_there: whether a file, or something else, is at its path.
-    is_whole: as in `Header`.
+    is_whole, name: as in `Header`.
     dropped: number of entries of another boot.
     unread: number of lines that are not entries.
     is_torn: whether the last line was cut off, as by a crash; it does not count in `unread`.
@@ -57,6 +59,7 @@ class Contents:
     entries: dict[str, Former] = field(default_factory=dict)
     is_there: bool = False
     is_whole: bool = True
+    name: str = ""
     dropped: int = 0
     unread: int = 0
     is_torn: bool = False
@@ -134,6 +137,7 @@ def _take(file: BinaryIO, boot: str, found: Contents) -> None:
                 return
             is_of_this_boot = not (boot and header.boot) or header.boot == boot
             found.is_whole = header.is_whole or not is_of_this_boot
+            found.name = header.name
         elif not _keep(entry, found, is_of_this_boot=is_of_this_boot):
             found.is_torn = not line.endswith(b"\n")
             found.unread += not found.is_torn
@@ -157,7 +161,7 @@ def _header(entry: Mapping[str, Any]) -> Header | None:
     """Return the header; None if it is of another version."""
     if entry["journal"] != VERSION:
         return None
-    return Header(str(entry.get("boot", "")), entry.get("whole") is not False)
+    return Header(str(entry.get("boot", "")), entry.get("whole") is not False, str(entry.get("name", "")))
 
 
 def _keep(entry: Mapping[str, Any], found: Contents, *, is_of_this_boot: bool) -> bool:
@@ -189,9 +193,13 @@ def text(entries: Mapping[str, Former | None], header: Header | None = None) -> 
 
     None means that a file has its original value again.
     """
-    head = {"journal": VERSION, "boot": header.boot, "whole": header.is_whole} if header else None
-    lines = ([head] if head else []) + [_entry(file, former) for file, former in entries.items()]
+    lines = ([_head(header)] if header else []) + [_entry(file, former) for file, former in entries.items()]
     return "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+
+
+def _head(header: Header) -> dict[str, Any]:
+    head = {"journal": VERSION, "boot": header.boot, "whole": header.is_whole}
+    return head | ({"name": header.name} if header.name else {})
 
 
 def _entry(file: str, former: Former | None) -> dict[str, Any]:

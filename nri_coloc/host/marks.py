@@ -7,13 +7,15 @@ journal.
 A mark decides the value that `restore` writes, so no tenant may write one. A container can own its own cgroup and never
 its pod's, so its mark is on the pod's cgroup. If another user than root may write to a folder, its mark is on the
 folder above.
+
+Several daemons of one machine may see the same cgroups, so a mark names its daemon (`Owner`).
 """
 
 import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import kubepods
 from nri_coloc.host import files
@@ -27,6 +29,24 @@ _BELOW: Final = f"{NAME}."
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
 _NONE: Final = frozenset({errno.ENODATA, *_GONE})
 _WRITABLE_BY_OTHERS: Final = 0o022
+
+
+class Owner(NamedTuple):
+    """The daemon that wrote a mark; empty if it was of a version that named no daemon.
+
+    folder: its state folder.
+    name: a random name that the journal in this folder holds.
+    """
+
+    folder: str = ""
+    name: str = ""
+
+
+class Mark(NamedTuple):
+    """One value of a mark."""
+
+    former: Former
+    owner: Owner
 
 
 class Marks:
@@ -48,20 +68,20 @@ class Marks:
             self._set(mount, f"{NAME}.probe", b"1")
             self._remove(mount, f"{NAME}.probe")
 
-    def write(self, folder: str, values: Mapping[str, Former]) -> None:
+    def write(self, folder: str, values: Mapping[str, Former], owner: Owner) -> None:
         """Write a cgroup's mark: its values by file name. Without values the mark is removed."""
         carrier = self._carrier(folder)
         if not carrier:
             return
         name = NAME if carrier == folder else f"{_BELOW}{folder.removeprefix(f'{carrier}/')}"
         if values:
-            self._set(carrier, name, _text(values))
+            self._set(carrier, name, _text(values, owner))
         else:
             self._remove(carrier, name)
 
-    def read(self) -> dict[str, Former]:
-        """Return the values of all marks, by file."""
-        found: dict[str, Former] = {}
+    def read(self) -> dict[str, Mark]:
+        """Return the values of all marks of all daemons, by file."""
+        found: dict[str, Mark] = {}
         for mount in self._mounts:
             for carrier in _carriers(mount):
                 found |= _read(carrier)
@@ -130,8 +150,8 @@ def _may_lead_to_marks(folder: str) -> bool:
     return status is not None and _is_roots(status) and not kubepods.is_a_pods(folder)
 
 
-def _read(carrier: str) -> dict[str, Former]:
-    found: dict[str, Former] = {}
+def _read(carrier: str) -> dict[str, Mark]:
+    found: dict[str, Mark] = {}
     try:
         names = [name for name in os.listxattr(carrier) if name == NAME or name.startswith(_BELOW)]
         if not names or not _is_roots(os.stat(carrier)):  # noqa: PTH116 - a Path costs more than the call
@@ -139,28 +159,33 @@ def _read(carrier: str) -> dict[str, Former]:
         for name in names:
             folder = carrier if name == NAME else f"{carrier}/{name.removeprefix(_BELOW)}"
             values = _values(os.getxattr(carrier, name))
-            found |= {f"{folder}/{file}": former for file, former in values.items()}
+            found |= {f"{folder}/{file}": mark for file, mark in values.items()}
     except OSError:
         return found  # the cgroup ended meanwhile, or the kernel keeps no attributes
     return found
 
 
-def _text(values: Mapping[str, Former]) -> bytes:
-    """Return the text of a mark; unknown original values have a list of their own."""
+def _text(values: Mapping[str, Former], owner: Owner) -> bytes:
+    """Return the text of a mark: its values, the files whose original is unknown, and the daemon."""
     texts = {name: former.text for name, former in values.items()}
     unknown = [name for name, former in values.items() if not former.is_known]
-    return json.dumps([texts, unknown] if unknown else [texts], separators=(",", ":")).encode()
+    return json.dumps([texts, unknown, owner._asdict()], separators=(",", ":")).encode()
 
 
-def _values(text: bytes) -> dict[str, Former]:
+def _values(text: bytes) -> dict[str, Mark]:
     """Return the values of a mark; none if this program would not have written the text."""
     try:
         texts, *more = json.loads(text)
-        unknown = {str(name) for names in more for name in names}
+        unknown = {str(name) for names in more[:1] for name in names}
+        owner = _owner(more[1]) if len(more) > 1 else Owner()
         return {
-            str(name): Former(str(was), str(name) not in unknown)
+            str(name): Mark(Former(str(was), str(name) not in unknown), owner)
             for name, was in texts.items()
             if "/" not in name and makes_sense(name, str(was))
         }
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def _owner(entry: Mapping[str, Any]) -> Owner:
+    return Owner(str(entry.get("folder", "")), str(entry.get("name", "")))

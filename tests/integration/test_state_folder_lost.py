@@ -85,6 +85,20 @@ def test_own_values_are_never_originals(node, daemon, pinned, restore):
     assert pinned.items() <= settings(node).items()
 
 
+def test_restore_leaves_the_values_of_another_daemon(node, daemon, pinned, restore, tmp_path):
+    daemon.kill()
+    ours, other = settings(node), tmp_path / "other"
+    other.mkdir()
+    done = restore("--state-dir", str(other), "--files-only")
+    assert (done.code, done.out) == (0, "0 restored, 0 gone, 0 refused\n")
+    assert f"belong to daemons with other state folders: {daemon.state_dir} (values=" in done.err
+    assert settings(node) == ours
+    shutil.rmtree(daemon.state_dir)
+    daemon.state_dir.mkdir()
+    assert restore().code == 0
+    assert pinned.items() <= settings(node).items()
+
+
 def test_a_folder_that_is_deleted_is_made_again(node, daemon, pinned, restore):
     shutil.rmtree(daemon.state_dir)
     record = daemon.audited("state.folder")

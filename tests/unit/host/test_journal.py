@@ -303,7 +303,8 @@ class TestBoots:
     def test_the_journal_names_its_boot(self, path, tmp_path):
         self.boot(tmp_path, "one")
         Journal(str(path), str(tmp_path)).note("/f", "1")
-        assert json.loads(path.read_text().splitlines()[0]) == {"journal": 2, "boot": "one", "whole": True}
+        header = json.loads(path.read_text().splitlines()[0])
+        assert header == {"journal": 2, "boot": "one", "whole": True, "name": header["name"]}
 
     def test_after_a_boot_entries_are_no_originals(self, path, tmp_path):
         self.boot(tmp_path, "one")
@@ -406,10 +407,11 @@ class TestKeeping:
         assert Journal(str(path)).keep(["/b"]) == ""
         assert load(path) == {"/b": "2"}
 
-    def test_with_nothing_left_the_file_is_empty(self, path):
+    def test_with_nothing_left_only_the_name_stays(self, path):
         path.write_text(lines({"/a": "1"}))
         Journal(str(path)).keep([])
-        assert path.read_text() == ""
+        assert load(path) == {}
+        assert journal_file.read(str(path)).name
 
     def test_another_versions_journal_stays(self, path):
         path.write_text('{"journal":3}\n')

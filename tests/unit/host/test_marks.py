@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.host.former import Former
-from nri_coloc.host.marks import NAME, Marks
+from nri_coloc.host.marks import NAME, Marks, Owner
 from tests.rig import attributes
 
 POD = "kubepods/besteffort/pod1"
+OWNER = Owner("/var/lib/nri-coloc", "one")
 VALUES = {"cpuset.cpus": Former("0-7"), "cpu.weight": Former("100")}
 
 
@@ -31,7 +32,7 @@ class Host:
     def read(self) -> dict[str, Former]:
         """Read all marks as the next process does, by file below the mount."""
         found = Marks([str(self.mount)]).read()
-        return {file.removeprefix(f"{self.mount}/"): one for file, one in found.items()}
+        return {file.removeprefix(f"{self.mount}/"): mark.former for file, mark in found.items()}
 
     def attributes(self, path: str = POD) -> list[str]:
         return os.listxattr(self.folder(path))
@@ -44,24 +45,29 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 def test_the_next_process_reads_the_values(host):
-    host.marks.write(host.folder(), VALUES)
+    host.marks.write(host.folder(), VALUES, OWNER)
     assert host.read() == {f"{POD}/{name}": one for name, one in VALUES.items()}
 
 
 def test_a_value_that_is_not_known_stays_so(host):
     unknown = Former("", is_known=False)
-    host.marks.write(host.folder(), {"cpuset.cpus": unknown})
+    host.marks.write(host.folder(), {"cpuset.cpus": unknown}, OWNER)
     assert host.read() == {f"{POD}/cpuset.cpus": unknown}
 
 
+def test_a_mark_names_its_daemon(host):
+    host.marks.write(host.folder(), VALUES, OWNER)
+    assert {mark.owner for mark in host.marks.read().values()} == {OWNER}
+
+
 def test_without_values_the_mark_is_taken_away(host):
-    host.marks.write(host.folder(), VALUES)
-    host.marks.write(host.folder(), {})
+    host.marks.write(host.folder(), VALUES, OWNER)
+    host.marks.write(host.folder(), {}, OWNER)
     assert (host.read(), host.attributes()) == ({}, [])
 
 
 def test_a_mark_ends_with_its_cgroup(host):
-    host.marks.write(host.folder(), VALUES)
+    host.marks.write(host.folder(), VALUES, OWNER)
     (host.mount / POD / "app").rmdir()
     (host.mount / POD).rmdir()
     (host.mount / POD).mkdir()
@@ -69,7 +75,7 @@ def test_a_mark_ends_with_its_cgroup(host):
 
 
 def test_a_containers_mark_lies_on_its_pod(host):
-    host.marks.write(host.folder(f"{POD}/app"), VALUES)
+    host.marks.write(host.folder(f"{POD}/app"), VALUES, OWNER)
     assert (host.attributes(f"{POD}/app"), host.attributes()) == ([], [f"{NAME}.app"])
     assert host.read() == {f"{POD}/app/{name}": one for name, one in VALUES.items()}
 
@@ -80,9 +86,9 @@ def test_a_mark_that_a_container_wrote_itself_says_nothing(host):
 
 
 def test_a_gone_containers_mark_is_taken_from_its_pod(host):
-    host.marks.write(host.folder(f"{POD}/app"), VALUES)
+    host.marks.write(host.folder(f"{POD}/app"), VALUES, OWNER)
     (host.mount / POD / "app").rmdir()
-    host.marks.write(host.folder(f"{POD}/app"), {})
+    host.marks.write(host.folder(f"{POD}/app"), {}, OWNER)
     assert host.attributes() == []
 
 
@@ -92,18 +98,18 @@ def test_a_folder_that_others_may_write_to_carries_none(host, mode):
     (host.mount / "yarn").chmod(mode)
     os.setxattr(host.folder("yarn"), NAME, b'[{"cpu.weight":"10000"}]')
     assert host.read() == {}
-    host.marks.write(host.folder("yarn"), VALUES)
+    host.marks.write(host.folder("yarn"), VALUES, OWNER)
     assert host.read() == {f"yarn/{name}": one for name, one in VALUES.items()}
     assert host.attributes("") == [f"{NAME}.yarn"]
 
 
 def test_a_cgroup_that_ended_leaves_none_above_it(host):
-    host.marks.write(host.folder("kubepods/besteffort/pod2"), VALUES)
+    host.marks.write(host.folder("kubepods/besteffort/pod2"), VALUES, OWNER)
     assert host.attributes("kubepods/besteffort") == []
 
 
 def test_files_elsewhere_have_none(host, tmp_path):
-    host.marks.write(str(tmp_path), VALUES)
+    host.marks.write(str(tmp_path), VALUES, OWNER)
     assert os.listxattr(tmp_path) == []
 
 
@@ -111,7 +117,7 @@ def test_files_elsewhere_have_none(host, tmp_path):
     "text",
     [
         *(b"", b"\xff", b"1", b"null", b"[]", b"{}", b'["x"]', b"[" * 1500),
-        *(b'[{"a/b":"1"}]', b'[{"cpu.weight":"much"}]'),
+        *(b'[{"a/b":"1"}]', b'[{"cpu.weight":"much"}]', b'[{"cpu.weight":"1"},[],"me"]'),
     ],
 )
 def test_a_mark_that_is_none_of_ours_says_nothing(host, text):
@@ -136,7 +142,7 @@ class TestAKernelThatTakesNone:
         assert host.marks.refusal == f"{host.mount}: Operation not supported"
 
     def test_nothing_is_read_and_nothing_fails(self, host):
-        host.marks.write(host.folder(), VALUES)
+        host.marks.write(host.folder(), VALUES, OWNER)
         assert host.read() == {}
 
 
