@@ -1,10 +1,11 @@
 """Turn shortages, starved pods and lasting verdicts into demands: the pods that could go, and why; pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from nri_coloc.core.reasons import Reason
-from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.state import NodeState
+from nri_coloc.pressure import population
 from nri_coloc.pressure.disk_writers import Filled
 from nri_coloc.pressure.disks import REASONS
 from nri_coloc.pressure.eviction import MOST, Demand
@@ -18,15 +19,13 @@ STALLED: Final = 30
 """Readings in a row, one a second, in which an online pod waits for memory, before the culprit is evicted."""
 
 _GIB: Final = 1 << 30
-_NO_SHARES: Final = 2
-"""CPU shares of a pod that was lent no CPU."""
 
 
 def of_memory(short: Short, uses: Mapping[str, float], state: NodeState) -> Demand:
     """Return the demand of a memory shortage. `uses`: by reclaimed pod, the bytes that its end frees there."""
     left, known = short.left, short.known
     pods = {
-        pod_id: one._replace(lent=_lent_bytes(state.of_pod(pod_id)))
+        pod_id: one._replace(lent=float(population.lent_bytes(state.of_pod(pod_id))))
         for pod_id, one in _candidates(uses, state).items()
     }
     return Demand(
@@ -114,12 +113,6 @@ def of_disk(found: Filled, state: NodeState) -> Demand:
     )
 
 
-def lent_milli(containers: Iterable[Assignment]) -> float:
-    """Return the CPU that a reclaimed pod was lent, milli-CPU; 0 for none."""
-    shares = ((one.knobs.shares or one.container.resources.shares or 0) for one in containers)
-    return sum(each * 1000 / 1024 for each in shares if each > _NO_SHARES)
-
-
 def _candidates(uses: Mapping[str, float], state: NodeState) -> dict[str, Candidate]:
     """Return the pods of some uses that are there, as candidates that were lent nothing."""
     return {
@@ -134,17 +127,6 @@ def _candidates(uses: Mapping[str, float], state: NodeState) -> dict[str, Candid
         for number, (pod_id, place) in enumerate(state.pods.items())
         if pod_id in uses
     }
-
-
-def _lent_bytes(containers: Iterable[Assignment]) -> float:
-    """Return the memory that a pod was lent. A limit of the pod's own is no loan: its author sets it freely."""
-    lent = (one.knobs.memory_limit or 0 for one in containers if _has_memory_loan(one))
-    return float(sum(limit for limit in lent if limit > 0))
-
-
-def _has_memory_loan(one: Assignment) -> bool:
-    """Return whether a vocabulary of lent resources gave the container its limit."""
-    return any(key == "memory-limit" for key, *_ in one.wish.origins)
 
 
 def _gib(amount: float) -> str:

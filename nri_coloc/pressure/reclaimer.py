@@ -9,13 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.decisions import Decision
-from nri_coloc.core.settings import Tuning
-from nri_coloc.core.state import NodeState
+from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.memory_reclaim import HeldMemory, Ways
-from nri_coloc.pressure import memory_shortages, taking_back, words
+from nri_coloc.placing.node import Node
+from nri_coloc.pressure import memory_shortages, population, taking_back, words
+from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import LeftFiles
 from nri_coloc.pressure.reclaim_worker import Order, Result
+from nri_coloc.pressure.rounds import round_robin
 from nri_coloc.pressure.taking_back import Need, Regime, Source, Take
 from nri_coloc.repair import targets
 
@@ -29,17 +31,6 @@ TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a regime."""
 
 _SHORTEST_S: Final = 0.5
-
-
-class Node(Protocol):
-    """The state, the settings, and whether the runtime has sent its list."""
-
-    @property
-    def state(self) -> NodeState: ...
-    @property
-    def tuning(self) -> Tuning: ...
-    @property
-    def told(self) -> bool: ...
 
 
 class PodFiles(Protocol):
@@ -58,6 +49,13 @@ class Worker(Protocol):
     def submit(self, orders: Iterable[Order]) -> None: ...
     def cancel(self) -> None: ...
     def results(self) -> Iterable[Result]: ...
+
+
+class Ladder(Protocol):
+    """The verdicts of the last turn."""
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]: ...
 
 
 class Report(Protocol):
@@ -85,12 +83,20 @@ class Reclaimer:
     """`look` is for one thread; `shown` may be read by any."""
 
     def __init__(
-        self, node: Node, left: LeftFiles, pods: PodFiles, *, worker: Worker, report: Report
+        self,
+        node: Node,
+        left: LeftFiles,
+        pods: PodFiles,
+        *,
+        worker: Worker,
+        ladder: Ladder,
+        report: Report,
     ) -> None:
         self._node = node
         self._left = left
         self._files = pods
         self._worker = worker
+        self._ladder = ladder
         self._report = report
         self._looked_at = float("-inf")
         self._ways: Ways | None = None
@@ -118,10 +124,11 @@ class Reclaimer:
             need = self._need(state, now)
         else:
             need, self._regimes = taking_back.NO_NEED, {}
-        if need.regime is not self.regime:
+        pauses = taking_back.pauses(need.regime, {one.resource for one in self._ladder.verdicts})
+        if pauses or need.regime is not self.regime:
             self._worker.cancel()
         self.regime = need.regime
-        takes = () if self._worker.is_busy else self._takes(need, paths, now)
+        takes = () if pauses or self._worker.is_busy else self._takes(need, paths, state, now)
         if takes:
             self._worker.submit([Order(take, paths[take.pod_id], need.regime) for take in takes])
         self._tell(need, takes, state, now)
@@ -148,16 +155,15 @@ class Reclaimer:
         self._regimes = {one.scope: one.regime for one in needs}
         return max(needs, key=lambda one: (one.regime is Regime.URGENT, one.missing))
 
-    def _takes(self, need: Need, paths: Mapping[str, str], now: float) -> tuple[Take, ...]:
+    def _takes(self, need: Need, paths: Mapping[str, str], state: NodeState, now: float) -> tuple[Take, ...]:
         if need.regime is Regime.NONE or (need.regime is Regime.COLD and not self._takes_cache()):
             return ()
         ids = [k for k in paths if now >= self._resting.get(k, now)]
         if need.regime is Regime.COLD and len(ids) > LOOKS:
             self._turns += 1
-            first = self._turns * LOOKS % len(ids)
-            ids = (ids[first:] + ids[:first])[:LOOKS]
+            ids = round_robin(ids, LOOKS, self._turns)
         found = {k: self._files.held(paths[k], now) for k in ids}
-        sources = {k: _source(held) for k, held in found.items() if held is not None}
+        sources = {k: _source(held, state.of_pod(k)) for k, held in found.items() if held is not None}
         return taking_back.takes(need, sources, self._files.swap_free())
 
     def _takes_cache(self) -> bool:
@@ -191,5 +197,6 @@ class Reclaimer:
         self._told = Told(begun, former)
 
 
-def _source(found: HeldMemory) -> Source:
-    return Source(found.memory.usage, found.memory.file, found.kept, found.stall)
+def _source(found: HeldMemory, containers: Iterable[Assignment]) -> Source:
+    held = found.memory
+    return Source(held.usage, held.file, found.kept, found.stall, population.lent_bytes(containers))

@@ -5,7 +5,7 @@ are throttled; while an online pod is hurt all reclaimed pods are read, so that 
 Without a reclaimed pod only a few online pods are read, for their baselines.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from nri_coloc.core.readings import StallReading
@@ -56,9 +56,7 @@ class Rounds:
 
     def _chosen(self, pods: Mapping[str, object], count: int, always: Iterable[str]) -> list[str]:
         """Return the pods of this turn: the pods that are read always, and the next pods in order."""
-        ids = [*pods]
-        first = self._turns * count % len(ids) if len(ids) > count else 0
-        turned = (ids[first:] + ids[:first])[:count]
+        turned = round_robin([*pods], count, self._turns)
         return [*dict.fromkeys((*(k for k in always if k in pods), *turned))]
 
     def _stolen_share(self, cpus: int, now: float) -> float | None:
@@ -68,3 +66,9 @@ class Rounds:
         if stolen is None or before is None or now <= before[0] or stolen < before[1]:
             return None
         return min(1.0, (stolen - before[1]) / 1e6 / (now - before[0]) / max(1, cpus))
+
+
+def round_robin(ids: Sequence[str], count: int, turn: int) -> list[str]:
+    """Return the pods of one turn, `count` at most. Turns that follow each other name each pod equally often."""
+    first = turn * count % len(ids) if len(ids) > count else 0
+    return [*ids[first:], *ids[:first]][:count]

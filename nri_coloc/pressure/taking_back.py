@@ -3,21 +3,24 @@
 Available memory of a scope, with the bounds of `shortage`:
 
     enough ────────────────────────  none
-              cold: each pod gives 1 % of its memory, page cache first, less while it waits for memory
+              cold: each pod gives 1 % of its memory, page cache first, less while it waits for memory;
+              nothing while an online pod waits for I/O, because pages are read and written on its disks
     least  ────────────────────────
-              urgent: the missing amount at once, the largest pod first, until `enough`
+              urgent: the missing amount at once, until `enough`: first the memory that pods hold beyond
+              their loans, the largest excess first; then other memory, the largest pod first
 
 Page cache of reclaimed pods counts as available, and is taken first nevertheless: when an online pod needs memory, the
 kernel takes page cache of all pods alike. `memory.reclaim` sets no limit: a pod may use more again at once, so there is
 nothing to undo.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.pressure.shortage import Bounds
+from nri_coloc.pressure.verdict import Resource
 
 STEP: Final = 0.01
 """Part of a pod's memory that a cold step takes from a pod that does not wait."""
@@ -47,17 +50,24 @@ class Source(NamedTuple):
     cache: page cache that can go back to a file.
     kept: its memory.min or memory.low, whichever is more.
     stall: part of the last ten seconds in which it waited for memory, 0 to 1; None if unknown.
+    lent: the memory that it was lent; 0 for none.
     """
 
     held: int
     cache: int = 0
     kept: int = 0
     stall: float | None = None
+    lent: int = 0
 
     @property
     def spare(self) -> int:
         """Return the bytes that may be taken, ≥ 0."""
         return max(0, self.held - max(self.kept, LEAST))
+
+    @property
+    def excess(self) -> int:
+        """Return the spare bytes beyond its loan, ≥ 0."""
+        return min(self.spare, max(0, self.held - self.lent))
 
 
 class Take(NamedTuple):
@@ -100,8 +110,14 @@ def takes(found: Need, pods: Mapping[str, Source], swap: int) -> tuple[Take, ...
     """
     if found.regime is Regime.NONE:
         return ()
-    wanted = _urgent(pods, swap) if found.regime is Regime.URGENT else _cold(pods, swap)
-    return tuple(_within(found.missing, wanted))
+    if found.regime is Regime.URGENT:
+        return _within(found.missing, _urgent(pods, swap))
+    return _within(found.missing, sorted(_cold(pods, swap), key=lambda one: -one.amount))
+
+
+def pauses(regime: Regime, hurt: Collection[Resource]) -> bool:
+    """Return whether a step waits for a better time. `hurt`: the resources for which online pods wait."""
+    return regime is Regime.COLD and Resource.IO in hurt
 
 
 def _cold(pods: Mapping[str, Source], swap: int) -> Iterator[Take]:
@@ -119,18 +135,33 @@ def _cold(pods: Mapping[str, Source], swap: int) -> Iterator[Take]:
 
 
 def _urgent(pods: Mapping[str, Source], swap: int) -> Iterator[Take]:
-    """Yield all that each pod can give: its page cache, and as much other memory as swap can hold."""
-    for pod_id, pod in sorted(pods.items(), key=lambda one: -one[1].spare):
-        cache = min(pod.spare, max(0, pod.cache))
-        swapped = min(pod.spare - cache, max(0, swap))
-        swap -= swapped
-        yield Take(pod_id, cache + swapped)
+    """Yield the excess of each pod, then the rest: page cache, and as much other memory as swap can hold."""
+    taken = dict.fromkeys(pods, 0)
+    for part in (_excess, _spare):
+        for pod_id, pod in sorted(pods.items(), key=lambda one: -part(one[1])):
+            wanted = part(pod) - taken[pod_id]
+            cache = min(wanted, max(0, pod.cache - taken[pod_id]))
+            swapped = min(wanted - cache, max(0, swap))
+            swap -= swapped
+            taken[pod_id] += cache + swapped
+            yield Take(pod_id, cache + swapped)
 
 
-def _within(missing: int, wanted: Iterable[Take]) -> Iterator[Take]:
-    """Yield the largest takes as far as they are needed, in whole batches."""
-    for take in sorted(wanted, key=lambda one: -one.amount):
-        amount = min(take.amount, missing) // _BATCH * _BATCH
-        if amount > 0:
-            missing -= amount
-            yield take._replace(amount=amount)
+def _excess(pod: Source) -> int:
+    return pod.excess
+
+
+def _spare(pod: Source) -> int:
+    return pod.spare
+
+
+def _within(missing: int, wanted: Iterable[Take]) -> tuple[Take, ...]:
+    """Return the first takes as far as they are needed, in whole batches: one for each pod, the largest first."""
+    found: dict[str, Take] = {}
+    for take in wanted:
+        amount = min(take.amount, missing)
+        missing -= amount
+        before = found.get(take.pod_id, take._replace(amount=0))
+        found[take.pod_id] = take._replace(amount=before.amount + amount)
+    whole = (one._replace(amount=one.amount // _BATCH * _BATCH) for one in found.values())
+    return tuple(sorted((one for one in whole if one.amount), key=lambda one: -one.amount))

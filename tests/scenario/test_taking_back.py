@@ -20,9 +20,10 @@ from nri_coloc.pressure import shortage
 from nri_coloc.pressure.reclaim_worker import Order, ReclaimWorker
 from nri_coloc.pressure.reclaimer import TOLD_AGAIN_S, Reclaimer, gives_memory
 from nri_coloc.pressure.taking_back import LEAST, STEP, Regime
+from nri_coloc.pressure.verdict import Resource
 from nri_coloc.sim.memory_use import Held
 from nri_coloc.sim.node import Node
-from tests.scenario.test_eviction import EVICTS, GIB, Bed, Told
+from tests.scenario.test_eviction import EVICTS, GIB, Bed, Told, verdict
 
 MIB = 1 << 20
 
@@ -66,10 +67,11 @@ class Machine(Bed):
     def new_reclaimer(self) -> Reclaimer:
         root = str(self.node.host_root)
         layout = cgroup_layout.detect(root)
-        files = SimulatedKernel(self, MemoryReclaim(layout, root))
-        worker = AtOnce(files, lambda pod_id: gives_memory(self.known.state, pod_id))
+        kernel = SimulatedKernel(self, MemoryReclaim(layout, root))
+        worker = AtOnce(kernel, lambda pod_id: gives_memory(self.known.state, pod_id))
         left = MemoryLeftReader(layout, root)
-        return Reclaimer(self.known, left, MemoryReclaim(layout, root), worker=worker, report=self.taken)
+        files = MemoryReclaim(layout, root)
+        return Reclaimer(self.known, left, files, worker=worker, ladder=self.ladder, report=self.taken)
 
     def set_swap(self, free: int) -> None:
         lines = self.meminfo.read_text().splitlines()
@@ -244,6 +246,16 @@ def test_cold_stops_at_the_stall_bound(make: Callable[..., Machine]):
     bed.pod_file("batch", "memory.pressure", "some avg10=10.00 avg60=2.00 avg300=1.00 total=5\nfull total=0")
     bed.turns(20)
     assert bed.memory["batch"].usage == held
+
+
+def test_cold_pauses_while_online_pods_wait_for_io(make: Callable[..., Machine]):
+    bed = lowered(make(batch=4))
+    bed.ladder.verdicts = (verdict(Resource.IO, "batch", 2),)
+    bed.turns(20)
+    assert (bed.reclaimer.shown, bed.memory["batch"].usage) == ("cold", 4 * GIB)
+    bed.ladder.verdicts = ()
+    bed.turns(1)
+    assert bed.memory["batch"].usage < 4 * GIB
 
 
 def test_cold_ends_when_enough_is_available(make: Callable[..., Machine]):

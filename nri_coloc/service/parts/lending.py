@@ -46,7 +46,9 @@ class LendingParts:
         stalls = StallReader(*machine)
         self.pressure = Pressure(node, stalls, files.writer, report)
         self.reclaim_worker = ReclaimWorker(memory, lambda pod_id: gives_memory(node.state, pod_id))
-        self.reclaimer = Reclaimer(node, left, memory, worker=self.reclaim_worker, report=report)
+        self.reclaimer = Reclaimer(
+            node, left, memory, worker=self.reclaim_worker, ladder=self.pressure, report=report
+        )
         self.disks = Disks(node, DiskLeftReader(ground.options.host_root), report)
         self.starved_pods = StarvedPods(
             node, report, picture=lambda: forecast.survey.picture, headroom=lambda: loop.headroom

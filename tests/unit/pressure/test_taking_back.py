@@ -6,6 +6,7 @@ from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.pressure import taking_back
 from nri_coloc.pressure.shortage import Bounds
 from nri_coloc.pressure.taking_back import Need, Regime, Source, Take
+from nri_coloc.pressure.verdict import Resource
 
 MIB = 1 << 20
 KNOWN = Bounds(200 * MIB, 400 * MIB)
@@ -79,3 +80,30 @@ def test_urgent_takes_what_swap_can_hold():
 def test_protected_memory_is_kept():
     (take,) = takes(Regime.URGENT, SWAP, batch=Source(300 * MIB, cache=300 * MIB, kept=200 * MIB))
     assert take.amount == 100 * MIB
+
+
+def test_urgent_takes_the_excess_over_loans_first():
+    within = Source(2000 * MIB, lent=2048 * MIB)
+    over = Source(400 * MIB, lent=100 * MIB)
+    found = takes(Regime.URGENT, SWAP, within=within, over=over)
+    assert found == [Take("over", 300 * MIB), Take("within", 50 * MIB)]
+
+
+def test_urgent_takes_page_cache_within_loans_next():
+    over = Source(900 * MIB, cache=250 * MIB, lent=800 * MIB)
+    within = Source(500 * MIB, cache=500 * MIB, lent=500 * MIB)
+    found = takes(Regime.URGENT, 0, within=within, over=over)
+    assert found == [Take("over", 250 * MIB), Take("within", 100 * MIB)]
+
+
+@pytest.mark.parametrize(
+    ("regime", "hurt", "pauses"),
+    [
+        (Regime.COLD, {Resource.IO}, True),
+        (Regime.COLD, {Resource.MEMORY, Resource.CPU}, False),
+        (Regime.COLD, set(), False),
+        (Regime.URGENT, {Resource.IO}, False),
+    ],
+)
+def test_cold_alone_pauses_for_io(regime: Regime, hurt: set[Resource], *, pauses: bool):
+    assert taking_back.pauses(regime, hurt) is pauses
