@@ -212,7 +212,7 @@ class Wish:
     because: the source of the class.
     knobs: values that an annotation or the operator's class settings order.
     annotated: the subset of `knobs` that an annotation ordered. An update from the kubelet may not undo these.
-    mixed: on a pod's own wish, an annotation gives a container of the pod a class of its own.
+    mixed: on a pod's own wish, an annotation gives a container, which need not exist, another class than the pod's.
     plain: on a pod's own wish, no annotation that we read and no setting that depends on the container took part. Then
         all its containers have the same wish.
     evenly: with a binding to several nodes, parts that are equal to the CPU (not to the core).
@@ -262,7 +262,9 @@ KEPT_BY_DRA: Final = "dra"
 """In a wish's `preserve`, beside "cpu": not an annotation but the DRA CPU driver has given it its CPUs."""
 
 KEPT_BY_KUBELET: Final = "kubelet"
-"""In a wish's `preserve`, beside "cpu": not an annotation but the kubelet's own CPU manager has pinned it."""
+"""In a wish's `preserve`: the kubelet's own CPU manager has pinned the container ("cpu" is there, too), or one of the
+pod's containers.
+"""
 
 RECORD_KEY: Final = f"{PREFIX}record"
 """The annotation that we give to each container and get back after restarts (docs/testing.md, invariant 3)."""

@@ -136,7 +136,7 @@ class Translator:
         found = annotations.resolve_pod(pod, tuning)
         if pod.uid in tuning.kept_by_kubelet and found.qos is QoSClass.RECLAIMED:
             # a limit on the pod's cgroup would reach the containers that the kubelet has pinned
-            return replace(found, mixed=True, plain=False)
+            return replace(found, preserve=found.preserve | {KEPT_BY_KUBELET}, plain=False)
         return found
 
     def pod_of(self, hook: Hook, state: NodeState) -> Pod:

@@ -15,7 +15,7 @@ from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM, NodeState, PodPlace
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import KubeQoS, Pod, QoSClass, Wish
+from nri_coloc.core.workload import KEPT_BY_KUBELET, KubeQoS, Pod, QoSClass, Wish
 from nri_coloc.placing import change, vm_pods, whereabouts
 
 SHARES_OF_THE_BOX: Final = MIN_SHARES
@@ -50,8 +50,13 @@ def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Move
 
 
 def belongs(wish: Wish) -> bool:
-    """Return whether a pod of this wish is limited as a whole."""
-    return wish.qos is QoSClass.RECLAIMED and not wish.mixed and wish.handler != "ignore"
+    """Return whether a pod of this wish is limited as a whole.
+
+    Annotations that give a container another class do not count: the container need not exist. If it is created, it
+    takes the pod out (`with_member`). A limit would reach the containers that the kubelet pins, and these do exist.
+    """
+    is_pinned = KEPT_BY_KUBELET in wish.preserve
+    return wish.qos is QoSClass.RECLAIMED and not is_pinned and wish.handler != "ignore"
 
 
 def has_member_in(listed: Synchronized) -> bool:

@@ -110,8 +110,8 @@ def of(state: NodeState) -> Population:
 def _is_reclaimed(place: PodPlace, members: tuple[Assignment, ...]) -> bool:
     """Return whether a pod counts as reclaimed: it is in the reclaim cgroups, or all its containers are reclaimed.
 
-    An annotation may give a class to a container that does not exist: that keeps a pod out of the reclaim cgroups, but
-    it spares no pod. A container that the kubelet has pinned to CPUs spares its pod, as the limit would reach it.
+    A pod that had a container of another class stays out of the reclaim cgroups, but that spares no pod. A container
+    that the kubelet has pinned to CPUs spares its pod, as the limit would reach it.
     """
     if place.boxed:
         return True

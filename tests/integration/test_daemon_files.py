@@ -120,15 +120,13 @@ def test_a_reclaimed_pod_is_limited_before_its_first_container(node, daemon):
 
 def test_a_pod_that_leaves_the_box_gets_its_cpus_and_weight_back(node, daemon):
     name = "cpu.shares" if node.tree.version == 1 else "cpu.weight"
-    request = PodRequest("mixed", "shop", KubeQoS.BURSTABLE, {QOS: "reclaimed"}, shares=1024)
-    pod_id = node.run_pod(request)
+    annotations = {QOS: "reclaimed", f"{QOS}.main": "shared"}
+    pod_id = node.run_pod(PodRequest("mixed", "shop", KubeQoS.BURSTABLE, annotations, shares=1024))
     wanted = node.tree.weight(1024)[1]
     batch = node.run_container(pod_id, ContainerRequest("batch"))
     assert file(node, pod_id, name) != wanted
     owner = dedicated(node)
-    request.annotations[f"{QOS}.main"] = "shared"  # type: ignore[index]  # a dict, declared read-only
-    node.kill_runtime()
-    node.start_runtime()
+    node.run_container(pod_id, ContainerRequest("main"))
     wait_until(lambda: file(node, pod_id, name) == wanted, 20, "the weight to come back")
     everything = "0-7" if node.tree.version == 1 else ""
     wait_until(lambda: (file(node, pod_id, "cpuset.cpus") or "").strip() == everything, 20, "the CPUs too")

@@ -11,9 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_coloc.core import weights
+from nri_coloc.core.knobs import MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
 from nri_coloc.core.workload import Container, Numa, QoSClass, Resources, Wish
-from nri_coloc.placing import supply
+from nri_coloc.placing import reclaim_cgroups, supply
 from tests.property.tenancy import DATABASE, GOLD, WEB, Kubelet, Tenancy
 from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod, tenant_pods
 from tests.rig import examples
@@ -56,6 +57,11 @@ A_LIMIT_OF_THE_POD = TenantPod(THREE, Figures(1000, 8000), ASKING)
 A_LIMIT_OF_A_NODE = TenantPod(
     (ContainerSpec("app", Figures(2000, None, GIB, 16 * GIB)),),
     annotations={**ASKING, "coloc.nri.io/numa": "single"},
+)
+
+A_CLASS_FOR_A_MISSING_CONTAINER = TenantPod(
+    (ContainerSpec("app", Figures(4000)),),
+    annotations={"coloc.nri.io/qos-class": "reclaimed", "coloc.nri.io/qos-class.ghost": "shared"},
 )
 
 
@@ -158,6 +164,18 @@ def test_no_pod_is_promised_more_memory_than_its_request(pod, tuning, kubelet):
     assert before - memory_left(node) <= pod.memory_request
     node.start_daemon()
     assert before - memory_left(node) <= pod.memory_request
+
+
+@given(tenant_pods(), TUNINGS, KUBELETS)
+@example(A_CLASS_FOR_A_MISSING_CONTAINER, "default", Kubelet())
+def test_a_pod_of_reclaimed_containers_has_the_smallest_weight(pod, tuning, kubelet):
+    node = peopled(SETTINGS[tuning], replace(kubelet, files={}))
+    node.start_pod(pod)
+    for container in pod.containers:
+        node.create(pod, container)
+        classes = {each.qos for each in node.state.of_pod(pod.name)}
+        if {node.state.pods[pod.name].wish.qos, *classes} == {QoSClass.RECLAIMED}:
+            assert reclaim_cgroups.knobs(node.state, pod.name).shares == MIN_SHARES
 
 
 @given(tenant_pods(), TUNINGS)

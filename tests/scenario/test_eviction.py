@@ -189,7 +189,7 @@ class Bed:
         runtime = self.node.runtime
         parent, path = f"/{runtime.pods[sandbox].cgroup}", f"/{runtime.containers[app].cgroup}"
         pod = Pod(name, f"uid-{name}", name, "shop", cgroup_parent=parent)
-        is_boxed = qos is QoSClass.RECLAIMED and not wish.mixed
+        is_boxed = qos is QoSClass.RECLAIMED
         container = Container(f"{name}-app", name, "app", cgroups_path=path, resources=Resources())
         state = self.known.state
         self.known.state = replace(
@@ -425,7 +425,8 @@ def mixed(bed: Bed, *, online: bool) -> Bed:
     if online:
         state = bed.known.state
         web = Assignment(Container("both-web", "both", "web"), QoSClass.SHARED, QoSClass.SHARED.value)
-        bed.known.state = replace(state, containers=state.containers.adding(web))
+        pods = {**state.pods, "both": replace(state.pods["both"], boxed=False)}
+        bed.known.state = replace(state, pods=pods, containers=state.containers.adding(web))
     return short(bed)
 
 

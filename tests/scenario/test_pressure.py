@@ -88,11 +88,11 @@ class Bed:
         pod_path, app_path = runtime.pods[sandbox].cgroup, runtime.containers[app].cgroup
         self.paths[name] = pod_path, app_path
         pod = Pod(name, name, name, "shop", cgroup_parent=f"/{pod_path}")
-        place = PodPlace(
-            pod, wish or Wish(qos), boxed=qos is QoSClass.RECLAIMED and not (wish and wish.mixed)
-        )
+        wished = wish or Wish(qos)
+        is_boxed = qos is QoSClass.RECLAIMED and beside is None and not wished.kept
+        place = PodPlace(pod, wished, boxed=is_boxed)
         container = Container(f"{name}-app", name, "app", cgroups_path=f"/{app_path}", resources=Resources())
-        assignment = Assignment(container, qos, qos.value, wish=wish or Wish(qos))
+        assignment = Assignment(container, qos, qos.value, wish=wished)
         state = self.known.state
         self.known.state = replace(
             state,
@@ -481,6 +481,8 @@ def test_a_pod_that_is_pinned_later_is_set_free(make: Callable[..., Bed]):
         replace(one, wish=replace(MIXED, kept=0b11)) if one.container.pod_id == "late" else one
         for one in bed.known.state.containers.values()
     ]
-    bed.known.state = replace(bed.known.state, containers=Crowd.of(pinned))
+    known = bed.known.state.pods
+    pods = {**known, "late": replace(known["late"], boxed=False)}
+    bed.known.state = replace(bed.known.state, pods=pods, containers=Crowd.of(pinned))
     bed.second(CALM)
     assert bed.limit("late") is None

@@ -21,9 +21,9 @@ class TestOrders:
         node.create("c", wish=RECLAIMED)
         assert node["c"].knobs == Knobs(oom_score_adj=1000)
 
-    def test_a_reclaimed_container_of_a_mixed_pod_does_not(self):
+    def test_a_reclaimed_container_beside_an_online_one_does_not(self):
         node = Node()
-        node.start_pod(wish=replace(RECLAIMED, mixed=True))
+        node.create("online", wish=SHARED)
         node.create("c", wish=RECLAIMED)
         assert node["c"].knobs.cpus == "0-7"
 

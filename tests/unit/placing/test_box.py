@@ -8,7 +8,7 @@ from nri_coloc.core.decisions import NOBODY
 from nri_coloc.core.events import PodStarted
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.settings import PoolTuning, Tuning
-from nri_coloc.core.workload import QoSClass
+from nri_coloc.core.workload import KEPT_BY_KUBELET, QoSClass
 from nri_coloc.placing import reclaim_cgroups
 from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, everyone_in, pod, said
 
@@ -22,11 +22,12 @@ class TestBelonging:
             (RECLAIMED, True),
             (SHARED, False),
             (DEDICATED, False),
-            (replace(RECLAIMED, mixed=True), False),
+            (replace(RECLAIMED, mixed=True), True),
+            (replace(RECLAIMED, preserve=frozenset({KEPT_BY_KUBELET})), False),
             (replace(RECLAIMED, handler="ignore"), False),
             (replace(RECLAIMED, handler="pod"), True),
         ],
-        ids=["reclaimed", "shared", "dedicated", "mixed", "ignored", "vm"],
+        ids=["reclaimed", "shared", "dedicated", "mixed", "pinned", "ignored", "vm"],
     )
     def test_only_pods_that_are_reclaimed_throughout_are_limited(self, wish, boxed):
         node = Node()

@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.core.events import ContainerUpdating
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
-from nri_coloc.core.workload import Finding, FindingKind, Resources, Wish
+from nri_coloc.core.workload import KEPT_BY_KUBELET, Finding, FindingKind, Resources, Wish
 from nri_coloc.placing import update
 from tests.unit.placing.kit import RECLAIMED, SHARED, Node, figures, first, pod, said
 
@@ -46,7 +46,7 @@ class TestWhoseValueHolds:
         assert first(outcome).orders == Knobs(memory_limit=512)
 
     def test_what_only_the_class_ordered_is_the_kubelets(self):
-        node = running(replace(RECLAIMED, mixed=True))
+        node = running(replace(RECLAIMED, preserve=frozenset({KEPT_BY_KUBELET})))
         outcome = node.update("app", Resources(shares=2048))
         assert "shares" not in first(outcome).orders.named()
 

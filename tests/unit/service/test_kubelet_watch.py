@@ -9,6 +9,7 @@ import pytest
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import KEPT_BY_KUBELET, Container, Pod
 from nri_coloc.host import kubelet
+from nri_coloc.placing import reclaim_cgroups
 from nri_coloc.service.kubelet_watch import KubeletWatch
 from tests.unit.parts import a_translator
 
@@ -108,4 +109,5 @@ class TestWishes:
         pod = Pod("p", "uid", "web", "shop", cgroup_parent="/kubepods/besteffort/poduid")
         plain = self.translator.pod_wish(pod, Tuning())
         kept = self.translator.pod_wish(pod, Tuning(kept_by_kubelet={"uid": {"app": 1}}))
-        assert (plain.mixed, kept.mixed, kept.plain) == (False, True, False)
+        assert (reclaim_cgroups.belongs(plain), reclaim_cgroups.belongs(kept)) == (True, False)
+        assert not kept.plain
