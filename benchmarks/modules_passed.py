@@ -3,7 +3,7 @@
     python -m benchmarks.modules_passed
 
 The daemon runs in this process on a simulated node, with a profiler on its threads. Generated code and the wire's
-framing are not counted. Aim: 25 and 30.
+framing are not counted. Aims and reasons: decisions 52 and 67.
 """
 
 import tempfile

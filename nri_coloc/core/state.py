@@ -315,6 +315,11 @@ class PodPlace:
     told: tuple[Finding, ...] = ()
     unstarted: tuple[Unstarted, ...] = field(default=(), compare=False)
 
+    @property
+    def cpus_until_start(self) -> CPUMask:
+        """Return the CPUs that the pod's cgroup must have for containers that have not started, 0 for none."""
+        return reduce(or_, (each.cpus for each in self.unstarted), 0)
+
 
 @value
 class NodeState:

@@ -14,8 +14,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending import stall as stalls
 from nri_coloc.lending import usage
 from nri_coloc.lending.headroom import at_most, dead_band_milli, floor_cpus
-from nri_coloc.lending.pool_size import Lent, Scene, Verdict, decide
-from nri_coloc.lending.sentence import Grounds
+from nri_coloc.lending.pool_size import Grounds, Lent, Scene, Verdict, decide
 from nri_coloc.lending.stall import Cause, Gauge, Stall
 from nri_coloc.lending.usage import Meter, Use
 
@@ -174,7 +173,7 @@ class Tick(NamedTuple):
     headroom: CPU that may be lent now.
     next_s: seconds to the next tick.
     stall: the worst stall of the groups just read.
-    grounds: input of `sentence.because`; None while lending is disabled.
+    grounds: input of `records.because`; None while lending is disabled.
     """
 
     memory: LoopMemory

@@ -1,7 +1,7 @@
 """The fast loop: reads a few counters, decides the size of the reclaim pool, and applies it at once.
 
 Most readings of an idle pool need no decision and are passed over (`lending.glance`). Changes in one direction are
-recorded once a second at most, and once a minute while the pool swings (`lending.folding`). In `observe` the loop
+recorded once a second at most, and once a minute while the pool swings (`lending.records`). In `observe` the loop
 records the changes that it would make, and makes none. Where pools are sized by load, `Partition` takes the tick's
 readings instead.
 
@@ -40,13 +40,13 @@ from nri_coloc.core.seams import UNPREPARED, After
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.host.alarm import Alarm
-from nri_coloc.lending import fast_loop, folding, glance, sentence
+from nri_coloc.lending import fast_loop, glance, records
 from nri_coloc.lending.fast_loop import LoopMemory, Tick
 from nri_coloc.lending.file_watch import FileWatch
-from nri_coloc.lending.folding import Folding, Step
 from nri_coloc.lending.glance import Glance
 from nri_coloc.lending.measured_groups import Measuring
 from nri_coloc.lending.partition_loop import Partition
+from nri_coloc.lending.records import Folding, Record, Step
 from nri_coloc.lending.relocation import Relocation
 from nri_coloc.lending.sampler import FastSampler
 from nri_coloc.placing import reclaim_cgroups, sizing
@@ -64,7 +64,7 @@ _FORGOTTEN: Final = LoopMemory()
 
 
 class StepRecords:
-    """Folds steps of the reclaim pool's size into records (`lending.folding`); for the loop's thread."""
+    """Folds steps of the reclaim pool's size into records (`lending.records`); for the loop's thread."""
 
     def __init__(self, node: Node, report: Report) -> None:
         self._node = node
@@ -82,7 +82,7 @@ class StepRecords:
             return
         self._told_at, untold, self._untold = now, self._untold, []
         for one, at in untold:
-            self._folding, record = folding.fold(self._folding, one, at)
+            self._folding, record = records.fold(self._folding, one, at)
             if record is not None:
                 self._say(record)
 
@@ -92,7 +92,7 @@ class StepRecords:
         if rest is not None:
             self._say(rest)
 
-    def _say(self, record: folding.Record) -> None:
+    def _say(self, record: Record) -> None:
         event = (
             AuditEvent.RECLAIM_SUPPRESS if record.direction is Change.SUPPRESS else AuditEvent.RECLAIM_GROW
         )
@@ -100,11 +100,11 @@ class StepRecords:
         decision = Decision(
             event,
             Reason.HEADROOM,
-            folding.because(record),
+            record.because,
             pool=RECLAIM,
             before=Knobs(cpus=cpuset.render(record.before)),
             after=Knobs(cpus=cpuset.render(record.after)),
-            inputs=folding.inputs(record),
+            inputs=record.inputs,
         )
         self._report.decided((decision,), state, state)
 
@@ -262,8 +262,8 @@ class ReclaimPool:
             if self._found:  # decided before the former size was known
                 return before.pools.reclaim, before.pools.reclaim
             counts = self._counts(tick, before)  # a pod may have come since the tick began
-            because = sentence.because(tick.grounds) if counts else NO_RECLAIMED_POD
-            inputs = sentence.inputs(tick.grounds) if counts else {}
+            because = records.because(tick.grounds) if counts else NO_RECLAIMED_POD
+            inputs = records.inputs(tick.grounds) if counts else {}
             outcome = self._node.decide(PoolsSized(counts, because, inputs=inputs))
         self._relocation.carry_out(outcome, before)
         # records of ticks fold changes of a size; that a size begins or ends is a record of its own
@@ -328,6 +328,7 @@ class Lending:
         self._measuring = Measuring(node, sampler, relocation, report)
         self._pool = ReclaimPool(node, actuator, relocation, report, self._alarm)
         self._partition = Partition(node, relocation, report)
+        self._partitions = False
         self._late: list[float] = []
         self._stopping = False
         self._thread = Thread(target=self._run, name="lending", daemon=True)
@@ -392,7 +393,7 @@ class Lending:
             return passed.next_s
         late, self._late = self._late, []
         readings = self._measuring.readings(now, late, state, has_looked=look is not None)
-        if self._partitions:
+        if self._sizes_by_load():
             next_s = self._by_tiers(readings, state, is_told=is_told)
         else:
             next_s = self._by_headroom(readings, look, state, is_told=is_told)
@@ -400,13 +401,17 @@ class Lending:
         self._report.metrics.ticks(late, self.headroom.cpu_milli)
         return next_s
 
-    @property
-    def _partitions(self) -> bool:
-        tuning = self._node.tuning.reclaim
-        return tuning.enabled and tuning.partition
+    def _sizes_by_load(self) -> bool:
+        """Return whether all pools are sized by load; after a change of this the former owner of sizes forgets."""
+        tuning, before = self._node.tuning.reclaim, self._partitions
+        self._partitions = tuning.enabled and tuning.partition
+        if self._partitions and not before:
+            self._pool.forget()
+        elif before and not self._partitions:
+            self._partition.forget()
+        return self._partitions
 
     def _by_tiers(self, readings: FastReadings, state: NodeState, *, is_told: bool) -> float:
-        self._pool.forget()
         tick = self._partition.tick(readings, state)
         self._found_headroom(tick.headroom, is_told=is_told)
         return tick.next_s
@@ -414,7 +419,6 @@ class Lending:
     def _by_headroom(
         self, readings: FastReadings, look: Look | None, state: NodeState, *, is_told: bool
     ) -> float:
-        self._partition.forget()
         tick = self._pool.decide(readings, look, state)
         self._found_headroom(tick.headroom, is_told=is_told)
         self._pool.carry_out(tick, state, readings.at)

@@ -132,6 +132,15 @@ class Verdict(NamedTuple):
     unused_milli: int = 0
 
 
+class Grounds(NamedTuple):
+    """All inputs and the result of one decision: its reason can be derived from them."""
+
+    before: Lent
+    verdict: Verdict
+    scene: Scene
+    tuning: ReclaimTuning
+
+
 def decide(lent: Lent, scene: Scene, tuning: ReclaimTuning) -> Verdict:
     """Return the new size: it grows by a step at most, shrinks at once, and never grows on doubtful readings."""
     if tuning.paused:

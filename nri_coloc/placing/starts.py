@@ -7,10 +7,7 @@ pod's other containers keep to the reclaim pool meanwhile.
 """
 
 from collections.abc import Iterable
-from functools import reduce
-from operator import or_
 
-from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NOBODY, Moves, Outcome
 from nri_coloc.core.events import ContainerCreated
 from nri_coloc.core.state import NodeState, Unstarted
@@ -68,16 +65,11 @@ def listed(containers: Iterable[Container]) -> dict[str, tuple[Unstarted, ...]]:
     return found
 
 
-def needed(state: NodeState, pod_id: str) -> CPUMask:
-    """Return the CPUs that a pod's cgroup must have for containers that have not started, 0 for none."""
-    place = state.pods.get(pod_id)
-    return reduce(or_, (each.cpus for each in place.unstarted), 0) if place is not None else 0
-
-
 def _but(unstarted: tuple[Unstarted, ...], container_id: str) -> tuple[Unstarted, ...]:
     return tuple(each for each in unstarted if each.container_id != container_id)
 
 
 def _moves(before: NodeState, after: NodeState, pod_id: str) -> Moves:
-    beyond = (needed(before, pod_id) ^ needed(after, pod_id)) & ~after.pools.reclaim
+    had, has = (state.pods[pod_id].cpus_until_start for state in (before, after))
+    beyond = (had ^ has) & ~after.pools.reclaim
     return Moves(pods=(pod_id,)) if beyond and after.boxed(pod_id) else NOBODY

@@ -156,7 +156,7 @@ class Actuator:
         self._departures = Departures()
         self._turn = Lock()
         self.drifts = Drifts()
-        self._unannounced = Unannounced()
+        self._unannounced = Unannounced(bandwidths.is_resized)
         self._protections = Protections(node, writer, report)
         self._host_groups = HostGroups(node, writer, report)
         self._leftovers = Leftovers(writer)
@@ -288,7 +288,8 @@ class Actuator:
     def place_pod(self, pod_id: str) -> None:
         """Apply one pod's values to its cgroup on the caller's thread; the first pod shows which files there are."""
         known = self._node.can
-        self._node.learn(self._look_again(known), instead_of=known)
+        if not known.seen_on_pods:
+            self._node.learn(self._look_again(known), instead_of=known)
         self._apply_pod(pod_id)
 
     def place_pods(self, pod_ids: Iterable[str]) -> None:
@@ -463,8 +464,7 @@ class Actuator:
             failures = applied.failures + self._leftovers.clear(state, pod_id, target)
             applied = replace(applied, failures=failures)
             drift = self.drifts.judge(pod_id, target, applied)
-            is_resized = self.bandwidths.is_resized(pod_id)
-            due = self._unannounced.judge(pod_id, drift, is_resized=is_resized, now=time.monotonic())
+            due = self._unannounced.judge(pod_id, drift, time.monotonic())
         if not state.boxed(pod_id):
             self._memory.release(target.path)
         for failure in failures:

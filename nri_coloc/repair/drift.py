@@ -50,19 +50,21 @@ def is_kubelets(drift: Drift) -> bool:
 
 
 class Unannounced:
-    """Drifts of pods that a kubelet may still announce as its resize; for one thread at a time."""
+    """Drifts of pods that a kubelet may still announce as its resize; for one thread at a time.
 
-    def __init__(self) -> None:
+    is_resized: returns whether a resize of a pod was announced, by its id.
+    """
+
+    def __init__(self, is_resized: Callable[[str], bool]) -> None:
+        self._is_resized = is_resized
         self._held: dict[str, tuple[float, Drift]] = {}
 
-    def judge(self, pod_id: str, drift: Drift | None, *, is_resized: bool, now: float) -> tuple[Drift, ...]:
-        """Return the drifts of a pod to report now.
-
-        drift: found now, if any.
-        is_resized: whether a resize of the pod was announced.
-        """
+    def judge(self, pod_id: str, drift: Drift | None, now: float) -> tuple[Drift, ...]:
+        """Return the drifts of a pod to report now; `drift`: found now, if any."""
         at, held = self._held.pop(pod_id, (now, None))
-        if is_resized:
+        if drift is None and held is None:
+            return ()
+        if self._is_resized(pod_id):
             return (drift,) if drift is not None and not is_kubelets(drift) else ()
         if drift is None and held is not None and now - at < ANNOUNCED_WITHIN_S:
             self._held[pod_id] = at, held

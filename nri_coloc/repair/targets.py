@@ -15,7 +15,7 @@ from nri_coloc.core.workload import Pod
 from nri_coloc.host import cgroup_layout, knob_files
 from nri_coloc.host.target import Target
 from nri_coloc.host.write_back import Apart
-from nri_coloc.placing import admission, protection, reclaim_cgroups, starts
+from nri_coloc.placing import admission, protection, reclaim_cgroups
 from nri_coloc.placing.protection import Protection
 
 
@@ -94,7 +94,7 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
         return None
     orders = reclaim_cgroups.knobs(state, pod_id)
     cpus, values = _mask(orders), knob_files.all_but_cpuset(orders, can)
-    beyond = starts.needed(state, pod_id) & ~cpus if cpus else 0
+    beyond = place.cpus_until_start & ~cpus if cpus else 0
     return Target(path, cpus, values, journalled=True, inherited=True, beyond=beyond)
 
 

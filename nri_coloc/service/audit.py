@@ -131,7 +131,10 @@ def pod_of(decision: Decision, state: NodeState, previous: NodeState | None) -> 
     """Return the pod of a decision; an empty pod if the decision is about no pod."""
     pod_id = decision.subject.container.pod_id if decision.subject else decision.pod_id
     place = state.pods.get(pod_id) or (previous.pods.get(pod_id) if previous else None)
-    return place.pod if place else Pod(pod_id)
+    return place.pod if place else _NO_POD
+
+
+_NO_POD: Final = Pod("")
 
 
 def _named(knobs: Knobs) -> dict[str, KnobValue]:

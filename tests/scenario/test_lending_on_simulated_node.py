@@ -10,7 +10,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.workload import KubeQoS
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.readings import CgroupReader
-from nri_coloc.lending import fast_loop, groups, run_delay, sentence
+from nri_coloc.lending import fast_loop, groups, records, run_delay
 from nri_coloc.lending.fast_loop import LoopMemory, Tick
 from nri_coloc.lending.groups import Facts, PodFacts
 from nri_coloc.lending.sampler import FastSampler
@@ -128,7 +128,7 @@ class TestWithoutPSI:
         bed.node.set_delay(bed.web, 0.6)
         cut = next(tick for tick in (bed.tick() for _ in range(6)) if tick.target.change is Change.SUPPRESS)
         assert cut.target.binding is Binding.STALL
-        assert sentence.inputs(cut.grounds)["stall_signal"] == "run-queue delay"
+        assert records.inputs(cut.grounds)["stall_signal"] == "run-queue delay"
 
     def test_who_waits_a_little_loses_nothing(self, bed):
         self.follow(bed)

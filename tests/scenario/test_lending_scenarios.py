@@ -14,7 +14,7 @@ import pytest
 
 from nri_coloc.core.lending import Binding, Change
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.lending.folding import Folding, Step, fold
+from nri_coloc.lending.records import Folding, Step, fold
 from tests.unit.lending.node_model import Demand, Node, jump, steady
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from nri_coloc.core.cadence import Extent
 from nri_coloc.core.lending import Change
-from nri_coloc.lending.folding import Record, because, inputs
-from nri_coloc.lending.sentence import Grounds
+from nri_coloc.lending.pool_size import Grounds
+from nri_coloc.lending.records import Record
 from tests.unit.lending.test_sentence import MOST, SITUATIONS, grounds, large
 
 
@@ -29,29 +29,29 @@ def record(of: Grounds | None, turns: int = 0) -> Record:
 
 
 def test_growth_shows_the_figures_that_people_ask_for():
-    assert because(record(grounds())) == (
+    assert record(grounds()).because == (
         "grow: online use fell, one step (online=2 cores, lendable=8, cpus 1 → 2)"
     )
 
 
 def test_a_swing_shows_its_turns_and_extremes():
-    assert because(record(grounds(), turns=14)) == (
+    assert record(grounds(), turns=14).because == (
         "swing: 14 turns in 60 s: online use fell, one step (online=2 cores, lendable=8, "
         "between 1 and 8, cpus 1 → 2)"
     )
 
 
 def test_lending_that_is_disabled_says_so():
-    assert because(record(None)) == "grow: lending is disabled (cpus 1 → 2)"
+    assert record(None).because == "grow: lending is disabled (cpus 1 → 2)"
 
 
 @pytest.mark.parametrize(("before", "scene"), [each[:2] for each in SITUATIONS])
 @pytest.mark.parametrize("turns", [0, 1000])
 def test_no_sentence_is_over_160_characters(before, scene, turns):
-    assert len(because(record(large(before, **scene), turns))) <= MOST
+    assert len(record(large(before, **scene), turns).because) <= MOST
 
 
 def test_the_extremes_are_among_the_inputs():
-    found = inputs(record(grounds(), turns=14))
+    found = record(grounds(), turns=14).inputs
     assert (found["cpus_low"], found["cpus_high"], found["turns"], found["worst_stall"]) == (1, 8, 14, 0.4)
     assert found["binding"] == "growth_step"

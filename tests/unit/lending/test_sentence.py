@@ -10,8 +10,8 @@ from nri_coloc.core.lending import Binding
 from nri_coloc.core.readings import Signal
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.headroom import Yielded
-from nri_coloc.lending.pool_size import Lent, decide
-from nri_coloc.lending.sentence import Grounds, Input, because, inputs
+from nri_coloc.lending.pool_size import Grounds, Lent, decide
+from nri_coloc.lending.records import Input, because, inputs
 from nri_coloc.lending.stall import Stall
 from tests.unit.lending.node_model import Node, jump
 from tests.unit.lending.scene import CALM, NOW
@@ -108,7 +108,7 @@ def test_every_change_can_be_derived_from_its_inputs(threads):
         assert derived(found) == (found["after_milli"], tick.target.cpus), found
 
 
-def test_what_never_was_is_told_as_nothing_so_that_it_can_be_written_as_json():
+def test_a_time_that_never_was_is_null_in_json():
     never = BEFORE._replace(cut_at=-math.inf, grown_at=-math.inf)
     scene = CALM._replace(known_since=-math.inf, age_s=math.inf)
     found = inputs(Grounds(never, decide(never, scene, ReclaimTuning()), scene, ReclaimTuning()))

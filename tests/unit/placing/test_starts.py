@@ -13,6 +13,10 @@ ALL = cpuset.parse("0-7")
 NAMED = asking(0, cpus="0-7")
 
 
+def needed(node: Node, pod_id: str) -> int:
+    return node.state.pods[pod_id].cpus_until_start
+
+
 def narrow() -> Node:
     """Return a node on which CPUs 0-1 are owned, with a reclaimed pod."""
     node = Node()
@@ -29,7 +33,7 @@ def created(node: Node, name: str = "job", cpus: int = ALL, on: str = "batch") -
 def test_a_pod_has_the_named_cpus():
     node = narrow()
     assert created(node).moves == Moves(pods=("batch",))
-    assert starts.needed(node.state, "batch") == ALL
+    assert needed(node, "batch") == ALL
 
 
 def test_the_pool_is_no_reason_to_write():
@@ -40,21 +44,21 @@ def test_a_start_ends_it():
     node = narrow()
     created(node)
     assert node.start("job", wish=RECLAIMED, on="batch").moves == Moves(pods=("batch",))
-    assert starts.needed(node.state, "batch") == 0
+    assert needed(node, "batch") == 0
 
 
-def test_a_start_ends_it_for_a_container_that_was_never_placed():
+def test_start_of_an_unplaced_container_ends_it():
     node = narrow()
     node.happen(ContainerCreated("batch", "stranger", ALL))
     assert "batch" in node.start("stranger", wish=RECLAIMED, on="batch").moves.pods
-    assert starts.needed(node.state, "batch") == 0
+    assert needed(node, "batch") == 0
 
 
 def test_an_end_without_a_start_ends_it():
     node = narrow()
     created(node)
     assert "batch" in node.happen(ContainerGone("job")).moves.pods
-    assert starts.needed(node.state, "batch") == 0
+    assert needed(node, "batch") == 0
 
 
 def test_an_unplaced_container_that_ends_ends_it():
@@ -68,7 +72,7 @@ def test_the_next_attempt_ends_it():
     created(node, "first")
     second = replace(container("second", "batch", resources=NAMED), name="first")
     node.happen(ContainerCreating(node.pod("batch"), second, RECLAIMED))
-    assert starts.needed(node.state, "batch") == 0
+    assert needed(node, "batch") == 0
 
 
 def test_two_containers_each_count():
@@ -76,21 +80,21 @@ def test_two_containers_each_count():
     created(node, "one", 0b01)
     created(node, "two", 0b10)
     node.start("one", wish=RECLAIMED, on="batch")
-    assert starts.needed(node.state, "batch") == 0b10
+    assert needed(node, "batch") == 0b10
 
 
 def test_a_later_specification_replaces_the_former():
     node = narrow()
     created(node)
     node.happen(ContainerCreated("batch", "job", 0))
-    assert starts.needed(node.state, "batch") == 0
+    assert needed(node, "batch") == 0
 
 
 def test_an_online_pod_needs_nothing():
     node = Node()
     node.start_pod("web", SHARED)
     assert node.happen(ContainerCreated("web", "app", ALL)) == Outcome(node.state)
-    assert starts.needed(node.state, "web") == starts.needed(node.state, "unknown") == 0
+    assert needed(node, "web") == 0
 
 
 def test_the_list_tells_of_created_containers_only():
@@ -111,4 +115,4 @@ def test_our_own_list_changes_nothing():
     node = narrow()
     created(node)
     assert node.synchronize().state.pods == node.state.pods
-    assert starts.needed(node.state, "batch") == ALL
+    assert needed(node, "batch") == ALL

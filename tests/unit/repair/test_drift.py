@@ -55,11 +55,11 @@ def settled(*wanted: Target, seconds: float = RUNTIME_LATE_S, is_pushed: bool = 
     return drifts
 
 
-def test_of_what_was_never_seen_in_place_nobody_can_tell_whose_it_is():
+def test_value_never_seen_in_place_is_no_drift():
     assert Drifts().judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET)) is None
 
 
-def test_what_is_wanted_still_and_found_otherwise_was_changed_by_somebody_else():
+def test_changed_value_that_is_still_wanted_is_drift():
     drift = settled(target(ALL, LIGHT)).judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
     assert drift is not None
     assert drift.before.named() == {"cpus": "0-3", "shares": 2598}
@@ -67,7 +67,7 @@ def test_what_is_wanted_still_and_found_otherwise_was_changed_by_somebody_else()
     assert drift.because == "repaired: CPUs 0-3 instead of 0-7, cpu.weight 100 instead of 1"
 
 
-def test_what_is_wanted_anew_is_our_own_change():
+def test_newly_wanted_value_is_no_drift():
     assert settled(target(ALL)).judge("pod", target(LOW, LIGHT), found(ALL, LOW, RESET)) is None
 
 
@@ -76,7 +76,7 @@ def test_cpus_beyond_are_taken_back_without_a_drift():
     assert drifts.judge("pod", target(LOW), found(ALL, LOW)) is None
 
 
-def test_what_the_runtime_was_told_is_expected_and_no_more():
+def test_only_cpus_sent_to_the_runtime_are_expected():
     drifts = Drifts()
     drifts.expect("pod", "pod", ALL)
     drift = drifts.judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET))
@@ -102,11 +102,11 @@ def test_an_unwritten_value_counts_once_it_is_there():
     assert drifts.judge("pod", target(ALL, bound), found(ALL, ALL, raised)) is not None
 
 
-def test_what_could_not_be_put_right_is_not_said_to_be():
+def test_failed_repair_is_not_reported_as_repaired():
     assert settled(target(ALL)).judge("pod", target(ALL), found(LOW, LOW)) is None
 
 
-def test_what_we_had_ordered_before_is_known_again_and_told():
+def test_value_ordered_before_is_recognised_and_reported():
     drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT))
     overtaken = drifts.judge("pod", target(ALL, LIGHT), found(LOW))
     foreign = drifts.judge("pod", target(ALL, LIGHT), found(HIGH))
@@ -153,14 +153,14 @@ def test_a_former_value_of_a_file_is_known_again():
     assert drift.former
 
 
-def test_what_was_ordered_long_ago_is_forgotten():
+def test_value_ordered_long_ago_is_forgotten():
     sets = [LOW, *(1 << cpu for cpu in range(FORMER_KEPT)), ALL]
     drift = settled(*map(target, sets)).judge("pod", target(ALL), found(LOW))
     assert drift is not None
     assert not drift.former
 
 
-def test_a_cgroup_that_is_not_there_yet_proves_nothing():
+def test_missing_cgroup_shows_no_drift():
     drifts = Drifts()
     drifts.expect("pod", "pod", ALL)
     nothing = Applied(absent=("cpu.weight",))
@@ -170,7 +170,7 @@ def test_a_cgroup_that_is_not_there_yet_proves_nothing():
     assert drift.before.named() == {"cpus": "0-3"}, "only the CPUs sent to the runtime are still expected"
 
 
-def test_a_knob_in_two_files_is_told_once_and_by_the_first():
+def test_knob_in_two_files_is_reported_once():
     values = (FileValue("blkio", "io.weight", "default 300"), FileValue("blkio", "io.bfq.weight", "118"))
     reset = (
         Correction("io.weight", "default 100\n8:0 50", "default 300"),
@@ -182,7 +182,7 @@ def test_a_knob_in_two_files_is_told_once_and_by_the_first():
     assert drift.because == "repaired: io.weight 100 instead of 300, io.bfq.weight 100 instead of 118"
 
 
-def test_a_limit_that_was_taken_away_is_told_as_none():
+def test_removed_limit_is_reported_as_none():
     high = FileValue("memory", "memory.high", "4096")
     reset = Correction("memory.high", "max", "4096")
     drift = settled(target(0, high)).judge("pod", target(0, high), Applied(corrected=(reset,)))
@@ -191,7 +191,7 @@ def test_a_limit_that_was_taken_away_is_told_as_none():
     assert drift.after.named() == {"memory.high": 4096}
 
 
-def test_nodes_that_were_taken_away_are_told_as_nothing():
+def test_removed_nodes_are_reported_as_nothing():
     mems = FileValue("cpuset", "cpuset.mems", "0")
     reset = Correction("cpuset.mems", "", "0")
     drift = settled(target(0, mems)).judge("pod", target(0, mems), Applied(corrected=(reset,)))
@@ -200,7 +200,7 @@ def test_nodes_that_were_taken_away_are_told_as_nothing():
     assert "repaired: cpuset.mems nothing instead of 0" in drift.because
 
 
-def test_what_is_reset_again_and_again_is_told_so_often_and_then_is_too_often():
+def test_repairs_pause_after_six_in_a_minute():
     drifts = settled(target(ALL))
     told = [drifts.judge("pod", target(ALL), found(LOW)) for _ in range(REPAIRS_PER_MINUTE)]
     assert all(told)
@@ -218,8 +218,12 @@ LATE = ANNOUNCED_WITHIN_S
 
 def reported(*looks: tuple[float, Drift | None, bool]) -> list[tuple[Drift, ...]]:
     """Return the drifts that each check of a pod reports; a check is (time, drift, a resize is announced)."""
-    pods = Unannounced()
-    return [pods.judge("pod", drift, is_resized=is_resized, now=now) for now, drift, is_resized in looks]
+    resized: list[bool] = []
+    pods, found = Unannounced(lambda _pod_id: resized[-1]), []
+    for now, drift, is_resized in looks:
+        resized.append(is_resized)
+        found.append(pods.judge("pod", drift, now))
+    return found
 
 
 def test_announced_write_is_not_reported():
@@ -245,10 +249,10 @@ def test_other_drift_is_reported_at_once():
 
 
 def test_pod_that_is_gone_is_not_reported():
-    pods = Unannounced()
-    pods.judge("pod", RESIZED, is_resized=False, now=0)
+    pods = Unannounced(lambda _pod_id: False)
+    pods.judge("pod", RESIZED, now=0)
     pods.forget("pod")
-    assert pods.judge("pod", None, is_resized=False, now=LATE) == ()
+    assert pods.judge("pod", None, now=LATE) == ()
 
 
 def test_a_push_at_a_containers_end_is_forgotten():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nri_coloc.core.cadence import ONE_WAY_S, SWING_S, Cadence, Extent
 from nri_coloc.core.lending import Change
-from nri_coloc.lending.folding import Folding, Record, Step, fold
+from nri_coloc.lending.records import Folding, Record, Step, fold
 
 TICK_S = 0.02
 SLACK_S = 1e-6
