@@ -336,10 +336,12 @@ def _lending(lending: dict[str, Any]) -> Check:
 
 
 def _disks(lending: dict[str, Any]) -> Iterator[Check]:
-    """Yield a warning while a file system is short."""
+    """Yield a warning while a file system is short, and one for settings by which the node may stay closed."""
     if shortage := str(lending.get("disk_short", "")):
         why = f"no new reclaimed pods: {shortage}; delete images or logs, or lower pressure.disk in the settings"
         yield Check("disks", "warn", why)
+    if remark := str(lending.get("disk_remark", "")):
+        yield Check("configuration", "warn", remark)
 
 
 def _whole(record: dict[str, Any]) -> str:

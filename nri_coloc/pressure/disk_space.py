@@ -48,6 +48,10 @@ EVICTS_BELOW: Final = {FileSystem.NODE: Lines(0.10, 0.05), FileSystem.IMAGES: Li
 """The kubelet's defaults of `evictionHard` on Linux (pkg/kubelet/apis/config/v1beta1/defaults_linux.go)."""
 
 
+IMAGES_COLLECTED_TO: Final = 0.20
+"""Part of the space that the kubelet leaves free by default when it deletes images (imageGCLowThresholdPercent)."""
+
+
 class Course(NamedTuple):
     """One file system over time.
 
@@ -84,6 +88,19 @@ def lines(tuning: DiskTuning) -> dict[FileSystem, Lines]:
         name: Lines(space + tuning.above, inodes + tuning.above)
         for name, (space, inodes) in EVICTS_BELOW.items()
     }
+
+
+def remark(tuning: DiskTuning) -> str:
+    """Return why the node may stay closed with these settings, as a sentence with the remedy; "" for none."""
+    opens = round(lines(tuning)[FileSystem.IMAGES].space + APART, 4)
+    if not tuning.closes or opens <= IMAGES_COLLECTED_TO:
+        return ""
+    least = IMAGES_COLLECTED_TO - APART - EVICTS_BELOW[FileSystem.IMAGES].space
+    return (
+        f"pressure.disk is {tuning.above * 100:g}: a node that was closed may stay closed, because it opens from "
+        f"{opens:.0%} of free space for images, and the kubelet deletes images to {IMAGES_COLLECTED_TO:.0%} only; "
+        f"set {least * 100:.0f} or less"
+    )
 
 
 def followed(course: Course, left: DiskLeft | None, known: Lines) -> Course:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from nri_coloc.core import cpuset
 from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
+from nri_coloc.pressure import disk_space
 from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
@@ -86,6 +87,7 @@ class DaemonView:
                 "cooling_s": round(self._cooling_s()),
                 "memory_taken_back": self._reclaimer.shown,
                 "disk_short": self._disks.shortage,
+                "disk_remark": disk_space.remark(self._node.tuning.pressure.disk),
             },
             throttled=self._pressure.throttled,
         )

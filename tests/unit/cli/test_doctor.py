@@ -285,6 +285,12 @@ class TestDaemon:
             "no new reclaimed pods: images are short of space (space=3.0%); delete"
         )
 
+    def test_a_disk_line_that_keeps_nodes_closed_warns(self, patient, daemon):
+        remark = "pressure.disk is 4: a node that was closed may stay closed"
+        daemon["state"] = {"lending": {"switch": "on", "because": "", "disk_remark": remark}}
+        found = check(patient, "configuration")
+        assert (found.verdict, found.sentence) == ("warn", remark)
+
     def test_lending_by_the_schedule_is_well(self, patient, daemon):
         assert check(patient, "lending").verdict == "ok"
 

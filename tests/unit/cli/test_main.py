@@ -145,6 +145,12 @@ def test_check_config_shows_what_a_file_means(tmp_path, capsys):
     assert "bad.yaml:1: strict" in capsys.readouterr().err
 
 
+def test_check_config_names_a_high_disk_line(tmp_path, capsys):
+    (tmp_path / "good.yaml").write_text("pressure: {disk: 4}\n")
+    assert main.main(["check-config", str(tmp_path / "good.yaml")], {}) == 0
+    assert "good.yaml: pressure.disk is 4: a node that was closed may stay closed" in capsys.readouterr().err
+
+
 def test_check_config_names_odd_windows(tmp_path, capsys):
     (tmp_path / "good.yaml").write_text("schedule: {windows: [{days: mon-fri, lend: 100}]}\n")
     assert main.main(["check-config", str(tmp_path / "good.yaml")], {}) == 0

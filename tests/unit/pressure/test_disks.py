@@ -66,6 +66,25 @@ def test_the_lines_lie_between_kubelet_and_image_collection():
         assert line + disk_space.APART < collects_to
 
 
+@pytest.mark.parametrize(
+    ("tuning", "remark"),
+    [
+        (DiskTuning(closes=True, above=0.03), ""),
+        (DiskTuning(closes=False, above=0.04), ""),
+        (
+            DiskTuning(closes=True, above=0.04),
+            (
+                "pressure.disk is 4: a node that was closed may stay closed, because it opens from 21% of free "
+                "space for images, and the kubelet deletes images to 20% only; set 3 or less"
+            ),
+        ),
+    ],
+    ids=["3", "off", "4"],
+)
+def test_a_line_above_image_collection_is_remarked(tuning: DiskTuning, remark: str):
+    assert disk_space.remark(tuning) == remark
+
+
 class Rig:
     """Two file systems that the test fills; `records` has the audit."""
 
