@@ -1,7 +1,8 @@
 """Facts about pods that the node cannot know by itself: the API server has them, and the companion reports them.
 
 The companion is not trusted. A reader may tighten a gate by a fact, and may loosen one only up to the amount that the
-node itself proves (docs/security.md). Priority, owner and deletion order reclaimed pods among each other, no more.
+node itself proves (docs/security.md). Priority, owner, deletion and lent amounts order reclaimed pods among each other,
+no more.
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,9 @@ class Lent(NamedTuple):
     memory_bytes: int = 0
     cpu_limit_milli: int = 0
     memory_limit_bytes: int = 0
+
+
+NO_LENT: Final = Lent()
 
 
 class ContainerFacts(NamedTuple):
@@ -90,6 +94,13 @@ class PodFacts:
         if found is None or (found.namespace, found.name) != (pod.namespace, pod.name):
             return None
         return found
+
+    def lent(self, pod: Pod, container: str) -> Lent | None:
+        """Return the lent amounts in a container's spec; None without facts about its pod."""
+        found = self.of(pod)
+        if found is None:
+            return None
+        return next((each.lent for each in found.containers if each.name == container), NO_LENT)
 
 
 NO_FACTS: Final = PodFacts({})

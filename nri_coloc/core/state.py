@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
-from nri_coloc.core.pod_facts import NO_FACTS, PodFacts
+from nri_coloc.core.pod_facts import NO_FACTS, Lent, PodFacts
 from nri_coloc.core.settings import PoolTuning
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import value
@@ -347,6 +347,11 @@ class NodeState:
 
     def of_pod(self, pod_id: str) -> tuple[Assignment, ...]:
         return self.containers.of_pod(pod_id)
+
+    def lent_to(self, assignment: Assignment) -> Lent | None:
+        """Return the lent amounts in a container's spec; None if the companion has not reported its pod."""
+        place = self.pods.get(assignment.container.pod_id)
+        return None if place is None else self.facts.lent(place.pod, assignment.container.name)
 
     def boxed(self, pod_id: str) -> bool:
         """Return whether a pod's cgroup is one of the reclaim cgroups."""

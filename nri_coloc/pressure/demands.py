@@ -5,7 +5,7 @@ from typing import Final
 
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import NodeState
-from nri_coloc.pressure import population
+from nri_coloc.pressure import lent
 from nri_coloc.pressure.disk_writers import Filled
 from nri_coloc.pressure.disks import REASONS
 from nri_coloc.pressure.eviction import MOST, Demand
@@ -25,7 +25,7 @@ def of_memory(short: Short, uses: Mapping[str, float], state: NodeState) -> Dema
     """Return the demand of a memory shortage. `uses`: by reclaimed pod, the bytes that its end frees there."""
     left, known = short.left, short.known
     pods = {
-        pod_id: one._replace(lent=float(population.lent_bytes(state.of_pod(pod_id))))
+        pod_id: one._replace(lent=float(lent.memory_bytes(state, pod_id)))
         for pod_id, one in _candidates(uses, state).items()
     }
     return Demand(

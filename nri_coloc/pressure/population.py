@@ -136,14 +136,3 @@ def _paths(members: Iterable[Assignment]) -> Iterable[str]:
 def _tolerance(members: Iterable[Assignment]) -> Tolerance:
     wished = {one.wish.tolerance for one in members}
     return next((one for one in _LEAST_FIRST if one in wished), Tolerance.NORMAL)
-
-
-def lent_bytes(containers: Iterable[Assignment]) -> int:
-    """Return the memory that a pod was lent. A limit of the pod's own is no loan: its author sets it freely."""
-    lent = (one.knobs.memory_limit or 0 for one in containers if _has_memory_loan(one))
-    return sum(limit for limit in lent if limit > 0)
-
-
-def _has_memory_loan(one: Assignment) -> bool:
-    """Return whether a vocabulary of lent resources gave the container its limit."""
-    return any(key == "memory-limit" for key, *_ in one.wish.origins)

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.decisions import Decision
-from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.state import NodeState
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.memory_reclaim import HeldMemory, Ways
 from nri_coloc.placing.node import Node
-from nri_coloc.pressure import memory_shortages, population, taking_back, words
+from nri_coloc.pressure import lent, memory_shortages, taking_back, words
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import LeftFiles
 from nri_coloc.pressure.reclaim_worker import Order, Result
@@ -163,7 +163,9 @@ class Reclaimer:
             self._turns += 1
             ids = round_robin(ids, LOOKS, self._turns)
         found = {k: self._files.held(paths[k], now) for k in ids}
-        sources = {k: _source(held, state.of_pod(k)) for k, held in found.items() if held is not None}
+        sources = {
+            k: _source(held, lent.memory_bytes(state, k)) for k, held in found.items() if held is not None
+        }
         return taking_back.takes(need, sources, self._files.swap_free())
 
     def _takes_cache(self) -> bool:
@@ -197,6 +199,6 @@ class Reclaimer:
         self._told = Told(begun, former)
 
 
-def _source(found: HeldMemory, containers: Iterable[Assignment]) -> Source:
+def _source(found: HeldMemory, lent_bytes: int) -> Source:
     held = found.memory
-    return Source(held.usage, held.file, found.kept, found.stall, population.lent_bytes(containers))
+    return Source(held.usage, held.file, found.kept, found.stall, lent_bytes)

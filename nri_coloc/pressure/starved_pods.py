@@ -1,6 +1,6 @@
 """Record reclaimed pods that wait for CPU for minutes, and find the pods to move away (`starvation` decides)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core.decisions import Decision
@@ -12,12 +12,10 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing.node import Node
-from nri_coloc.pressure import population, starvation
+from nri_coloc.pressure import lent, population, starvation
 from nri_coloc.pressure.starvation import Streak, Want
 
 _WHOLE_CPU: Final = 1000
-_NO_SHARES: Final = 2
-"""CPU shares of a pod that was lent no CPU."""
 
 HOLDS_S: Final = 400.0
 """Seconds for which a snapshot shows starved pods: on a large node the next one follows after six minutes."""
@@ -113,16 +111,10 @@ def _wants(before: Picture, after: Picture, state: NodeState) -> dict[str, Want]
             found[pod_id] = Want(
                 waited=max(waited),
                 used_milli=used,
-                granted_milli=round(_lent_milli(members)),
+                granted_milli=round(lent.cpu_milli(state, pod_id)),
                 seconds=after.pods[pod_id].at - before.pods[pod_id].at,
             )
     return found
-
-
-def _lent_milli(containers: Iterable[Assignment]) -> float:
-    """Return the CPU that a reclaimed pod was lent, milli-CPU; 0 for none."""
-    shares = ((one.knobs.shares or one.container.resources.shares or 0) for one in containers)
-    return sum(each * 1000 / 1024 for each in shares if each > _NO_SHARES)
 
 
 def _pool_milli(state: NodeState) -> int:

@@ -1,5 +1,9 @@
 """Compute each reclaimed container's shares, quota and memory limit, from its loan and the capacity that lasts.
 
+An annotation states a loan, and each author of pods can write one. The part that the pod's spec requests too is
+confirmed: a scheduler counted it. If not all loans fit, confirmed parts go first, and the rest is divided among the
+other parts. Without the companion's facts about a pod its whole loans count as confirmed.
+
 `Course` keeps the settled value of a figure until another value has lasted. A figure lasts if it stays on one side of
 the settled value, above or below, all the time. Then the dwell's value nearest to the settled one becomes the new
 value: no more than the whole dwell has shown. (Koordinator compares the node's resources with those resources it
@@ -15,6 +19,7 @@ from nri_coloc.core.apportionment import apportion
 from nri_coloc.core.decisions import Figure, Inputs
 from nri_coloc.core.knobs import MIN_SHARES, NO_KNOBS, PAGE, Knobs
 from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.pod_facts import Lent
 from nri_coloc.core.settings import AmountTuning
 from nri_coloc.core.workload import QoSClass, Wish
 
@@ -71,6 +76,7 @@ class Loan(NamedTuple):
     in_use: its memory, bytes; None if it could not be read.
     priority: loans of lower priority are reduced first.
     pod_id: its pod; all containers of a pod share one part.
+    confirmed: the amounts in the pod's spec; None without facts about the pod.
     """
 
     lent: Knobs
@@ -78,14 +84,19 @@ class Loan(NamedTuple):
     in_use: int | None = None
     priority: int = 0
     pod_id: str = ""
+    confirmed: Lent | None = None
 
 
 class _Claim(NamedTuple):
-    """One loan's claim on the CPU (thousandths) or on the memory (bytes)."""
+    """One loan's claim on the CPU (thousandths) or on the memory (bytes).
+
+    unconfirmed: the part of the loan beyond `amount`.
+    """
 
     pod_id: str
     priority: int
     amount: int
+    unconfirmed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +164,9 @@ def rebalance(
         settled,
         {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
         figures.sentence(
-            f"loans divided again: the capacity for loans changed{_guessed(capacity)}", inputs, _SHOWN
+            f"loans divided again: the loans or the capacity for them changed{_guessed(capacity)}",
+            inputs,
+            _SHOWN,
         ),
         inputs,
     )
@@ -168,6 +181,8 @@ def _inputs(
         "pods": len({loan.pod_id for loan in loans.values()}),
         "lent_milli": sum(_milli(loan.lent) for loan in loans.values()),
         "lent_bytes": sum(loan.lent.memory_limit or 0 for loan in loans.values()),
+        "confirmed_milli": sum(_claim_of_cpu(loan).amount for loan in loans.values()),
+        "confirmed_bytes": sum(_claim_of_memory(loan).amount for loan in loans.values()),
         "capacity_milli": settled.cpu_milli.settled,
         "capacity_bytes": settled.memory_bytes.settled,
         "offered_milli": capacity.cpu_milli,
@@ -205,17 +220,35 @@ def _settled(before: Settled, capacity: Capacity, now_s: float, tuning: AmountTu
 
 def amounts(loans: Mapping[str, Loan], milli: int, memory: int) -> dict[str, Knobs]:
     """Return each container's values for this capacity, by container id; only knobs that its loan has."""
-    of_cpu = {key: _claim(loan, _milli(loan.lent)) for key, loan in loans.items()}
-    of_memory = {key: _claim(loan, loan.lent.memory_limit or 0) for key, loan in loans.items()}
+    of_cpu = {key: _claim_of_cpu(loan) for key, loan in loans.items()}
+    of_memory = {key: _claim_of_memory(loan) for key, loan in loans.items()}
     cpu, bytes_ = _granted(of_cpu, milli), _granted(of_memory, memory)
     return {key: _scaled(loan.lent, cpu[key], bytes_[key]) for key, loan in loans.items()}
 
 
-def _claim(loan: Loan, amount: int) -> _Claim:
-    return _Claim(loan.pod_id, loan.priority, amount)
+def _claim_of_cpu(loan: Loan) -> _Claim:
+    return _claim(loan, _milli(loan.lent), None if loan.confirmed is None else loan.confirmed.cpu_milli)
+
+
+def _claim_of_memory(loan: Loan) -> _Claim:
+    most = None if loan.confirmed is None else loan.confirmed.memory_bytes
+    return _claim(loan, loan.lent.memory_limit or 0, most)
+
+
+def _claim(loan: Loan, amount: int, confirmed: int | None) -> _Claim:
+    certain = amount if confirmed is None else min(amount, confirmed)
+    return _Claim(loan.pod_id, loan.priority, certain, amount - certain)
 
 
 def _granted(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
+    """Return a total divided among claims, and the rest of it among their unconfirmed parts."""
+    confirmed = _divided(claims, total)
+    rest = {key: claim._replace(amount=claim.unconfirmed) for key, claim in claims.items()}
+    more = _divided(rest, total - sum(confirmed.values()))
+    return {key: confirmed[key] + more[key] for key in claims}
+
+
+def _divided(claims: Mapping[str, _Claim], total: int) -> dict[str, int]:
     """Return a total divided among claims.
 
     Each pod gets an equal part, up to its claim, and the rest goes by priority.

@@ -107,6 +107,7 @@ class Loans:
             in_use=in_use,
             priority=wish.priority,
             pod_id=assignment.container.pod_id,
+            confirmed=self._node.state.lent_to(assignment),
         )
 
     def _say_only(self, event: AmountsGranted) -> None:

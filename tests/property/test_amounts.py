@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from nri_coloc.core.knobs import PAGE, Knobs
 from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.pod_facts import Lent
 from nri_coloc.core.settings import AmountTuning
 from nri_coloc.tuning.lent_amounts import Course, Loan, Settled, amounts, rebalance
 
@@ -15,10 +16,19 @@ LENT = st.builds(
     st.none() | st.integers(1000, 6_400_000),
     MAYBE_MEMORY,
 )
+CONFIRMED = st.builds(
+    Lent, st.just(2**63 - 1) | st.integers(0, 400_000), st.just(2**63 - 1) | st.integers(0, 1 << 36)
+)
 LOANS = st.dictionaries(
     st.sampled_from("abcdef"),
     st.builds(
-        Loan, LENT, LENT, st.none() | st.integers(0, 1 << 36), st.integers(-1, 1), st.sampled_from("pq")
+        Loan,
+        LENT,
+        LENT,
+        st.none() | st.integers(0, 1 << 36),
+        st.integers(-1, 1),
+        st.sampled_from("pq"),
+        st.none() | CONFIRMED,
     ),
 )
 CAPACITIES = st.builds(Capacity, st.integers(0, 400_000), st.integers(0, 1 << 38), st.just(Binding.FORECAST))
@@ -51,11 +61,29 @@ def test_together_they_get_no_more_than_there_is_beyond_the_kernels_least(loans,
 @given(LOANS, CAPACITIES, st.sampled_from("pqr"))
 def test_no_loan_takes_another_pods_equal_part(loans, capacity, pod_id):
     mine = {key for key, loan in loans.items() if loan.pod_id == pod_id}
-    pods = {loan.pod_id for loan in loans.values() if loan.lent.memory_limit}
+    claims = {
+        key: min(loan.lent.memory_limit or 0, loan.confirmed.memory_bytes if loan.confirmed else 1 << 63)
+        for key, loan in loans.items()
+    }
+    pods = {loan.pod_id for key, loan in loans.items() if claims[key]}
     found = amounts(loans, capacity.cpu_milli, capacity.memory_bytes)
-    owed = sum(loans[key].lent.memory_limit or 0 for key in mine)
+    owed = sum(claims[key] for key in mine)
     had = sum(found[key].memory_limit or 0 for key in mine)
     assert had + PAGE * len(mine) >= min(owed, capacity.memory_bytes // max(1, len(pods)))
+
+
+@given(LOANS, CAPACITIES, st.dictionaries(st.sampled_from("abcdef"), CONFIRMED))
+def test_no_fact_lowers_another_pods_amount(loans, capacity, facts):
+    told = {loans[key].pod_id for key in facts if key in loans}
+    before = {key: loan._replace(confirmed=None) for key, loan in loans.items()}
+    after = {key: loan._replace(confirmed=facts.get(key)) for key, loan in loans.items()}
+    had = amounts(before, capacity.cpu_milli, capacity.memory_bytes)
+    has = amounts(after, capacity.cpu_milli, capacity.memory_bytes)
+    for pod_id in {"p", "q"} - told:
+        mine = [key for key, loan in loans.items() if loan.pod_id == pod_id]
+        assert sum(milli(has[key]) - milli(had[key]) for key in mine) >= -3 * len(loans)
+        lowered = sum((had[key].memory_limit or 0) - (has[key].memory_limit or 0) for key in mine)
+        assert lowered <= 2 * PAGE * len(loans)
 
 
 @given(LOANS, CAPACITIES)

@@ -14,6 +14,7 @@ from nri_coloc.placing import pools, protection
 from nri_coloc.placing.protection import NONE
 from nri_coloc.placing.step import step
 from nri_coloc.pods import annotations
+from nri_coloc.pressure import lent
 from nri_coloc.sim import machines
 
 MACHINE = machines.topology(machines.MACHINES["8cpu"])
@@ -140,3 +141,12 @@ def test_an_empty_list_restores_the_bounds(pods, found):
     before = running(pods)
     after = step(step(before, reported(found), TUNING).state, reported({}), TUNING).state
     assert protection.granted(after, 0) == protection.granted(before, 0)
+
+
+@given(PODS, FACTS)
+def test_facts_lend_no_pod_beyond_its_equal_part(pods, found):
+    before = running(pods)
+    after = step(before, reported(found), TUNING).state
+    for pod_id in after.box:
+        assert 0 <= lent.memory_bytes(after, pod_id) <= NODE_BYTES // len(after.box)
+        assert lent.cpu_milli(after, pod_id) <= lent.cpu_milli(before, pod_id)

@@ -14,7 +14,7 @@ from nri_coloc.core.decisions import Decision
 from nri_coloc.core.evictions import Closed, EvictionWish, Ordered, Outcome, Result
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Headroom
-from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
+from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner, PodFacts
 from nri_coloc.core.readings import DiskLeft, GroupReading, NodeReading, Picture, Pressure
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import DiskTuning, PressureTuning, ReclaimTuning, Tuning
@@ -394,18 +394,24 @@ def test_an_endless_grace_prolongs_no_cool_down(make: Callable[..., Bed]):
     assert not bed.is_cooling
 
 
+def promised(bed: Bed, **gib: int) -> None:
+    """Let the annotations of pods promise lent memory."""
+    state = bed.known.state
+    for name, amount in gib.items():
+        wish = Wish(QoSClass.RECLAIMED, origins=(("memory-limit", "theirs", f"{amount}Gi"),))
+        known = state.containers[f"{name}-app"]
+        loan = replace(known, knobs=Knobs(memory_limit=amount * GIB), wish=wish)
+        state = replace(state, containers=state.containers.adding(loan))
+    bed.known.state = state
+
+
 def test_an_own_limit_is_no_loan(make: Callable[..., Bed]):
     bed = make(limited=2, honest=2)
     state = bed.known.state
     limited = state.containers["limited-app"]
     own = replace(limited.container, resources=Resources(memory_limit=64 * GIB))
-    honest = replace(
-        state.containers["honest-app"],
-        knobs=Knobs(memory_limit=3 * GIB),
-        wish=Wish(QoSClass.RECLAIMED, origins=(("memory-limit", "theirs", "3Gi"),)),
-    )
-    crowd = state.containers.adding(honest).adding(replace(limited, container=own))
-    bed.known.state = replace(state, containers=crowd)
+    bed.known.state = replace(state, containers=state.containers.adding(replace(limited, container=own)))
+    promised(bed, honest=3)
     assert short(bed).cluster.names == ["limited"]
 
 
@@ -506,6 +512,33 @@ def test_a_lower_priority_class_goes_first(make: Callable[..., Bed]):
     bed = make(first=2, second=2)
     told(bed, first=NOTHING_TOLD._replace(priority=-10), second=NOTHING_TOLD._replace(priority=10))
     assert short(bed).cluster.names == ["first"]
+
+
+def lent(memory_bytes: int) -> Facts:
+    """Return the facts about a pod whose spec requests lent memory."""
+    return NOTHING_TOLD._replace(
+        containers=(ContainerFacts("app", Kind.MAIN, 0, 0, Lent(memory_bytes=memory_bytes)),)
+    )
+
+
+def test_a_loan_beyond_the_spec_spares_no_pod(make: Callable[..., Bed]):
+    bed = make(greedy=2, honest=2)
+    promised(bed, greedy=64, honest=3)
+    told(bed, greedy=lent(GIB), honest=lent(3 * GIB))
+    assert short(bed).cluster.names == ["greedy"]
+
+
+def test_a_lent_request_needs_no_annotation(make: Callable[..., Bed]):
+    bed = make(nothing=2, honest=2)
+    told(bed, nothing=NOTHING_TOLD, honest=lent(3 * GIB))
+    assert short(bed).cluster.names == ["nothing"]
+
+
+def test_a_false_request_counts_for_an_equal_part(make: Callable[..., Bed]):
+    bed = make(false=2, other=2)
+    told(bed, false=lent(2**63 - 1), other=lent(2**63 - 1))
+    (wish,) = short(bed).cluster.ordered
+    assert wish.inputs["lent_bytes"] == bed.known.state.topology.memory_bytes // 2
 
 
 def test_a_deleted_pod_counts_during_its_grace(make: Callable[..., Bed]):

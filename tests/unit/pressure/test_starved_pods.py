@@ -6,12 +6,14 @@ import pytest
 
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Headroom
+from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner, PodFacts
 from nri_coloc.core.readings import GroupReading, NodeReading, Picture, Pressure
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace, Pools
 from nri_coloc.core.topology import CPU, Topology
-from nri_coloc.core.workload import Container, Pod, QoSClass
+from nri_coloc.core.value import replace
+from nri_coloc.core.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure.starved_pods import HOLDS_S, StarvedPods
 
@@ -71,6 +73,19 @@ def test_a_starved_pod_is_recorded(kernel):
     assert (said.event, said.reason, said.pod_id) == (AuditEvent.POD_STARVED, Reason.WITHOUT_CPU, "p")
     assert (said.inputs["used_milli"], said.inputs["granted_milli"]) == (5, 2000)
     assert (said.inputs["waited"], said.inputs["starved_s"]) == (0.9, 180)
+
+
+def test_a_loan_counts_as_far_as_the_spec_requests_it():
+    rig = Rig()
+    spec = ContainerFacts("app", Kind.MAIN, 0, 0, Lent(cpu_milli=300))
+    facts = Facts("u", "shop", "batch", Owner(), priority=0, cpu_milli=0, memory_bytes=0, containers=(spec,))
+    state = rig.node.state
+    loan = Wish(QoSClass.RECLAIMED, origins=(("lent-shares", "theirs", "2000"),))
+    member = replace(state.containers["c"], wish=loan)
+    rig.node.state = replace(state, containers=Crowd.of((member,)), facts=PodFacts({"u": facts}))
+    for _ in range(4):
+        rig.minute(used_milli=5, waited=0.9)
+    assert [said.inputs["granted_milli"] for said in rig.found] == [300]
 
 
 def test_a_suppressed_pod_is_recorded():

@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.pod_facts import Lent
 from nri_coloc.core.settings import AmountTuning
 from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.tuning.lent_amounts import Course, Loan, Rebalanced, Settled, amounts, lent, rebalance
@@ -87,6 +88,11 @@ class Case:
     )
 
 
+CONFIRMED = {
+    "greedy": Loan(cpus(4000, 8 * GIB), pod_id="greedy", confirmed=Lent(1000, GIB)),
+    "honest": Loan(cpus(4000, 8 * GIB), pod_id="honest", confirmed=Lent(4000, 8 * GIB)),
+}
+UNCONFIRMED = {key: loan._replace(confirmed=Lent()) for key, loan in CONFIRMED.items()}
 LOW_AND_HIGH = {"low": Loan(cpus(2000), priority=-1), "high": Loan(cpus(2000), priority=5)}
 
 CASES = [
@@ -97,6 +103,12 @@ CASES = [
     Case("the lower priority gives first", {"low": (1000, None), "high": (2000, None)},
          there_are(3000), LOW_AND_HIGH),
     Case("then the next", {"low": (10, None), "high": (1500, None)}, there_are(1500), LOW_AND_HIGH),
+    Case("amounts that the spec requests go first", {"greedy": (2000, 2048), "honest": (4000, 8192)},
+         there_are(6000, 10 * GIB), CONFIRMED),
+    Case("each pod keeps its equal part of them", {"greedy": (1000, 1024), "honest": (1000, 1024)},
+         there_are(2000, 2 * GIB), CONFIRMED),
+    Case("loans that no spec requests are divided alike", {"greedy": (1000, 1024), "honest": (1000, 1024)},
+         there_are(2000, 2 * GIB), UNCONFIRMED),
     Case("no loans", {}, there_are(0), {}),
 ]  # fmt: skip
 

@@ -6,11 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from nri_coloc.core.decisions import Moves
+from nri_coloc.core.events import FactsReported
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
 from nri_coloc.core.lending import Binding, Capacity
+from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner, PodFacts
 from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.placing import change
+from nri_coloc.placing.node import Node
 from nri_coloc.runtime.pusher import Pusher
 from nri_coloc.tuning import loans as module
 from nri_coloc.tuning.loans import Loans
@@ -66,6 +69,30 @@ def test_a_capacity_that_lasts_is_shared_out_and_pushed(rig):
     assert [change.moves for change in rig.changes] == [Moves(containers=("job",))]
     assert [change.specs for change in rig.changes] == [("job",)]
     assert rig.heard.said() == [("container.update", "rebalanced")]
+
+
+def told(node: Node, name: str, lent: Lent) -> None:
+    """Let the companion report that the spec of a pod requests lent resources."""
+    pod = node.state.pods[node.state.containers[name].container.pod_id].pod
+    facts = Facts(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        owner=Owner(),
+        priority=0,
+        cpu_milli=0,
+        memory_bytes=0,
+        containers=(ContainerFacts(name, Kind.MAIN, 0, 0, lent),),
+    )
+    node.decide(FactsReported(PodFacts({pod.uid: facts})))
+
+
+def test_a_loan_that_no_spec_requests_is_lowered_first(rig):
+    create(rig.node, "other", LENT, 0, on="second")
+    told(rig.node, "job", Lent())
+    rig.lasts(2000, 2 * GI)
+    granted = {one.id: one.granted for one in rig.node.state.containers.values()}
+    assert granted == {"job": Knobs(shares=2, quota=1000), "other": NO_KNOBS}
 
 
 def test_before_it_has_lasted_nothing_changes(rig):
