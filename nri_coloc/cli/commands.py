@@ -275,7 +275,7 @@ def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
 
 def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
     from nri_coloc.pressure import disk_space
-    from nri_coloc.schedule import remarks
+    from nri_coloc.schedule.remarks import remarks
     from nri_coloc.service.configuration import check, loading
 
     code, text = check.report(options.file)

@@ -6,7 +6,8 @@ from nri_coloc.core.state import PodPlace
 from nri_coloc.core.token_bucket import Bucket, take
 from nri_coloc.kubernetes.rate import NODE
 from nri_coloc.placing.node import Node
-from nri_coloc.schedule import Lending, running_pods, still_runs, to_evict
+from nri_coloc.schedule.draining import running_pods, still_runs, to_evict
+from nri_coloc.schedule.lending import Lending
 from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.orders import RunningPod
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import ScheduleTuning, Tuning
-from nri_coloc.schedule import Cause, Lending, Switch, at
+from nri_coloc.schedule.lending import Cause, Lending, at
+from nri_coloc.schedule.switch import Switch
 from nri_coloc.service.audit import timestamp
 from nri_coloc.service.lending_switch import LendingSwitch
 from nri_coloc.service.report import Report

@@ -14,8 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from nri_coloc.schedule import ON, Clocks, Switch
-from nri_coloc.schedule.switch import MOST_CHARACTERS, parsed, text_of
+from nri_coloc.schedule.switch import MOST_CHARACTERS, ON, Clocks, Switch, parsed, text_of
 from nri_coloc.service.state_folder import TRIED_EVERY_S
 
 NAME: Final = "lending-off"

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.placing.node import Node
-from nri_coloc.schedule import ON, switched_off
+from nri_coloc.schedule.switch import ON, switched_off
 from nri_coloc.service.audit import timestamp
 from nri_coloc.service.drain import Drain
 from nri_coloc.service.lending_switch import LendingSwitch

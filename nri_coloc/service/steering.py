@@ -20,7 +20,8 @@ from nri_coloc.hooks.translation import Translator
 from nri_coloc.host import granted
 from nri_coloc.placing import resynchronisation
 from nri_coloc.placing.node import Node
-from nri_coloc.schedule import Lending, remarks
+from nri_coloc.schedule.lending import Lending
+from nri_coloc.schedule.remarks import remarks
 from nri_coloc.service import logs
 from nri_coloc.service.audit import timestamp
 from nri_coloc.service.kubelet_watch import KubeletWatch

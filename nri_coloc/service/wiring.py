@@ -14,18 +14,15 @@ from nri_coloc.hooks.translation import Translator
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.runtime import stored_specs
 from nri_coloc.service.options import Options
-from nri_coloc.service.parts import (
-    ClusterParts,
-    FileParts,
-    ForecastParts,
-    GroundParts,
-    HookParts,
-    LendingParts,
-    Parts,
-    RuntimeParts,
-    Seams,
-)
+from nri_coloc.service.parts.cluster import ClusterParts
+from nri_coloc.service.parts.daemon import Parts
+from nri_coloc.service.parts.files import FileParts
+from nri_coloc.service.parts.forecast import ForecastParts
+from nri_coloc.service.parts.ground import GroundParts
+from nri_coloc.service.parts.hooks import HookParts, Seams
+from nri_coloc.service.parts.lending import LendingParts
 from nri_coloc.service.parts.operator import OperatorParts
+from nri_coloc.service.parts.runtime import RuntimeParts
 from nri_coloc.service.settings_watch import SettingsWatch
 from nri_coloc.service.steering import Steering
 

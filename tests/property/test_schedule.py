@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_coloc.core.settings import ScheduleTuning, WindowTuning
-from nri_coloc.schedule import ON, Clocks, Lending, State, Switch, at, switched_off
-from nri_coloc.schedule.switch import parsed, text_of
+from nri_coloc.schedule.lending import Lending, State, at
+from nri_coloc.schedule.switch import ON, Clocks, Switch, parsed, switched_off, text_of
 
 ZONES = [
     UTC,

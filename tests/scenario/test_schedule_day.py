@@ -13,8 +13,8 @@ import pytest
 
 from nri_coloc.core.durations import seconds
 from nri_coloc.core.settings import ScheduleTuning
-from nri_coloc.schedule import ON, Clocks, Switch, at, switched_off
-from nri_coloc.schedule.switch import parsed, text_of
+from nri_coloc.schedule.lending import at
+from nri_coloc.schedule.switch import ON, Clocks, Switch, parsed, switched_off, text_of
 from tests.unit.lending.node_model import Node, steady
 from tests.unit.schedule.kit import BERLIN, NIGHT, window
 

@@ -24,7 +24,7 @@ from nri_coloc.placing.node import Node
 from nri_coloc.pods import keys
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime.listing import Listing
-from nri_coloc.schedule import Clocks
+from nri_coloc.schedule.switch import Clocks
 from nri_coloc.service.audit import AuditLog, Record
 from nri_coloc.service.lending_switch import LendingSwitch
 from nri_coloc.service.metrics import Metrics

@@ -11,6 +11,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "nri_coloc"
 ROOMS = sorted(file.parent.name for file in PACKAGE.glob("*/__init__.py") if file.parent.name != "_pb")
+PACKAGES = sorted(
+    {
+        str(file.parent.relative_to(PACKAGE))
+        for file in PACKAGE.rglob("*/__init__.py")
+        if "_pb" not in file.parts
+    }
+    - {"pressure/actions"}  # the table of the actions is its content
+)
 PURE = (
     "core",
     "pods",
@@ -46,6 +54,12 @@ def test_a_room_has_unit_tests(room):
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_says_what_it_is_for(room):
     assert ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text()))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_exports_modules_and_no_names(package):
+    tree = ast.parse((PACKAGE / package / "__init__.py").read_text())
+    assert [ast.unparse(node) for node in tree.body[1:]] == []
 
 
 def test_every_room_has_a_floor():

@@ -13,7 +13,7 @@ from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
 from nri_coloc.pods import keys
-from nri_coloc.schedule import Clocks
+from nri_coloc.schedule.switch import Clocks
 from nri_coloc.service import steering
 from nri_coloc.service.audit import AuditLog
 from nri_coloc.service.evictions import EvictionOrders

@@ -11,7 +11,7 @@ from nri_coloc.service.admin_orders import AdminOrders, AdminSide
 from nri_coloc.service.daemon_view import DaemonView
 from nri_coloc.service.http import HttpServer
 from nri_coloc.service.node_watch import NodeWatch
-from nri_coloc.service.parts import Parts
+from nri_coloc.service.parts.daemon import Parts
 from nri_coloc.service.parts.ground import GroundParts
 from nri_coloc.service.readiness import (
     FAST_WITHIN_S,

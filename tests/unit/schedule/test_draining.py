@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from nri_coloc.core.events import PodStarted
-from nri_coloc.schedule import ON, Lending, at, running_pods, still_runs, switched_off, to_evict
+from nri_coloc.schedule.draining import running_pods, still_runs, to_evict
+from nri_coloc.schedule.lending import Lending, at
+from nri_coloc.schedule.switch import ON, switched_off
 from tests.unit.placing.kit import RECLAIMED, SHARED, Node, pod
 from tests.unit.schedule.kit import NIGHT, in_berlin
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import pytest
 
 from nri_coloc.core.settings import ScheduleTuning
-from nri_coloc.schedule import ON, Cause, State, Switch, at, switched_off
+from nri_coloc.schedule.lending import Cause, State, at
+from nri_coloc.schedule.switch import ON, Switch, switched_off
 from tests.unit.schedule.kit import BERLIN, NEW_YORK, NIGHT, in_berlin, in_new_york, window
 
 ONLINE, RISING, OFFLINE, FALLING = (

@@ -3,7 +3,7 @@
 import pytest
 
 from nri_coloc.core.settings import ScheduleTuning
-from nri_coloc.schedule import remarks
+from nri_coloc.schedule.remarks import remarks
 from tests.unit.schedule.kit import NIGHT, window
 
 CASES: list[tuple[str, ScheduleTuning, list[str]]] = [

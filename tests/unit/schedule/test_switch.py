@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from nri_coloc.schedule import ON, Clocks, Switch, at, switched_off
-from nri_coloc.schedule.switch import MOST_CHARACTERS, parsed, text_of
+from nri_coloc.schedule.lending import at
+from nri_coloc.schedule.switch import MOST_CHARACTERS, ON, Clocks, Switch, parsed, switched_off, text_of
 from tests.unit.schedule.kit import NIGHT, in_berlin
 
 NIGHTLY_S = in_berlin("2026-11-26T23:00").timestamp()

@@ -10,7 +10,8 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes.rate import NODE
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
-from nri_coloc.schedule import ON, at, switched_off
+from nri_coloc.schedule.lending import at
+from nri_coloc.schedule.switch import ON, switched_off
 from nri_coloc.service.drain import Drain
 from nri_coloc.service.evictions import EvictionOrders
 from tests.unit import parts

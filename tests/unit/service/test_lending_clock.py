@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core.settings import ScheduleTuning, Tuning
-from nri_coloc.schedule import ON, Clocks, switched_off
+from nri_coloc.schedule.switch import ON, Clocks, switched_off
 from nri_coloc.service import lending_clock
 from nri_coloc.service.lending_clock import KEPT_S, LendingClock
 from nri_coloc.service.lending_switch import LendingSwitch

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.schedule import ON, Clocks, Switch, switched_off
+from nri_coloc.schedule.switch import ON, Clocks, Switch, switched_off
 from nri_coloc.service.lending_switch import NAME, LendingSwitch
 from nri_coloc.service.state_folder import TRIED_EVERY_S
 from tests.unit import parts
