@@ -12,7 +12,8 @@ PREFIX: Final = "coloc.nri.io/"
 """The prefix of all our annotations."""
 
 MAX_BYTES: Final = 64 * 1024
-"""Of all known names and their values of one pod, as UTF-8. Beyond it no annotation counts (docs/annotations.md).
+"""Of all known names and their values of one pod, as UTF-8. Beyond it no annotation counts but for the operator's rules
+(docs/annotations.md).
 
 Labels count up to the same bound of their own: the API server bounds each value to 63 characters.
 """
@@ -20,15 +21,24 @@ Labels count up to the same bound of their own: the API server bounds each value
 
 @value
 class KnownKeys:
-    """Names of annotations and labels that a vocabulary or a rule of the operator reads. Every annotation that
-    begins with `PREFIX` is read, too."""
+    """Names of annotations and labels that a vocabulary or a rule of the operator reads.
+
+    Every annotation that begins with `PREFIX` is read, too.
+
+    pairs: names and values of annotations that the operator's rules select. These count beyond the bound as well.
+    """
 
     annotations: frozenset[str] = frozenset()
     labels: frozenset[str] = frozenset()
+    pairs: frozenset[tuple[str, str]] = frozenset()
 
     def with_also(self, other: "KnownKeys") -> "KnownKeys":
-        """Return the names of both."""
-        return KnownKeys(self.annotations | other.annotations, self.labels | other.labels)
+        """Return the names and pairs of both."""
+        return KnownKeys(
+            annotations=self.annotations | other.annotations,
+            labels=self.labels | other.labels,
+            pairs=self.pairs | other.pairs,
+        )
 
 
 class Texts(Mapping[str, str]):

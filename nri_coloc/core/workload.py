@@ -125,7 +125,8 @@ class Pod:
 
     cgroup_parent: the pod's cgroup in the driver's own notation.
     overhead_bytes: memory that its runtime class takes beside its containers.
-    excess_bytes: the size of its known labels and annotations where that is over the bound; then no annotation is kept.
+    excess_bytes: the size of its known labels and annotations where that is over the bound; then those that
+        the operator's rules select are kept, and no other annotation.
     claims_record: it carries the annotation that only the plugin may write, on containers.
     cpu_request: thousandths of a CPU by the pod's own cgroup, None where not known.
     kube_qos: Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers).

@@ -85,7 +85,7 @@ class Translator:
         return Listing(self._reader)
 
     def read_also(self, tuning: Tuning) -> bool:
-        """Read the names of another tuning's rules too, from now on; return whether there are new names.
+        """Read the names of another tuning's rules too, from now on; return whether there are new names or pairs.
 
         Pods that were read before lack them until the runtime lists them again.
         """

@@ -266,7 +266,7 @@ def _pod(pod: Mapping[str, Any], tuning: Tuning) -> Pod:
         name=objects.text(metadata, "name", _LONGEST_NAME),
         namespace=objects.text(metadata, "namespace", _LONGEST_NAMESPACE),
         labels=labels if _size(labels) <= MAX_BYTES else {},
-        annotations=annotated if fits else {},
+        annotations=annotated if fits else dict(annotated.items() & known.pairs),
         cgroup_parent=_parent(objects.text(objects.child(pod, "status"), "qosClass", _LONGEST_NAMESPACE)),
         cpu_request=requests.effective(pod, requests.CPU),
     )

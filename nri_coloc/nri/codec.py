@@ -44,6 +44,7 @@ class Reader:
         self.known = known
         self._annotations = frozenset(name.encode() for name in known.annotations)
         self._labels = frozenset(name.encode() for name in known.labels)
+        self._pairs = frozenset((name.encode(), text.encode()) for name, text in known.pairs)
 
     def pod_of(self, message: told_pb2.PodSandbox) -> Pod:
         """Read a pod."""
@@ -58,7 +59,7 @@ class Reader:
             name=message.name,
             namespace=message.namespace,
             labels=_texts(labels if of_labels <= MAX_BYTES else {}),
-            annotations=_texts(annotations if fits else {}),
+            annotations=_texts(annotations if fits else dict(annotations.items() & self._pairs)),
             cgroup_parent=message.linux.cgroup_parent,
             handler=message.runtime_handler,
             resources=resources_of(message.linux.pod_resources),

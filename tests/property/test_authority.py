@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nri_coloc.core import weights
 from nri_coloc.core.knobs import MIN_SHARES
+from nri_coloc.core.metadata import MAX_BYTES
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
 from nri_coloc.core.workload import Container, Numa, QoSClass, Resources, Wish
 from nri_coloc.placing import reclaim_cgroups, supply
@@ -176,6 +177,16 @@ def test_a_pod_of_reclaimed_containers_has_the_smallest_weight(pod, tuning, kube
         classes = {each.qos for each in node.state.of_pod(pod.name)}
         if {node.state.pods[pod.name].wish.qos, *classes} == {QoSClass.RECLAIMED}:
             assert reclaim_cgroups.knobs(node.state, pod.name).shares == MIN_SHARES
+
+
+@given(tenant_pods())
+def test_no_annotations_hide_a_pod_from_a_rule(pod):
+    rule = ClassRule(QoSClass.RECLAIMED, annotation=("team", "batch"))
+    much = {"coloc.nri.io/containers": "x" * MAX_BYTES, "team": "batch"}
+    hidden = replace(pod, annotations={**pod.annotations, **much}, labels={})
+    node = peopled(Tuning(rules=(rule,)), Kubelet())
+    node.run(hidden)
+    assert node.state.pods[pod.name].wish.qos is QoSClass.RECLAIMED
 
 
 @given(tenant_pods(), TUNINGS)

@@ -54,12 +54,13 @@ def known_keys(tuning: Tuning) -> KnownKeys:
     annotations, labels = set(_ANNOTATIONS), set(_LABELS)
     members = (member for pool in tuning.pools for member in pool.members)
     selectors: tuple[ClassRule | Selector, ...] = (*tuning.rules, *members)
+    pairs = {selector.annotation for selector in selectors if selector.annotation is not None}
+    annotations.update(name for name, _ in pairs)
     for selector in selectors:
-        annotations.update(pair[0] for pair in (selector.annotation,) if pair is not None)
         labels.update(pair[0] for pair in (selector.label,) if pair is not None)
     for kind, _, key in (pool.group_by.partition(":") for pool in tuning.pools):
         {"annotation": annotations, "label": labels}.get(kind, set()).add(key)
-    return KnownKeys(frozenset(annotations), frozenset(labels))
+    return KnownKeys(frozenset(annotations), frozenset(labels), frozenset(pairs))
 
 
 class Found(NamedTuple):

@@ -34,7 +34,8 @@ def test_a_character_takes_a_byte_beside_any_other(sign):
 
 
 def test_names_of_two_are_known_together():
-    one = KnownKeys(frozenset({"a"}), frozenset({"l"}))
-    other = KnownKeys(frozenset({"b"}), frozenset({"l", "m"}))
-    assert one.with_also(other) == KnownKeys(frozenset({"a", "b"}), frozenset({"l", "m"}))
+    one = KnownKeys(frozenset({"a"}), frozenset({"l"}), frozenset({("a", "1")}))
+    other = KnownKeys(frozenset({"b"}), frozenset({"l", "m"}), frozenset({("a", "2")}))
+    both = KnownKeys(frozenset({"a", "b"}), frozenset({"l", "m"}), frozenset({("a", "1"), ("a", "2")}))
+    assert one.with_also(other) == both
     assert one.with_also(one) == one

@@ -154,6 +154,13 @@ def test_annotations_hide_no_label_from_a_rule():
     assert outcome(pod("Burstable", labels={"team": "batch"}, annotations=much), rules=rules) is None
 
 
+def test_annotations_hide_no_other_from_a_rule():
+    much = {"coloc.nri.io/containers": "x" * (64 << 10), "team": "batch"}
+    rule = ClassRule(QoSClass.RECLAIMED, annotation=("team", "batch"))
+    rules = Rules(may_evict=True, tuning=Tuning(rules=(rule,)))
+    assert outcome(pod("Burstable", annotations=much), rules=rules) is None
+
+
 def test_a_refusal_names_the_class():
     found = eviction.judge(ORDER, pod("Burstable"), "n1", ON, NOW)
     assert found is not None

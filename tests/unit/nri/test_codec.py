@@ -87,6 +87,12 @@ class TestPods:
         )
         assert dict(pod_of(message).labels) == {"app": "web"}
 
+    @pytest.mark.parametrize(("team", "kept"), [("batch", {"team": "batch"}), ("web", {})])
+    def test_annotations_hide_no_pair_of_a_rule(self, team, kept):
+        known = KnownKeys(frozenset({"team"}), pairs=frozenset({("team", "batch")}))
+        message = nri_pb2.PodSandbox(annotations={"coloc.nri.io/containers": "x" * MAX_BYTES, "team": team})
+        assert dict(codec.Reader(known).pod_of(told.pod(message)).annotations) == kept
+
     def test_labels_are_bounded_beside_kubernetes(self):
         assert dict(pod_of(nri_pb2.PodSandbox(labels={"app": "x" * MAX_BYTES})).labels) == {}
 

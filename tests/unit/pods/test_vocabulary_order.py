@@ -155,6 +155,7 @@ def test_the_keys_of_vocabularies_and_rules_are_known():
     )
     plain, known = order.known_keys(Tuning()), order.known_keys(tuning)
     assert known.annotations - plain.annotations == {"team", "tier"}
+    assert ("team", "x") in known.pairs
     assert known.labels - plain.labels == {"caster.io/resource-type", "group"}
     assert {"volcano.sh/qos-level", "katalyst.kubewharf.io/qos_level"} < plain.annotations
     assert "koordinator.sh/qosClass" in plain.labels
