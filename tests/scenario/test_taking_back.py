@@ -23,7 +23,7 @@ from nri_coloc.pressure.taking_back import LEAST, STEP, Regime
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.sim.memory_use import Held
 from nri_coloc.sim.node import Node
-from tests.scenario.test_eviction import EVICTS, GIB, Bed, Told, verdict
+from tests.scenario.eviction.bed import EVICTS, GIB, Bed, Told, verdict
 
 MIB = 1 << 20
 
