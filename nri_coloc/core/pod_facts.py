@@ -2,7 +2,7 @@
 
 The companion is not trusted. A reader may tighten a gate by a fact, and may loosen one only up to the amount that the
 node itself proves (docs/security.md). Priority, owner, deletion and lent amounts order reclaimed pods among each other,
-no more.
+and priority the containers that are degraded.
 """
 
 from collections.abc import Mapping

@@ -23,6 +23,7 @@ class AuditEvent(StrEnum):
     SCHEDULE_STATE = "schedule.state"
     PRESSURE_VERDICT = "pressure.verdict"
     PRESSURE_THROTTLE = "pressure.throttle"
+    PRESSURE_DEGRADE = "pressure.degrade"
     PRESSURE_RECOVER = "pressure.recover"
     PRESSURE_RECLAIM = "pressure.reclaim"
     PRESSURE_DISK = "pressure.disk"
@@ -156,6 +157,7 @@ _LENDING_EVENTS: Final = frozenset(
         AuditEvent.RECLAIM_MEMORY,
         AuditEvent.PRESSURE_VERDICT,
         AuditEvent.PRESSURE_THROTTLE,
+        AuditEvent.PRESSURE_DEGRADE,
         AuditEvent.PRESSURE_RECOVER,
         AuditEvent.PRESSURE_RECLAIM,
         AuditEvent.PRESSURE_DISK,

@@ -340,8 +340,10 @@ class DiskTuning:
 
 @dataclass(frozen=True, slots=True)
 class PressureTuning:
-    """Verdicts on online pods' stalls, and actions on the reclaimed pods that cause them.
+    """Verdicts on online pods' stalls, and actions on the pods that cause them.
 
+    degrade: whether online containers above their pod's request get a lower quota while their pool is short of CPU. Off
+        by default, because it takes CPU from online pods.
     evict: whether reclaimed pods are evicted if nothing milder helps. Off by default, because the work of an evicted
         pod is lost.
     """
@@ -350,6 +352,7 @@ class PressureTuning:
     memory: RungTuning = RungTuning()
     io: RungTuning = RungTuning()
     disk: DiskTuning = DiskTuning()
+    degrade: bool = False
     evict: bool = False
 
 

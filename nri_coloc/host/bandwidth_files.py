@@ -51,16 +51,24 @@ class Share(NamedTuple):
     """The values that a container should have, µs; None is the original value.
 
     own: the kubelet's quota, 0 for none.
+    is_lowered: the quota is, or was, lowered. It holds also for a container without a quota of its own, and None takes
+        our quota back.
     """
 
     own: int = 0
     quota: int | None = None
     burst: int | None = None
+    is_lowered: bool = False
 
     @property
-    def lowered(self) -> "Share":
+    def raised_by(self) -> int:
+        """By how much the quota is above the container's own."""
+        return 0 if self.quota is None or self.is_lowered else max(0, self.quota - self.own)
+
+    @property
+    def without_raise(self) -> "Share":
         """Return the share with the own quota in place of a raised one."""
-        return self if self.quota is None else self._replace(quota=self.own or None)
+        return self if self.quota is None or self.is_lowered else self._replace(quota=self.own or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +88,16 @@ class PodBandwidth:
     @property
     def extra(self) -> int:
         """By how much the containers' quotas are raised in all."""
-        return sum(max(0, share.quota - share.own) for share in self.containers.values() if share.quota)
+        return sum(share.raised_by for share in self.containers.values())
 
     @property
     def largest(self) -> int:
-        """The largest quota of a container, own or wanted, µs; 0 for none.
+        """The largest quota of a container, own or raised, µs; 0 for none.
 
         The pod's is never below: while a kubelet resizes a container, the runtime writes that quota before the kubelet
         writes the pod's, where the file showed one that is large enough.
         """
-        return max((max(share.own, share.quota or 0) for share in self.containers.values()), default=0)
+        return max((share.own + share.raised_by for share in self.containers.values()), default=0)
 
 
 class Write(NamedTuple):
@@ -169,7 +177,7 @@ class Bandwidths:
         """Return a pod without raises on cgroup v1 if its own quota is not the sum of its containers' (rule 2)."""
         if self._version == 2 or self._is_sum(pod, here):
             return pod
-        return replace(pod, containers={path: share.lowered for path, share in pod.containers.items()})
+        return replace(pod, containers={path: share.without_raise for path, share in pod.containers.items()})
 
     def _is_sum(self, pod: PodBandwidth, here: "_Found") -> bool:
         owns = [share.own for share in pod.containers.values()]
@@ -238,8 +246,10 @@ class Bandwidths:
 
     def _of_container(self, here: "_Found", share: Share) -> Bandwidth:
         quota, burst = here.bandwidth
-        if share.quota is not None and quota != UNLIMITED:
+        if share.quota is not None and (share.is_lowered or quota != UNLIMITED):
             quota = share.quota
+        elif share.is_lowered:
+            quota = self._own_quota(here)
         if share.burst is not None:
             burst = share.burst
         elif (original := self._former_burst(here)) is not None:

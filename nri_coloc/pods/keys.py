@@ -103,7 +103,7 @@ def _set_of(*allowed: str) -> Callable[[str], frozenset[str]]:
 
 
 def _avoidance(text: str) -> frozenset[str]:
-    return frozenset() if text == "none" else _set_of("throttle", "evict")(text)
+    return frozenset() if text == "none" else _set_of("throttle", "degrade", "evict")(text)
 
 
 def _node_ids(text: str) -> cpuset.CPUMask:
@@ -200,7 +200,7 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             lambda w: str(w.priority),
         ),
         "avoidance": Key(
-            _avoidance, "none, or a comma list of throttle, evict", _avoidance_used, gate.avoidance
+            _avoidance, "none, or a comma list of throttle, degrade, evict", _avoidance_used, gate.avoidance
         ),
         "tolerance": _choice(Tolerance, lambda w: w.tolerance, gate.tolerance),
         "preserve": Key(

@@ -118,6 +118,13 @@ class Judged(NamedTuple):
     hurt: Mapping[Resource, frozenset[str]]
 
     @property
+    def short_of_cpu(self) -> dict[str, int]:
+        """Return the hurt readings in a row of each pod that waits for CPU, and not for a reclaimed pod's."""
+        blamed = {one.victim for one in self.verdicts if one.resource is Resource.CPU}
+        hurt = self.hurt[Resource.CPU] - blamed
+        return {k: self.watch[k].felt[Resource.CPU].feeling.streak for k in hurt}
+
+    @property
     def has_newly_hurt(self) -> bool:
         """Return whether a pod is hurt that was calm in its former reading."""
         hurt = ((k, resource) for resource, pods in self.hurt.items() for k in pods)

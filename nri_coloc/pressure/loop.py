@@ -61,6 +61,8 @@ class Pressure:
         self._knows_former = False
         self.verdicts: tuple[Verdict, ...] = ()
         """Verdicts of the last turn, for the thread of `look`."""
+        self.short_of_cpu: Mapping[str, int] = {}
+        """Hurt readings in a row by online pod that waits for CPU, and no verdict names a reclaimed pod for it."""
         self.throttled: Mapping[str, Mapping[str, str]] = {}
         """Limits by pod id and knob, for people."""
 
@@ -73,12 +75,12 @@ class Pressure:
         pods = self._pods(state)
         self._take_over(pods, state)
         if not any(rung.judges for rung in judging.rungs(tuning.pressure).values()):
-            self._watch, self.verdicts, self._confirms = {}, (), False
+            self._watch, self.verdicts, self._confirms, self.short_of_cpu = {}, (), False, {}
             self._climb(Judged({}, (), dict.fromkeys(Resource, frozenset())), state, tuning, now)
             return
         seen = self._rounds.read(pods, self._watch, self._devices, now)
         judged = judging.turn(self._watch, seen, tuning.pressure)
-        self._watch, self.verdicts = judged.watch, judged.verdicts
+        self._watch, self.verdicts, self.short_of_cpu = judged.watch, judged.verdicts, judged.short_of_cpu
         # never twice in a row: pods that are hurt round-robin would make each turn a short one
         self._confirms = not self._confirms and bool(pods.reclaimed) and judged.has_newly_hurt
         self._climb(judged, state, tuning, now)

@@ -17,10 +17,11 @@ class Online(NamedTuple):
     """An online pod.
 
     path: its own cgroup.
-    held_back: the cgroups whose quotas may hold it back.
+    held_back: the cgroups whose quotas may hold it back, also of containers that may be degraded.
     limited: the cgroups whose memory limits may hold it back.
     tolerance: the least of its containers.
     qos: the class of its first online container.
+    may_be_degraded: whether its annotations allow it.
     """
 
     path: str
@@ -28,6 +29,7 @@ class Online(NamedTuple):
     limited: tuple[str, ...]
     tolerance: Tolerance
     qos: QoSClass
+    may_be_degraded: bool
 
 
 class Reclaimed(NamedTuple):
@@ -91,12 +93,15 @@ def of(state: NodeState) -> Population:
             reclaimed[pod_id] = Reclaimed(path, _avoidance(place, members))
         classes = [one.qos for one in members if one.qos in _ONLINE]
         if classes and not place.boxed:
+            may = "degrade" in (_avoidance(place, members) or ())
+            held = (one for one in members if may or (one.container.resources.quota or 0) > 0)
             online[pod_id] = Online(
                 path=path,
-                held_back=(path, *_paths(one for one in members if (one.container.resources.quota or 0) > 0)),
+                held_back=(path, *_paths(held)),
                 limited=(path, *_paths(one for one in members if _has_memory_limit(one))),
                 tolerance=_tolerance(members),
                 qos=classes[0],
+                may_be_degraded=may,
             )
     return Population(
         pods=state.pods,

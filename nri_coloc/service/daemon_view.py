@@ -7,6 +7,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure import disk_space
+from nri_coloc.pressure.degrader import Degrader
 from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
@@ -36,6 +37,7 @@ class DaemonView:
         offer: OfferView,
         disks: Disks,
         pressure: Pressure,
+        degrader: Degrader,
         reclaimer: Reclaimer,
         evictor: Evictor,
     ) -> None:
@@ -47,6 +49,7 @@ class DaemonView:
         self._offer = offer
         self._disks = disks
         self._pressure = pressure
+        self._degrader = degrader
         self._reclaimer = reclaimer
         self._evictor = evictor
         self._report = report
@@ -59,6 +62,7 @@ class DaemonView:
         """Return the metrics in Prometheus' text format."""
         self._report.metrics.waiting(len(waiting.of(self._node.state)))
         self._report.metrics.throttled(len(self._pressure.throttled))
+        self._report.metrics.degraded(self._degrader.count)
         self._report.metrics.cooling(self._cooling_s())
         self._report.metrics.disks_left(self._disks.left, is_short=bool(self._disks.shortage))
         return self._report.metrics.render()

@@ -82,6 +82,10 @@ class Metrics:
         self._limited = self._gauge(
             "throttled_pods", "Reclaimed pods that are throttled for an online pod's stall."
         )
+        self._degraded = self._gauge(
+            "degraded_containers",
+            "Online containers whose quota is lowered while their pool is short of CPU.",
+        )
         self._cooling = self._gauge(
             "cooling_seconds", "Seconds until the cool-down after an eviction ends, 0 without one."
         )
@@ -231,6 +235,10 @@ class Metrics:
     def throttled(self, pods: int) -> None:
         """Set the number of reclaimed pods that are throttled."""
         self._limited.set(pods)
+
+    def degraded(self, containers: int) -> None:
+        """Set the number of online containers whose quota is lowered."""
+        self._degraded.set(containers)
 
     def memory_taken(self, regime: str, amount: int) -> None:
         """Count bytes that were taken back from reclaimed pods."""

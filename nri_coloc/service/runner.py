@@ -200,6 +200,7 @@ class Daemon:
         }
         if self._serves:
             steps["judging pressure"] = partial(parts.lending.pressure.look, now)
+            steps["degrading in short pools"] = partial(parts.lending.degrader.look, now)
             steps["taking memory back"] = partial(parts.lending.reclaimer.look, now)
             steps["watching file systems"] = partial(parts.lending.disks.look, now)
             steps["evicting for shortages"] = partial(parts.lending.evictor.look, now)
@@ -318,6 +319,7 @@ class Daemon:
             "stopping pushes": parts.runtime.pusher.stop,
         }
         if self._serves:
+            steps["restoring quotas of degraded containers"] = parts.lending.degrader.end
             steps["restoring raised quotas"] = parts.lending.quota_burst_loop.end
             steps["removing limits of throttled pods"] = parts.lending.pressure.end
         if self._serves and restores:

@@ -2,12 +2,13 @@
 
 A burst is a percentage of a container's own quota, ordered by annotation or for its class. Its pod's cgroup gets the
 sum of its containers' bursts: with less, a container could never use its burst. If the quota burst is on, it raises
-quotas. Pods without a burst and without a raised quota are not read.
+quotas. A degraded container's quota is lowered, and this wins. Pods without a burst and without a changed quota are not
+read.
 
-Hooks, the sweep and the quota burst write here. Values are computed from the newest state, under the lock of all
-writes. A raise holds only for the own quota that it was computed from. So neither a burst nor a raise outlives a
-resize. During a resize no quota in the pod is raised. On cgroup v1 the kernel refuses the kubelet's write to the pod
-while a container has more (kernel/sched/core.c, tg_cfs_schedulable_down).
+Hooks, the sweep, the quota burst and degrading write here. Values are computed from the newest state, under the lock of
+all writes. A raised or lowered quota holds only for the own quota that it was computed from. So neither it nor a burst
+outlives a resize. During a resize no quota in the pod is raised or lowered. On cgroup v1 the kernel refuses the
+kubelet's write to the pod while a container has more (kernel/sched/core.c, tg_cfs_schedulable_down).
 
 Every changed quota is recorded: one record for each container, and one for the pod.
 """
@@ -19,13 +20,14 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core import figures
 from nri_coloc.core.decisions import Decision, Inputs
-from nri_coloc.core.knobs import NO_KNOBS
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.lowered_quota import LoweredQuota
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.host import knob_files
-from nri_coloc.host.bandwidth import POD
+from nri_coloc.host.bandwidth import POD, UNLIMITED
 from nri_coloc.host.bandwidth_files import QUOTAS, PodBandwidth, Share, Write, Written
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.files import Correction
@@ -58,12 +60,14 @@ class PodBandwidths:
     """Applies quotas and bursts.
 
     raised: raised quotas by container id; the quota burst swaps the mapping as a whole.
+    lowered: quotas of degraded containers by container id, also of containers to be restored.
 
-    Size: one lock for all writes of quotas and bursts, by hooks, sweeps and the quota burst.
+    Size: one lock for all writes of quotas and bursts, by hooks, sweeps, the quota burst and degrading.
     """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
         self.raised: Mapping[str, Raised] = {}
+        self.lowered: Mapping[str, LoweredQuota] = {}
         self._node = node
         self._writer = writer
         self._report = report
@@ -73,20 +77,19 @@ class PodBandwidths:
         self._turn = Lock()
 
     def take_over(self) -> None:
-        """End the previous process's raises: own quotas apply. The next sweep checks all files that it wrote.
+        """End the previous process's changes: own quotas apply. The next sweep checks all files that it wrote.
 
         The owner of `raised` calls this once the runtime has sent its list.
         """
         state, left = self._node.state, self._writer.held_back()
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
-        why = "the previous process had raised it"
+        why = "the previous process had changed it"
         # independent of its present class; an offline container's quota is its loan
-        former = {
-            a.id: back(a, why)
-            for a in state.containers.values()
-            if paths[a.id] in left and _own(a) and a.qos is not QoSClass.RECLAIMED
-        }
-        self.raised = {**former, **self.raised}
+        former = [
+            a for a in state.containers.values() if paths[a.id] in left and a.qos is not QoSClass.RECLAIMED
+        ]
+        self.raised = {**{a.id: back(a, why) for a in former if _own(a)}, **self.raised}
+        self.lowered = {**{a.id: _LEFT for a in former if not _own(a)}, **self.lowered}
         for pod_id, place in state.pods.items():
             mine = {targets.pod_path(place.pod), *(paths[a.id] for a in state.of_pod(pod_id))}
             if mine & left:
@@ -95,6 +98,22 @@ class PodBandwidths:
     def raise_to(self, raised: Mapping[str, Raised]) -> None:
         """Swap the raised quotas as a whole; the next sweep writes them."""
         self.raised = raised
+
+    def lower_to(self, lowered: Mapping[str, LoweredQuota]) -> None:
+        """Change the quotas of degraded containers, and write them.
+
+        An entry without a quota is given once, and stays until its original value is written.
+        """
+        state, known = self._node.state, self.lowered
+        ending = {k: one for k, one in known.items() if one.quota is None and k in state.containers}
+        self.lowered = {**ending, **lowered}
+        changed = {k for k, one in lowered.items() if known.get(k) != one and k in state.containers}
+        for pod_id in {state.containers[k].container.pod_id for k in changed | ending.keys()}:
+            with self._turn:
+                self._keep(pod_id)
+        self.lowered = {
+            k: one for k, one in self.lowered.items() if one.quota is not None or self.is_refused(k)
+        }
 
     def lower(self, why: str) -> None:
         """Set all raised quotas to the kubelet's own again: no later step would lower them when the node is full.
@@ -114,7 +133,7 @@ class PodBandwidths:
     def place(self, container_id: str) -> None:
         """Apply the quota and burst of a container that starts or was updated, and of its pod."""
         assignment = self._node.state.containers.get(container_id)
-        if assignment is not None and _wants(assignment, self.raised):
+        if assignment is not None and self._wants(assignment):
             self.apply(assignment.container.pod_id)
 
     def follow(self, container_id: str) -> None:
@@ -124,7 +143,7 @@ class PodBandwidths:
         if assignment is None:
             return
         pod_id = assignment.container.pod_id
-        if pod_id in self._applied or _wants(assignment, self.raised):
+        if pod_id in self._applied or self._wants(assignment):
             wanted = self._of_pod(state, pod_id)
             if wanted is not None and self._applied.get(pod_id) != wanted:
                 self.apply(pod_id)
@@ -141,13 +160,13 @@ class PodBandwidths:
         state = self._node.state
         if self._node.tuning.observe:
             return
-        wanting = {a.container.pod_id for a in state.containers.values() if _wants(a, self.raised)}
+        wanting = {a.container.pod_id for a in state.containers.values() if self._wants(a)}
         for pod_id in wanting | self._applied.keys():
             with self._turn:
                 self._keep(pod_id)
 
     def resized(self, pod_id: str) -> None:
-        """Take back raises and bursts of a pod before the runtime and the kubelet write its new quotas.
+        """Take back changed quotas and bursts of a pod before the runtime and the kubelet write its new quotas.
 
         The kernel refuses a quota below a burst, and on cgroup v1 a pod's quota below a container's. The end of a
         container may be part of a resize that restarts it. The kubelet then writes the pod's quota before the new
@@ -156,9 +175,7 @@ class PodBandwidths:
         now = time.monotonic()
         with self._turn:
             self._note_resize(pod_id, now)
-        if pod_id in self._applied or any(
-            _wants(one, self.raised) for one in self._node.state.of_pod(pod_id)
-        ):
+        if pod_id in self._applied or any(self._wants(one) for one in self._node.state.of_pod(pod_id)):
             self.apply(pod_id)
 
     def _note_resize(self, pod_id: str, now: float) -> None:
@@ -180,7 +197,7 @@ class PodBandwidths:
             self._forget(pod_id)
         elif self._applied.get(pod_id) == wanted and self.drifts.lets_be(pod_id):
             return
-        elif not any(_wants(a, self.raised) for a in state.of_pod(pod_id)):
+        elif not any(self._wants(a) for a in state.of_pod(pod_id)):
             self._give_back(pod_id, wanted)
         elif self._applied.get(pod_id) != wanted or self.drifts.refusals.refused(pod_id):
             self._change(pod_id, wanted)
@@ -208,7 +225,23 @@ class PodBandwidths:
         burst = None if self._node.tuning.observe else admission.orders(state, assignment).burst
         if burst is not None and self.is_resized(assignment.container.pod_id):
             burst = 0
-        return Share(own, quota, burst)
+        lowered = self.lowered.get(assignment.id)
+        if lowered is None:
+            return Share(own, quota, burst)
+        quota = lowered.quota if self._is_lowered(assignment) else None
+        return Share(own, quota or own or None, burst, is_lowered=True)
+
+    def _is_lowered(self, assignment: Assignment) -> bool:
+        """Return whether a container's quota is lowered now: neither restored nor resized."""
+        lowered = self.lowered.get(assignment.id)
+        is_resized = self.is_resized(assignment.container.pod_id)
+        return lowered is not None and lowered.own == _own(assignment) and not is_resized
+
+    def _wants(self, assignment: Assignment) -> bool:
+        wish = assignment.wish
+        lends = wish.handler == "pod" and loans.loan(wish).quota is not None
+        is_changed = assignment.id in self.raised or assignment.id in self.lowered
+        return lends or wish.cpu_burst_percent is not None or is_changed
 
     def is_resized(self, pod_id: str) -> bool:
         """Return whether a resize of a pod is in progress."""
@@ -255,12 +288,24 @@ class PodBandwidths:
                 of_pod = of_pod._replace(inputs=raised, shows=(*raised,))
                 decisions.append(of_pod._replace(before=before, after=after))
             elif (member := members.get(target)) is not None:
-                why, inputs = self._why(member, after.quota)
-                of_member = Decision(
-                    AuditEvent.UPDATE, Reason.QUOTA_BURST, why, subject=member, inputs=inputs
-                )
-                decisions.append(of_member._replace(before=before, after=after))
+                of_member = self._of_member(member, before.quota, after.quota)
+                decisions.append(of_member._replace(before=_told(before), after=_told(after)))
         self._report.decided(decisions, state, state)
+
+    def _of_member(self, member: Assignment, before: int | None, after: int | None) -> Decision:
+        """Return the record of a container's changed quota."""
+        lowered, own = self.lowered.get(member.id), _own(member)
+        if lowered is not None and (lowered.quota is None or self._is_lowered(member)):
+            return Decision(
+                lowered.event, lowered.reason, lowered.because, subject=member, inputs=lowered.inputs
+            )
+        why, inputs = self._why(member, after)
+        event, reason = AuditEvent.UPDATE, Reason.QUOTA_BURST
+        if lowered is not None:  # a resize
+            event, reason = AuditEvent.PRESSURE_RECOVER, Reason.RECONFIGURED
+        elif before is not None and 0 < before < own:
+            event, reason = AuditEvent.PRESSURE_RECOVER, Reason.UNWATCHED
+        return Decision(event, reason, why, subject=member, inputs=inputs)
 
     def _why(self, member: Assignment, quota: int | None) -> tuple[str, Inputs]:
         raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
@@ -317,7 +362,17 @@ def back(assignment: Assignment, why: str) -> Raised:
     return Raised(quota=own, own=own, because=because, inputs=inputs)
 
 
-def _wants(assignment: Assignment, raised: Mapping[str, Raised]) -> bool:
-    wish = assignment.wish
-    lends = wish.handler == "pod" and loans.loan(wish).quota is not None
-    return lends or wish.cpu_burst_percent is not None or assignment.id in raised
+def _told(knobs: Knobs) -> Knobs:
+    """Return a quota file's knob with -1 for no limit."""
+    return Knobs(quota=UNLIMITED) if knobs.quota is None else knobs
+
+
+_LEFT: Final = LoweredQuota(
+    quota=None,
+    own=0,
+    event=AuditEvent.PRESSURE_RECOVER,
+    reason=Reason.UNWATCHED,
+    because="quota removed: the previous process had set it",
+    inputs={"own_quota": 0},
+)
+"""The end of a quota that the previous process gave to a container without one of its own."""

@@ -152,7 +152,7 @@ class QuotaBurstLoop:
         found: dict[str, Throttled] = {}
         readings: dict[str, GroupReading] = {}
         for assignment in state.containers.values():
-            if not may_be_raised(state, assignment):
+            if assignment.id in self._bandwidths.lowered or not may_be_raised(state, assignment):
                 continue
             path = targets.container_path(assignment)
             reading = self._reader.cpu(path, now) if path is not None else None

@@ -1,4 +1,7 @@
-"""pressure: no verdict without reclaimed pods, without known readings, or by own limits; and no flapping."""
+"""pressure: no verdict without reclaimed pods, without known readings, or by own limits; and no flapping.
+
+A degraded container keeps its pod's request, and a container within it is never degraded.
+"""
 
 from dataclasses import replace
 
@@ -7,6 +10,8 @@ from hypothesis import strategies as st
 
 from nri_coloc.core.settings import RungTuning
 from nri_coloc.core.workload import Tolerance
+from nri_coloc.pressure.actions import degrade_cpu
+from nri_coloc.pressure.actions.degrade_cpu import LEAST, NO_COURSE, Cause, Member, Pool
 from nri_coloc.pressure.judging import Seen, turn
 from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Move, Turn, climb
 from nri_coloc.pressure.verdict import LOADS, NO_BASELINE, Resource, Strain, judge
@@ -94,3 +99,63 @@ def test_no_action_is_undone_thrice_a_minute(moments: list[str], up: int, down: 
         freed_at += [at for step in steps if step.move is Move.FREE]
         assert all(step.limit is None or step.limit >= min(MIB, use / 2) for step in steps)
     assert all(third - first > 60 for first, third in zip(freed_at, freed_at[2:], strict=False))
+
+
+_REQUESTS = {"one": 0.0, "two": 500.0, "three": 2000.0}
+_MEMBERS = st.dictionaries(
+    st.sampled_from(["web", "db", "hog", "lean"]),
+    st.builds(
+        lambda pod_id, **more: Member(pod_id, request=_REQUESTS[pod_id], **more),
+        pod_id=st.sampled_from([*_REQUESTS]),
+        use=st.none() | st.floats(0, 8000),
+        most=st.sampled_from([3000.0, float("inf")]),
+        may=st.booleans(),
+        namespace=st.sampled_from(["shop", "bank"]),
+        kube_priority=st.integers(0, 2),
+        priority=st.integers(-1, 1),
+    ),
+)
+_POOLS = st.builds(
+    Pool,
+    cpus=st.sampled_from([1000.0, 4000.0, 8000.0]),
+    members=_MEMBERS,
+    hurt=st.frozensets(st.sampled_from([*_REQUESTS])),
+)
+
+
+@given(st.lists(st.tuples(_POOLS, st.floats(0.2, 90)), max_size=60))
+def test_degrading_never_cuts_into_a_request(turns: list[tuple[Pool, float]]):
+    course, now = NO_COURSE, 0.0
+    for pool, gap in turns:
+        now += gap
+        course, steps = degrade_cpu.turn(course, {"share": pool}, now)
+        lowered = [one for one in steps if one.cause is Cause.HURT]
+        assert len(lowered) <= 1
+        for step in lowered:
+            one = pool.members[step.container_id]
+            assert one.may
+            assert step.limit is not None
+            assert max(one.request, LEAST) <= step.limit < min(one.most, one.use or 0.0)
+            assert one.pod_id not in step.victims
+            used = {
+                k: sum(m.use or 0.0 for m in pool.members.values() if m.pod_id == k) for k in step.victims
+            }
+            assert all(use <= _REQUESTS[k] for k, use in used.items())
+        assert all(one.limit >= pool.members[k].floor for k, one in course.degraded.items())
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["hurt", "calm", "hurt by itself"]), st.floats(0.2, 20)), min_size=20),
+    st.floats(1200, 8000),
+)
+def test_no_container_is_restored_thrice_a_minute(moments: list[tuple[str, float]], wanted: float):
+    course, at, restored = NO_COURSE, 0.0, list[float]()
+    for moment, gap in moments:
+        at += gap
+        held = course.degraded.get("hog")
+        hog = Member("hog", min(wanted, held.limit if held else wanted), 1000.0, may=True)
+        hurt = {"hurt": frozenset({"web"}), "calm": frozenset[str](), "hurt by itself": frozenset({"hog"})}
+        pool = Pool(1500.0, {"hog": hog, "web": Member("web", 500.0, 500.0)}, hurt[moment])
+        course, steps = degrade_cpu.turn(course, {"share": pool}, at)
+        restored += [at for step in steps if step.limit is None]
+    assert all(third - one > 60 for one, third in zip(restored, restored[2:], strict=False))

@@ -57,7 +57,7 @@ def _distance(found: object) -> Literal["off"] | int:
 
 
 class Pressure(Section):
-    """Verdicts on online pods that reclaimed pods hurt, and actions that follow."""
+    """Verdicts on online pods that other pods hurt, and actions that follow."""
 
     cpu: Annotated[Reporting, BeforeValidator(section)] = Reporting()
     memory: Annotated[Reporting, BeforeValidator(section)] = Reporting()
@@ -69,6 +69,12 @@ class Pressure(Section):
             description="off, or percent above the kubelet's eviction thresholds, -4 to 50: below, a disk is short",
         ),
     ] = "off"
+    degrade: Annotated[
+        bool,
+        Field(
+            description="true or false (online containers above their request get less while a pool is short)"
+        ),
+    ] = _DEFAULTS.degrade
     evict: Annotated[
         bool,
         Field(description="true or false (reclaimed pods are evicted if nothing milder helps)"),
@@ -90,6 +96,7 @@ def tuning(found: Pressure) -> PressureTuning:
         disk=DiskTuning(closes=False)
         if found.disk == "off"
         else DiskTuning(closes=True, above=found.disk / 100),
+        degrade=found.degrade,
         evict=found.evict,
     )
 

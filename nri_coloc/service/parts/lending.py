@@ -8,6 +8,7 @@ from nri_coloc.host.memory_left import MemoryLeftReader
 from nri_coloc.host.memory_reclaim import MemoryReclaim
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.lending.loop import Lending
+from nri_coloc.pressure.degrader import Degrader
 from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
@@ -45,6 +46,7 @@ class LendingParts:
         left, memory = MemoryLeftReader(*machine), MemoryReclaim(*machine)
         stalls = StallReader(*machine)
         self.pressure = Pressure(node, stalls, files.writer, report)
+        self.degrader = Degrader(node, forecast.cgroups, judge=self.pressure, quotas=files.bandwidths)
         self.reclaim_worker = ReclaimWorker(memory, lambda pod_id: gives_memory(node.state, pod_id))
         self.reclaimer = Reclaimer(
             node, left, memory, worker=self.reclaim_worker, ladder=self.pressure, report=report

@@ -40,6 +40,7 @@ class OperatorParts:
             offer=cluster.offer,
             disks=lending.disks,
             pressure=lending.pressure,
+            degrader=lending.degrader,
             reclaimer=lending.reclaimer,
             evictor=lending.evictor,
         )

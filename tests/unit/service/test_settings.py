@@ -70,7 +70,7 @@ classes:
            cpuBurst: 40, allowNamespaces: [a, "b-*"]}
 reclaim: {enabled: false, sharing: partition, cpuWatermark: 120, stall: 20, memoryWatermark: 80}
 pressure: {cpu: {action: off, up: 9}, io: {action: throttle, up: 3, down: 4, hold: 60},
-           disk: 2}
+           disk: 2, degrade: true}
 runtime: {nriSocket: /a, criSocket: /b, pluginName: c, pluginIndex: 07, updatesPerReply: 3,
           handlers: {kata: pod}}
 telemetry: {http: off, auditRing: 5, logLevel: debug}
@@ -115,6 +115,7 @@ def test_every_key_reaches_the_settings():
                 cpu=RungTuning(judges=False, up=9),
                 io=RungTuning(throttles=True, up=3, down=4, hold_s=60.0),
                 disk=DiskTuning(closes=True, above=0.02),
+                degrade=True,
             ),
             handlers={"kata": "pod"},
             updates_per_reply=3,

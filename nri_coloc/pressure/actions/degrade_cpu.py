@@ -1,0 +1,295 @@
+"""Lower the quota of online containers in a pool that is short of CPU, the heaviest above its pod's request first.
+
+A pool is short while its containers use at least `FULL` of its CPUs, and an online pod in it is hurt that uses no more
+than its request. A container may be degraded if its pod's `avoidance` allows `degrade`, it uses more than its pod's
+request, and its PriorityClass is no higher than that of a hurt pod. Lower priority goes first, then the heaviest above
+its request. Each step halves the part above the request:
+
+    limit = request + (use - request) / 2
+
+So no container falls below its pod's request. A tenant that fakes a stall costs another tenant only a part above the
+request. A pool has one step in `SETTLES_S` while it is short, and a timer restores each container. If its pool is short
+again within `REMEMBERED_S`, the next time is twice as long, up to `LONGEST_S`. Pure.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from nri_coloc.pressure.action import Row
+
+NAME: Final = "degrade_cpu"
+
+FULL: Final = 0.8
+"""Part of a pool's CPUs from which it may be short: the highest load that Meituan aims at in any pool."""
+
+LEAST: Final = 100.0
+"""Milli-CPU: a container is not degraded for less than this above its request, and never below it."""
+
+SETTLES_S: Final = 2.0
+"""Seconds between two steps in one pool: two readings show the effect of a step."""
+
+LASTS_S: Final = 60.0
+"""Seconds from the last step to the end: twice the shortest `hold` of the ladder, so that no container is degraded and
+restored more than once a minute."""
+
+LONGEST_S: Final = 8 * LASTS_S
+REMEMBERED_S: Final = 600.0
+"""The ladder's bounds for a hold that doubles."""
+
+
+class Member(NamedTuple):
+    """One online container of a pool.
+
+    use: milli-CPU, None if unknown.
+    request: of its pod, milli-CPU.
+    most: its own quota, milli-CPU; infinity for none.
+    may: whether it may be degraded.
+    kube_priority: priority of its PriorityClass.
+    priority: `coloc.nri.io/priority`; any author can write it, so it counts within its namespace.
+    """
+
+    pod_id: str
+    use: float | None
+    request: float
+    most: float = float("inf")
+    may: bool = False
+    namespace: str = ""
+    kube_priority: int = 0
+    priority: int = 0
+
+    @property
+    def floor(self) -> float:
+        return max(self.request, LEAST)
+
+    @property
+    def excess(self) -> float:
+        """Milli-CPU above its request."""
+        return 0.0 if self.use is None else self.use - self.floor
+
+
+class Pool(NamedTuple):
+    """One online pool.
+
+    cpus: milli-CPU.
+    members: by container id.
+    hurt: pods in it that wait for CPU, and no reclaimed pod is the cause.
+    """
+
+    cpus: float
+    members: Mapping[str, Member]
+    hurt: frozenset[str] = frozenset()
+
+    @property
+    def use(self) -> float:
+        """Milli-CPU of all members whose use is known."""
+        return sum(one.use or 0.0 for one in self.members.values())
+
+
+class Degraded(NamedTuple):
+    """A degraded container.
+
+    limit: milli-CPU.
+    since: time of the last step, seconds.
+    lasts_s: seconds from then to its end.
+    own: its own quota when it was degraded first, milli-CPU.
+    """
+
+    limit: float
+    since: float
+    lasts_s: float
+    own: float
+
+
+class Ended(NamedTuple):
+    """A container that was degraded until `at`; `rests`: it gave no relief, and is not degraded for as long again."""
+
+    at: float
+    lasts_s: float
+    rests: bool
+
+
+class Course(NamedTuple):
+    """The degraded containers, those that were restored lately, and the time of each pool's last step."""
+
+    degraded: Mapping[str, Degraded] = {}
+    ended: Mapping[str, Ended] = {}
+    stepped: Mapping[str, float] = {}
+
+
+NO_COURSE: Final = Course()
+
+
+class Cause(StrEnum):
+    """Why a container is degraded or restored."""
+
+    HURT = "hurt"
+    CALM = "calm"
+    NO_RELIEF = "no_relief"
+    NOT_ALLOWED = "not_allowed"
+
+
+class Step(NamedTuple):
+    """A change of one container.
+
+    before, limit: milli-CPU; None for no limit of ours.
+    victims: pods that are hurt.
+    candidates: containers of the pool that could be degraded.
+    """
+
+    cause: Cause
+    container_id: str
+    member: Member
+    before: float | None
+    limit: float | None
+    lasts_s: float
+    pool: str = ""
+    pool_cpus: float = 0.0
+    pool_use: float = 0.0
+    victims: frozenset[str] = frozenset()
+    candidates: int = 0
+
+
+def turn(before: Course, pools: Mapping[str, Pool], now: float) -> tuple[Course, tuple[Step, ...]]:
+    """Return the course after one turn, and the steps to carry out. A container that no pool has is forgotten."""
+    degraded = dict(before.degraded)
+    ended = {k: one for k, one in before.ended.items() if now - one.at < REMEMBERED_S}
+    stepped = {k: at for k, at in before.stepped.items() if now - at < SETTLES_S}
+    steps: list[Step] = []
+    where = {k: name for name, pool in pools.items() for k in pool.members}
+    for container_id, one in before.degraded.items():
+        pool = pools.get(where.get(container_id, ""))
+        cause = None if pool is None else _end(container_id, one, pool, now)
+        if pool is None or cause is not None:
+            del degraded[container_id]
+        if pool is not None and cause is not None:
+            ended[container_id] = Ended(now, one.lasts_s, rests=cause is Cause.NO_RELIEF)
+            steps.append(_restored(container_id, one, pool, cause))
+    for name, pool in pools.items():
+        step = None if name in stepped else _step(name, pool, Course(degraded, ended), now)
+        if step is not None and step.limit is not None:
+            own = before.degraded[k].own if (k := step.container_id) in degraded else step.member.most
+            degraded[k] = Degraded(step.limit, now, step.lasts_s, own)
+            stepped[name] = now
+            steps.append(step)
+    return Course(degraded, ended, stepped), tuple(steps)
+
+
+def refused(course: Course, step: Step, now: float) -> Course:
+    """Return the course after the kernel refused a step: the container is restored, and rests."""
+    degraded = {k: one for k, one in course.degraded.items() if k != step.container_id}
+    rest = Ended(now, step.lasts_s, rests=True)
+    return course._replace(degraded=degraded, ended={**course.ended, step.container_id: rest})
+
+
+def _end(container_id: str, one: Degraded, pool: Pool, now: float) -> Cause | None:
+    """Return why a container is restored now; None to go on."""
+    member = pool.members[container_id]
+    if not member.may or member.most != one.own or one.limit < member.floor:
+        return Cause.NOT_ALLOWED
+    if now - one.since < one.lasts_s:
+        return None
+    return Cause.NO_RELIEF if pool.hurt else Cause.CALM
+
+
+def _restored(container_id: str, one: Degraded, pool: Pool, cause: Cause) -> Step:
+    return Step(
+        cause=cause,
+        container_id=container_id,
+        member=pool.members[container_id],
+        before=one.limit,
+        limit=None,
+        lasts_s=one.lasts_s,
+        pool_cpus=pool.cpus,
+        pool_use=pool.use,
+        victims=pool.hurt,
+    )
+
+
+def _step(name: str, pool: Pool, course: Course, now: float) -> Step | None:
+    """Return the step of a pool; None if it is not short, or no container may be degraded further."""
+    victims = _victims(pool, course.degraded)
+    if not victims or pool.use < FULL * pool.cpus:
+        return None
+    highest = max(one.kube_priority for one in pool.members.values() if one.pod_id in victims)
+    found = {
+        k: one
+        for k, one in pool.members.items()
+        if one.may
+        and one.excess >= LEAST
+        and one.kube_priority <= highest
+        and not _rests(course.ended.get(k), now)
+    }
+    limits = {k: limit for k, one in found.items() if (limit := _limit(one)) < _present(k, one, course)}
+    container_id = _first({k: found[k] for k in limits})
+    if container_id is None:
+        return None
+    former = course.degraded.get(container_id)
+    return Step(
+        cause=Cause.HURT,
+        container_id=container_id,
+        member=found[container_id],
+        before=None if former is None else former.limit,
+        limit=limits[container_id],
+        lasts_s=_lasts_s(course.ended.get(container_id)) if former is None else former.lasts_s,
+        pool=name,
+        pool_cpus=pool.cpus,
+        pool_use=pool.use,
+        victims=victims,
+        candidates=len(limits),
+    )
+
+
+def _victims(pool: Pool, degraded: Mapping[str, Degraded]) -> frozenset[str]:
+    """Return the hurt pods that use no more than their request; a degraded pod is no victim."""
+    uses: dict[str, float | None] = dict.fromkeys(pool.hurt, 0.0)
+    requests = {one.pod_id: one.request for one in pool.members.values()}
+    for container_id, one in pool.members.items():
+        known = uses.get(one.pod_id)
+        if known is not None:
+            is_unknown = one.use is None or container_id in degraded
+            uses[one.pod_id] = None if is_unknown else known + (one.use or 0.0)
+    return frozenset(k for k, use in uses.items() if use is not None and k in requests and use <= requests[k])
+
+
+def _present(container_id: str, one: Member, course: Course) -> float:
+    """Return the limit that a container has now, milli-CPU."""
+    known = course.degraded.get(container_id)
+    return one.most if known is None else known.limit
+
+
+def _limit(one: Member) -> float:
+    """Return the next limit of a container above its request; a rest below `LEAST` is not halved."""
+    half = one.excess / 2
+    return one.floor if half < LEAST else one.floor + half
+
+
+def _first(found: Mapping[str, Member]) -> str | None:
+    """Return the container to degrade: by PriorityClass, then the heaviest; in its namespace the lowest priority."""
+    if not found:
+        return None
+    worst = min(found, key=lambda k: (found[k].kube_priority, -found[k].excess, k))
+    alike = [
+        k
+        for k, one in found.items()
+        if (one.namespace, one.kube_priority) == (found[worst].namespace, found[worst].kube_priority)
+    ]
+    return min(alike, key=lambda k: (found[k].priority, -found[k].excess, k))
+
+
+def _rests(ended: Ended | None, now: float) -> bool:
+    return ended is not None and ended.rests and now - ended.at < ended.lasts_s
+
+
+def _lasts_s(ended: Ended | None) -> float:
+    return LASTS_S if ended is None else min(2 * ended.lasts_s, LONGEST_S)
+
+
+ROW: Final = Row(
+    when="`degrade: true`, an online pod within its request waits for CPU, and the containers of its pool use 80 % of "
+    "its CPUs or more",
+    does="quota of one online container above its pod's request: the part above the request is halved, every two "
+    "seconds while the pool is short, to the request at the least",
+    undone="by a timer, 60 s after the last step; twice as long each time that the pool is short again, up to 480 s",
+)
+"""Its row of the table in docs/pressure.md."""

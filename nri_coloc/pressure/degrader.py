@@ -1,0 +1,274 @@
+"""Degrade containers of online pools that are short of CPU (`actions.degrade_cpu` decides): read, decide, have written.
+
+Containers are read only while an online pod waits for CPU, or a container is degraded. The owner of all quotas writes
+and records the change. A lowered quota needs this process to restore it: it is restored when the daemon ends, and after
+the runtime's first list of the next process.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from nri_coloc.core.decisions import Figure
+from nri_coloc.core.lowered_quota import LoweredQuota
+from nri_coloc.core.readings import GroupReading, milli_between
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.placing import request, supply
+from nri_coloc.placing.node import Node
+from nri_coloc.pressure import population
+from nri_coloc.pressure.actions import degrade_cpu
+from nri_coloc.pressure.actions.degrade_cpu import NO_COURSE, Cause, Member, Pool, Step
+from nri_coloc.pressure.population import Population
+from nri_coloc.pressure.rates import SHORTEST_S
+from nri_coloc.repair import targets
+
+PERIOD_US: Final = 100_000
+"""The kubelet's period (cpu-cfs-quota-period), if the runtime reports none."""
+
+_REASONS: Final[Mapping[Cause, Reason]] = {
+    Cause.HURT: Reason.CPU_STALL,
+    Cause.CALM: Reason.CALM,
+    Cause.NO_RELIEF: Reason.NO_RELIEF,
+    Cause.NOT_ALLOWED: Reason.RECONFIGURED,
+}
+_WHY: Final[Mapping[Cause, str]] = {
+    Cause.CALM: "its time is over, and its pool is calm",
+    Cause.NO_RELIEF: "its time is over, and it gave no relief",
+    Cause.NOT_ALLOWED: "its settings, annotations or requests no longer allow it",
+}
+_NAME: Final = 40
+"""Characters of a pod's name in a sentence."""
+
+
+class Reader(Protocol):
+    """Reads one container's counters; returns None if it is gone."""
+
+    def cpu(self, path: str, at: float) -> GroupReading | None: ...
+
+
+class Quotas(Protocol):
+    """The owner of all quotas."""
+
+    @property
+    def lowered(self) -> Mapping[str, LoweredQuota]: ...
+    def lower_to(self, lowered: Mapping[str, LoweredQuota]) -> None: ...
+    def is_refused(self, container_id: str) -> bool: ...
+
+
+class Judge(Protocol):
+    """The verdicts after their last turn."""
+
+    @property
+    def short_of_cpu(self) -> Mapping[str, int]: ...
+
+
+class _Read(NamedTuple):
+    """The containers of one turn: their uses in milli-CPU, None if unknown."""
+
+    readings: Mapping[str, GroupReading]
+    uses: Mapping[str, int | None]
+
+
+class Degrader:
+    """Degrades and restores; one thread calls `look`."""
+
+    def __init__(self, node: Node, reader: Reader, *, judge: Judge, quotas: Quotas) -> None:
+        self._node = node
+        self._reader = reader
+        self._judge = judge
+        self._quotas = quotas
+        self._course = NO_COURSE
+        self._before: Mapping[str, GroupReading] = {}
+        self._looked_at = float("-inf")
+        self._population: Population | None = None
+
+    @property
+    def count(self) -> int:
+        """Return the number of degraded containers."""
+        return len(self._course.degraded)
+
+    def look(self, now: float) -> None:
+        """Take one turn; nothing before the runtime's first list."""
+        if not self._node.told or now - self._looked_at < SHORTEST_S:
+            return
+        self._looked_at = now
+        state, tuning = self._node.state, self._node.tuning
+        if tuning.observe or not (tuning.pressure.degrade and tuning.pressure.cpu.judges):
+            self._restore(Cause.NOT_ALLOWED, _WHY[Cause.NOT_ALLOWED])
+            return
+        hurt = self._hurt(tuning.pressure.cpu.up)
+        if not (self._judge.short_of_cpu or self._course.degraded or self._quotas.lowered):
+            self._before = {}
+            return
+        found = self._read(state, now)
+        self._before = found.readings
+        self._course, steps = degrade_cpu.turn(self._course, self._pools(state, found, hurt), now)
+        self._carry_out(steps, state, now)
+
+    def end(self) -> None:
+        """Restore all quotas after the last `look`: no process watches them after the daemon's end."""
+        self._restore(None, "the daemon ends")
+
+    def _hurt(self, up: int) -> frozenset[str]:
+        return frozenset(k for k, readings in self._judge.short_of_cpu.items() if readings >= up)
+
+    # ---- what is read ----
+
+    def _read(self, state: NodeState, now: float) -> _Read:
+        readings: dict[str, GroupReading] = {}
+        for one in _shared(state):
+            path = targets.container_path(one)
+            reading = self._reader.cpu(path, now) if path is not None else None
+            if reading is not None:
+                readings[one.id] = reading
+        uses = {k: milli_between(self._before.get(k), reading) for k, reading in readings.items()}
+        return _Read(readings, uses)
+
+    def _pools(self, state: NodeState, found: _Read, hurt: frozenset[str]) -> dict[str, Pool]:
+        """Return the online pools with the containers that run."""
+        if self._population is None or not self._population.is_of(state):
+            self._population = population.of(state)
+        members: dict[str, dict[str, Member]] = {}
+        cpus: dict[str, float] = {}
+        for one in _shared(state):
+            if one.id in found.readings:
+                cpus[one.pool] = 1000.0 * state.cpus_of(one).bit_count()
+                members.setdefault(one.pool, {})[one.id] = self._member(state, one, found.uses[one.id])
+        return {
+            name: Pool(cpus[name], some, hurt & {one.pod_id for one in some.values()})
+            for name, some in members.items()
+        }
+
+    def _member(self, state: NodeState, one: Assignment, use: int | None) -> Member:
+        place = state.pods[one.container.pod_id]
+        online = self._population.online.get(place.pod.id) if self._population is not None else None
+        facts, own = state.facts.of(place.pod), one.container.resources.quota or 0
+        is_ours = one.wish.handler == "container" and not one.hands_off
+        return Member(
+            pod_id=place.pod.id,
+            use=use,
+            request=_request(state, one),
+            most=own * 1000 / _period(one) if own > 0 else float("inf"),
+            may=is_ours and online is not None and online.may_be_degraded,
+            namespace=place.pod.namespace,
+            kube_priority=0 if facts is None else facts.priority,
+            priority=one.wish.priority,
+        )
+
+    # ---- what is written ----
+
+    def _carry_out(self, steps: Iterable[Step], state: NodeState, now: float) -> None:
+        changed = {step.container_id: _lowered(step, state) for step in steps}
+        kept = {k: one for k, one in self._quotas.lowered.items() if k in self._course.degraded}
+        gone = {
+            k: _ended(one, "its container or pool is gone")
+            for k, one in self._quotas.lowered.items()
+            if k not in kept and k not in changed and one.quota is not None and k in state.containers
+        }
+        self._quotas.lower_to({**kept, **gone, **changed})
+        vain = [s for s in steps if s.limit is not None and self._quotas.is_refused(s.container_id)]
+        for step in vain:
+            self._course = degrade_cpu.refused(self._course, step, now)
+        if vain:
+            self._forget(step.container_id for step in vain)
+
+    def _forget(self, container_ids: Iterable[str]) -> None:
+        """Restore containers whose lowered quota was refused."""
+        known = self._quotas.lowered
+        refused = {k: _ended(known[k], "the kernel refused it") for k in container_ids if k in known}
+        self._quotas.lower_to({k: one for k, one in known.items() if k not in refused} | refused)
+
+    def _restore(self, cause: Cause | None, why: str) -> None:
+        """Restore all containers; nothing without any."""
+        self._course, self._before = NO_COURSE, {}
+        if self._quotas.lowered:
+            reason = Reason.UNWATCHED if cause is None else _REASONS[cause]
+            ends = {k: one for k, one in self._quotas.lowered.items() if one.quota is not None}
+            self._quotas.lower_to({k: _ended(one, why)._replace(reason=reason) for k, one in ends.items()})
+
+
+def _shared(state: NodeState) -> Iterable[Assignment]:
+    """Yield the containers of online pools: they have no CPUs of their own."""
+    for one in state.containers.values():
+        if one.qos is QoSClass.SHARED and not one.exclusive and not one.follows:
+            yield one
+
+
+def _request(state: NodeState, one: Assignment) -> float:
+    """Return the request of a container's pod; the sum of its containers' if it is unknown."""
+    own = [
+        request.of_container(each.container, each.wish).milli for each in state.of_pod(one.container.pod_id)
+    ]
+    pod = supply.of_pod(state, one.container.pod_id)
+    return float(sum(own) if pod is None else pod)
+
+
+def _period(one: Assignment) -> int:
+    return one.container.resources.period or PERIOD_US
+
+
+def _lowered(step: Step, state: NodeState) -> LoweredQuota:
+    """Return the quota of a step with its record."""
+    one = state.containers[step.container_id]
+    quota = None if step.limit is None else -int(-step.limit * _period(one) // 1000)
+    is_degraded = step.cause is Cause.HURT
+    return LoweredQuota(
+        quota=quota,
+        own=max(0, one.container.resources.quota or 0),
+        event=AuditEvent.PRESSURE_DEGRADE if is_degraded else AuditEvent.PRESSURE_RECOVER,
+        reason=_REASONS[step.cause],
+        because=_because(step, state),
+        inputs=_inputs(step, state),
+    )
+
+
+def _because(step: Step, state: NodeState) -> str:
+    use, limit = _cores(step.member.use), _cores(step.limit)
+    if step.cause is not Cause.HURT:
+        return f"quota restored: {_WHY[step.cause]} (use={use}, was={_cores(step.before)})"
+    first = _short(_names(step, state)[0])
+    request_ = _cores(step.member.request)
+    return f"quota lowered: CPU stall of {first} in pool {step.pool} (use={use}, request={request_}, limit={limit})"
+
+
+def _inputs(step: Step, state: NodeState) -> dict[str, Figure]:
+    member = step.member
+    return {
+        "pool": step.pool,
+        "pool_cpus_milli": round(step.pool_cpus),
+        "pool_use_milli": round(step.pool_use),
+        "use_milli": None if member.use is None else round(member.use),
+        "request_milli": round(member.request),
+        "own_limit_milli": None if member.most == float("inf") else round(member.most),
+        "limit_before_milli": None if step.before is None else round(step.before),
+        "limit_milli": None if step.limit is None else round(step.limit),
+        "lasts_s": step.lasts_s,
+        "kube_priority": member.kube_priority,
+        "priority": member.priority,
+        "candidates": step.candidates,
+        "victims": " ".join(_short(name) for name in _names(step, state)),
+    }
+
+
+def _names(step: Step, state: NodeState) -> list[str]:
+    places = (state.pods.get(k) for k in sorted(step.victims))
+    return [f"{place.pod.namespace}/{place.pod.name}" for place in places if place is not None]
+
+
+def _ended(one: LoweredQuota, why: str) -> LoweredQuota:
+    """Return the end of a lowered quota."""
+    return one._replace(
+        quota=None,
+        event=AuditEvent.PRESSURE_RECOVER,
+        reason=Reason.RECONFIGURED,
+        because=f"quota restored: {why}",
+    )
+
+
+def _cores(milli: float | None) -> str:
+    return "unknown" if milli is None else f"{milli / 1000:.2f} cores"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
