@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 # time, and a test run starts a thousand interpreters.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test test-fast test-all test-vm test-cluster cluster cluster-down soak soak-pushes soak-cluster soak-pressure check bench bench-hook bench-colocation lock generate
+.PHONY: setup run test test-fast test-all test-vm test-cluster cluster cluster-down soak soak-pushes soak-cluster soak-pressure check check-code check-fuzz bench bench-hook bench-colocation lock generate
 
 setup: $(STAMP)
 
@@ -24,13 +24,18 @@ $(STAMP): requirements-dev.lock pyproject.toml
 run: setup
 	$(BIN)/nri-coloc demo
 
-check: setup
+# CI runs both parts at once: make -j2 --output-sync check
+check: check-code check-fuzz
+
+check-code: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python api/generate.py --check
 	$(BIN)/python -m pytest -q tests/unit/test_plain_english.py
+
+check-fuzz: setup
 	$(BIN)/python -m pytest -q tests/fuzz --fuzz-inputs=100000
 
 # Pure and simulated tests, two minutes on two CPUs. The tiers are in tests/tiers.py.

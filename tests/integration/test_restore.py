@@ -49,6 +49,9 @@ def restore(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) -> Ca
 POD_FILES = ("cpuset.cpus", "cpu.shares", "cpu.weight", "io.weight", "io.bfq.weight", "blkio.bfq.weight")
 CLASSES = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
 
+ON_V2 = pytest.mark.parametrize("node", [2], ids=["v2"], indirect=True)
+"""For a test of the state folder's files, which are the same on both versions of cgroups."""
+
 
 def values(node: Node, paths: list[str]) -> dict[str, str | None]:
     """Return the values in the cgroups that we may write, without the newlines that a v1 or a simulated file keeps."""
@@ -109,6 +112,7 @@ def test_a_second_time_there_is_nothing_to_do(node, daemon, restore):
     assert values(node, paths) == before
 
 
+@ON_V2
 def test_it_refuses_beside_a_running_daemon(node, daemon, restore):
     daemon.start()
     served(daemon)
@@ -120,6 +124,7 @@ def test_it_refuses_beside_a_running_daemon(node, daemon, restore):
     assert journal(daemon)[: len(before)] == before, "it may have noted more since"
 
 
+@ON_V2
 def test_a_torn_journal_gives_back_the_whole_lines(node, daemon, restore):
     paths, before = a_node_that_was_touched(node, daemon)
     daemon.kill()
@@ -129,6 +134,7 @@ def test_a_torn_journal_gives_back_the_whole_lines(node, daemon, restore):
     assert values(node, paths) == before
 
 
+@ON_V2
 def test_lines_that_are_no_entries_are_counted_and_kept(node, daemon, restore):
     paths, before = a_node_that_was_touched(node, daemon)
     daemon.kill()
@@ -146,6 +152,7 @@ def test_lines_that_are_no_entries_are_counted_and_kept(node, daemon, restore):
     assert path.with_name("restore.jsonl.kept-1").read_bytes().startswith(garbage)
 
 
+@ON_V2
 def test_a_value_that_cannot_be_is_reported_and_kept_for_another_try(node, daemon, restore):
     reclaimed(node)
     cgroup = node.runtime.pods[node.pod("shop/batch")].cgroup
@@ -160,6 +167,7 @@ def test_a_value_that_cannot_be_is_reported_and_kept_for_another_try(node, daemo
     assert journal(daemon) == [entry]
 
 
+@ON_V2
 def test_without_a_state_folder_it_says_so(daemon, restore):
     daemon.state_dir.rmdir()
     done = restore()
@@ -190,6 +198,7 @@ def test_what_was_given_back_once_is_not_given_back_again(node, daemon, restore)
     assert node.tree.read(cgroup, name) == node.tree.weight(4096)[1]
 
 
+@ON_V2
 def test_root_is_not_needed_to_be_told_that_there_is_nothing(node, daemon, restore):
     (daemon.state_dir / "restore.jsonl").unlink(missing_ok=True)
     done = restore()
@@ -223,6 +232,7 @@ def test_what_the_kubelet_resizes_to_just_before_the_end_is_what_is_put_back(nod
     assert (node.tree.read(cgroup, name) or "").strip() == "777"
 
 
+@ON_V2
 def test_at_its_end_an_observer_puts_nothing_back_that_a_former_life_wrote(node, daemon):
     paths, before = a_node_that_was_touched(node, daemon)
     daemon.kill()
