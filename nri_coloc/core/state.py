@@ -6,7 +6,8 @@ shelves by the last character of their id (16 for a hexadecimal id). A pod's con
 pod's id, too. The order is by shelf, then by age: the same on every run, unlike the order of a set.
 
 Beside each shelf are the ids of its containers by pool. So a query for the containers of one pool reads no other
-container. A container that starts or ends changes only that part of its own shelf.
+container, and a query for their ids reads no container at all: each one costs a miss of the processor's caches. A
+container that starts or ends changes only that part of its own shelf.
 """
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
@@ -34,16 +35,24 @@ Index = list[dict[str, tuple[_T, ...]]]
 
 
 class Crowd(Mapping[str, "Assignment"]):
-    """An immutable index of containers. Two with the same containers are equal."""
+    """An immutable index of containers. Two with the same containers are equal.
 
-    __slots__ = ("_by_id", "_by_pod", "_by_pool")
+    apart: the ids of containers whose own cgroup does not get the CPUs of their pool (`Assignment.is_apart`).
+    """
+
+    __slots__ = ("_by_id", "_by_pod", "_by_pool", "apart")
 
     def __init__(
-        self, by_id: list[dict[str, "Assignment"]], by_pod: Index["Assignment"], by_pool: Index[str]
+        self,
+        by_id: list[dict[str, "Assignment"]],
+        by_pod: Index["Assignment"],
+        by_pool: Index[str],
+        apart: frozenset[str],
     ) -> None:
         self._by_id = by_id
         self._by_pod = by_pod
         self._by_pool = by_pool
+        self.apart = apart
 
     @classmethod
     def of(cls, assignments: Iterable["Assignment"]) -> "Crowd":
@@ -98,6 +107,10 @@ class Crowd(Mapping[str, "Assignment"]):
         shelves = zip(self._by_id, self._by_pool, strict=True)
         return [shelf[k] for shelf, pools in shelves if pool in pools for k in pools[pool]]
 
+    def ids_of_pool(self, pool: str) -> Iterator[str]:
+        """Return the ids of the containers whose assignment names a pool, in the order of `of_pool`."""
+        return chain.from_iterable([pools[pool] for pools in self._by_pool if pool in pools])
+
     def in_pool(self, pool: str) -> int:
         """Return the number of containers whose assignment names a pool."""
         return sum([len(pools[pool]) for pools in self._by_pool if pool in pools])
@@ -120,7 +133,10 @@ class Crowd(Mapping[str, "Assignment"]):
         elif former.pool != pool:
             by_pool = _with(_less(by_pool, number, former.pool, container_id), number, pool, container_id)
         shelf[container_id] = assignment
-        return Crowd(by_id, self._in_its_pod(assignment, former), by_pool)
+        apart = self.apart
+        if assignment.is_apart != (container_id in apart):
+            apart ^= {container_id}
+        return Crowd(by_id, self._in_its_pod(assignment, former), by_pool, apart)
 
     def _in_its_pod(self, assignment: "Assignment", former: "Assignment | None") -> Index["Assignment"]:
         """Return the containers by pod with an assignment in the place of the former one, or as the youngest."""
@@ -145,7 +161,9 @@ class Crowd(Mapping[str, "Assignment"]):
         gone = shelf.pop(container_id)
         pod_id = gone.container.pod_id
         by_pod = _less(self._by_pod, _shelf(pod_id), pod_id, gone)
-        return Crowd(by_id, by_pod, _less(self._by_pool, number, gone.pool, container_id))
+        by_pool = _less(self._by_pool, number, gone.pool, container_id)
+        apart = self.apart - {container_id} if container_id in self.apart else self.apart
+        return Crowd(by_id, by_pod, by_pool, apart)
 
 
 def _with(index: Index[_T], number: int, key: str, item: _T) -> Index[_T]:
@@ -185,7 +203,7 @@ def _shelf(id_: str) -> int:
     return ord(id_[-1]) % _SHELVES if id_ else 0
 
 
-EMPTY: Final = Crowd([{}] * _SHELVES, [{}] * _SHELVES, [{}] * _SHELVES)
+EMPTY: Final = Crowd([{}] * _SHELVES, [{}] * _SHELVES, [{}] * _SHELVES, frozenset())
 """Its shelves are one dict each: a shelf is never changed in place, and half of them stay empty."""
 
 DEDICATED: Final = "dedicated"
@@ -289,6 +307,11 @@ class Assignment:
     @property
     def id(self) -> str:
         return self.container.id
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether its own cgroup does not get the CPUs of its pool: it is left alone, or its pod runs in a VM."""
+        return self.hands_off or self.wish.handler != "container"
 
 
 class Unstarted(NamedTuple):

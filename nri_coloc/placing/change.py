@@ -6,6 +6,7 @@ are visited, however many containers the node has.
 
 from collections.abc import Collection, Iterable, Mapping
 from functools import reduce
+from itertools import filterfalse
 from operator import or_
 from typing import Final, NamedTuple
 
@@ -149,23 +150,28 @@ def movers(before: NodeState, after: NodeState) -> Movers:
     The containers of a changed pool move with it. A container whose assignment changed is compared by itself.
     """
     changed, touched = changed_pools(before.pools, after.pools), _touched(before, after)
-    losing: list[Assignment] = []
-    gaining: list[Assignment] = []
+    crowd = after.containers
+    in_vms = map(crowd.__getitem__, crowd.apart.difference(touched))
+    units = {a.container.pod_id for a in in_vms if a.pool in changed and _is_written(after, a)}
+    left_out = crowd.apart.union(touched)
+    losing: list[str] = []
+    gaining: list[str] = []
     for pool in changed:
         into = gaining if after.pools.cpus(pool) & ~before.pools.cpus(pool) else losing
-        into += [a for a in _written_in(after, pool) if a.container.id not in touched]
+        into += _written_in(after, pool, left_out)
     for container_id, now in touched.items():
         then = before.containers.get(container_id)
         if (
             _is_written(after, now)
             and then is not None
-            and before.cpus_of(then) != (has := after.cpus_of(now))
+            and (had := before.cpus_of(then)) != after.cpus_of(now)
         ):
-            into = gaining if has & ~before.cpus_of(then) else losing
-            into.append(now)
+            if now.is_apart:
+                units.add(now.container.pod_id)
+            else:
+                (gaining if after.cpus_of(now) & ~had else losing).append(container_id)
     boxed = after.box if RECLAIM in changed else ()
-    (leave, units), (join, more_units) = _by_unit(losing), _by_unit(gaining)
-    return Movers((*boxed, *sorted(units | more_units)), leave, join)
+    return Movers((*boxed, *sorted(units)), tuple(losing), tuple(gaining))
 
 
 def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
@@ -181,29 +187,21 @@ def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
     return touched
 
 
-def _by_unit(found: list[Assignment]) -> tuple[tuple[str, ...], set[str]]:
-    """Return the ids of containers that are written one by one, and of the pods that run in a VM."""
-    ids = tuple([a.container.id for a in found if a.wish.handler == "container"])
-    if len(ids) == len(found):
-        return ids, set()
-    return ids, {a.container.pod_id for a in found if a.wish.handler == "pod"}
-
-
-def _written_in(state: NodeState, pool: str) -> list[Assignment]:
-    """Return the containers of a pool whose CPUs the daemon writes."""
-    members = state.containers.of_pool(pool)
+def _written_in(state: NodeState, pool: str, left_out: frozenset[str]) -> Iterable[str]:
+    """Return the containers of a pool whose own cgroup carries its CPUs, but for some."""
     if pool == RECLAIM:
-        return [a for a in members if _is_written(state, a)]
-    return [a for a in members if not a.hands_off]
+        members = state.containers.of_pool(pool)
+        return [a.id for a in members if a.id not in left_out and _is_written(state, a)]
+    return filterfalse(left_out.__contains__, state.containers.ids_of_pool(pool))
 
 
 def _is_written(state: NodeState, assignment: Assignment) -> bool:
-    """Return whether the daemon writes a container's CPUs.
+    """Return whether the daemon writes a container's CPUs, to its own cgroup or to that of its VM.
 
     It does not if the container is left alone (`hands_off`), or inherits its CPUs from its pod's reclaim cgroup.
     """
     inherits = assignment.pool == RECLAIM and state.boxed(assignment.container.pod_id)
-    return not assignment.hands_off and not inherits
+    return not (assignment.hands_off or assignment.wish.handler == "ignore" or inherits)
 
 
 def changed_pools(before: Pools, after: Pools) -> list[str]:

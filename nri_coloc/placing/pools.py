@@ -65,7 +65,7 @@ def _is_sound(topology: Topology, share: CPUMask, dedicated: CPUMask, box: CPUMa
     pool.
     """
     divided = share & ~box | dedicated
-    return box & ~share == 0 and not any(core & box and core & divided for core in topology.cores)
+    return box & ~share == 0 and not box & topology.cores_around(divided)
 
 
 class _Node:

@@ -126,7 +126,9 @@ def what_is_repeated_agrees(state: NodeState) -> None:
     for pool in {a.pool for a in crowd.values()} | {"share"}:
         members = {k for k, a in crowd.items() if a.pool == pool}
         assert {a.id for a in crowd.of_pool(pool)} == members
+        assert [*crowd.ids_of_pool(pool)] == [a.id for a in crowd.of_pool(pool)]
         assert crowd.in_pool(pool) == len(members)
+    assert crowd.apart == {k for k, a in crowd.items() if a.is_apart}
 
 
 def who_is_known_is_as_a_stranger_finds_them(state: NodeState, pod_facts: PodFactsCache) -> None:

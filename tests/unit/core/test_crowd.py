@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_coloc.core.state import EMPTY, Assignment, Crowd
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, QoSClass
 
 
@@ -38,7 +39,19 @@ def test_the_members_of_a_pool_are_those_whose_assignments_name_it(happening):
         members = {a.id for a in crowd.values() if a.pool == pool}
         assert [a.id for a in crowd.of_pool(pool) if crowd[a.id] is not a] == []
         assert {a.id for a in crowd.of_pool(pool)} == members
+        assert [*crowd.ids_of_pool(pool)] == [a.id for a in crowd.of_pool(pool)]
         assert crowd.in_pool(pool) == len(crowd.of_pool(pool)) == len(members)
+
+
+@given(
+    st.lists(st.tuples(st.text("0af", max_size=2), st.sampled_from(("apart", "not", "gone"))), max_size=30)
+)
+def test_containers_apart_are_known_by_id(happening):
+    crowd = EMPTY
+    for k, kind in happening:
+        changed = replace(one(k), hands_off=kind == "apart")
+        crowd = crowd.without(k) if kind == "gone" else crowd.adding(changed)
+    assert crowd.apart == {k for k, a in crowd.items() if a.hands_off}
 
 
 @given(CROWDS, CROWDS)
