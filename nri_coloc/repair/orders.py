@@ -5,6 +5,7 @@ Orders carry no values, so two orders for one cgroup are one write of the newest
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from itertools import chain
 from threading import Condition, Lock
 from typing import NamedTuple
 
@@ -27,17 +28,15 @@ class Orders:
     """Orders of any thread, taken by one."""
 
     def __init__(self) -> None:
-        self._pods: dict[str, None] = {}
-        self._containers: dict[str, None] = {}
+        self._moves: list[Moves] = []
         self._sweeps: list[Future[int]] = []
         self._is_ended = False
         self._wanted = Condition(Lock())
 
     def add(self, moves: Moves) -> None:
-        """Order writes of cgroups."""
+        """Order writes of cgroups. The thread that takes them sorts out equal ones: a hook does not wait for that."""
         with self._wanted:
-            self._pods.update(dict.fromkeys(moves.pods))
-            self._containers.update(dict.fromkeys(moves.containers))
+            self._moves.append(moves)
             self._wanted.notify()
 
     def add_sweep(self) -> "Future[int]":
@@ -57,10 +56,11 @@ class Orders:
     def take(self, seconds: float) -> Taken | None:
         """Return all orders, after waiting for one for so many seconds at most; None at the end."""
         with self._wanted:
-            if not (self._pods or self._containers or self._sweeps or self._is_ended):
+            if not (self._moves or self._sweeps or self._is_ended):
                 self._wanted.wait(max(0.0, seconds))
             if self._is_ended:
                 return None
-            taken = Taken(self._pods, self._containers, tuple(self._sweeps))
-            self._pods, self._containers, self._sweeps = {}, {}, []
-            return taken
+            moves, sweeps = self._moves, tuple(self._sweeps)
+            self._moves, self._sweeps = [], []
+        pods = dict.fromkeys(chain.from_iterable([each.pods for each in moves]))
+        return Taken(pods, dict.fromkeys(chain.from_iterable([each.containers for each in moves])), sweeps)

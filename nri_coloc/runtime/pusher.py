@@ -14,8 +14,9 @@ next push, if the container still exists.
 """
 
 import time
-from collections.abc import Iterable, Mapping
-from threading import Condition, Lock, Thread
+from collections.abc import Mapping
+from itertools import chain
+from threading import Condition, Event, Lock, Thread
 from typing import Final, Protocol
 
 from nri_coloc._pb import nri_pb2
@@ -114,12 +115,13 @@ class Pusher:
         self._files = files
         self._place = place
         self._specs: dict[str, Knobs] = {}
+        self._submitted: list[tuple[str, ...]] = []
         self._waiting: dict[str, float] = {}
         self._failures: dict[str, int] = {}
         self._untold: dict[str, str] = {}
         self._taken: dict[str, Knobs] = {}
         self._in_flight: tuple[str, Knobs] = ("", NO_KNOBS)
-        self._stopping = False
+        self._stopping = Event()
         self._wanted = Condition(Lock())
         self._thread = Thread(target=self._run, name="pusher", daemon=True)
 
@@ -128,8 +130,8 @@ class Pusher:
 
     def stop(self) -> None:
         """Send no further push; a push in flight ends by itself."""
+        self._stopping.set()
         with self._wanted:
-            self._stopping = True
             self._wanted.notify()
 
     def ended(self, seconds: float) -> bool:
@@ -154,14 +156,15 @@ class Pusher:
         self._untold.pop(container_id, None)
         self._taken.pop(container_id, None)
 
-    def submit(self, container_ids: Iterable[str]) -> None:
-        """Queue these containers for a push; a container whose push failed keeps its time."""
-        named = dict.fromkeys(container_ids, 0.0)
-        named.pop("", None)  # a runtime may report a container without an id
-        if not named:
+    def submit(self, container_ids: tuple[str, ...]) -> None:
+        """Queue these containers for a push; a container whose push failed keeps its time.
+
+        The pusher's thread sorts them in: a hook does not wait for that.
+        """
+        if not container_ids:
             return  # most hooks concern no other container, and a thread that wakes up takes their time
         with self._wanted:
-            self._waiting = self._waiting | named | self._waiting  # waiting containers keep place and time
+            self._submitted.append(container_ids)
             self._wanted.notify()
 
     def changed(self, change: Change) -> None:
@@ -205,16 +208,17 @@ class Pusher:
                 )
                 self._put_off(container_id)
                 pause = PAUSE_S
-            with self._wanted:
-                if pause and not self._stopping:
-                    self._wanted.wait_for(lambda: self._stopping, pause)
+            self._stopping.wait(
+                pause
+            )  # not on the condition: a submitted container must not wake this thread
         for assignment in filter(None, map(self._node.state.containers.get, [*self._untold])):
             self._tell_first_refusal(assignment)
 
     def _next(self) -> str | None:
         """Wait for a container whose push is due and return its id; None at the end."""
         with self._wanted:
-            while not self._stopping:
+            while not self._stopping.is_set():
+                self._sort_in()
                 now = time.monotonic()
                 for container_id, due in self._waiting.items():
                     if due <= now:
@@ -223,6 +227,13 @@ class Pusher:
                 soonest = min(self._waiting.values(), default=None)
                 self._wanted.wait(None if soonest is None else soonest - now)
         return None
+
+    def _sort_in(self) -> None:
+        """Add the submitted containers; waiting containers keep place and time."""
+        for container_id in chain.from_iterable(self._submitted):
+            if container_id:  # a runtime may report a container without an id
+                self._waiting.setdefault(container_id, 0.0)
+        self._submitted.clear()
 
     def _push(self, container_id: str) -> float:
         """Push the values that one container's spec lacks; return the seconds until the next push."""
@@ -268,7 +279,7 @@ class Pusher:
             return PAUSE_S
         finally:
             self._in_flight = ("", NO_KNOBS)
-        if changes.cpus is not None and not self._stopping:  # else all may have been restored by now
+        if changes.cpus is not None and not self._stopping.is_set():  # else all may have been restored by now
             self._place.bring(container_id)
         self._pushed(assignment, changes)
         return max(PAUSE_S, time.monotonic() - began)

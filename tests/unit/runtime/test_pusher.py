@@ -136,7 +136,7 @@ def test_push_with_unreadable_use_is_put_off(rig):
 
 def test_the_newest_value_is_pushed_whatever_was_ordered(rig):
     rig.pusher.learned("app", ALL)
-    rig.pusher.submit(["app"])
+    rig.pusher.submit(("app",))
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     rig.pusher._push("app")
     assert rig.runtime.pushed == [("app", Knobs(cpus="2-7"))]
@@ -344,7 +344,7 @@ def test_forgetful_runtime_gets_no_flood_of_pushes(rig):
 def test_push_without_a_runtime_is_put_off(rig):
     rig.runtime.connected = False
     assert rig.pusher._push("app") == module.BACK_OFF_S
-    assert (rig.runtime.pushed, list(rig.pusher._waiting)) == ([], ["app"])
+    assert (rig.runtime.pushed, rig.pusher._submitted) == ([], [("app",)])
 
 
 def test_an_observer_pushes_nothing():
@@ -374,16 +374,26 @@ def test_list_replaces_the_known_specs(rig):
 def test_thread_pauses_between_pushes(running):
     create(running.node, "second")
     began = time.monotonic()
-    running.pusher.submit(["app", "second", "app"])
+    running.pusher.submit(("app", "second", "app"))
     wait_until(lambda: len(running.runtime.pushed) == 2, 20, "both pushes")
     assert running.runtime.pushed == [("app", ALL), ("second", ALL)]
     assert time.monotonic() - began >= module.PAUSE_S
 
 
+def test_a_submission_ends_no_pause(running):
+    create(running.node, "second")
+    running.pusher.submit(("app",))
+    wait_until(lambda: running.runtime.pushed, 20, "the first push")
+    began = time.monotonic()
+    running.pusher.submit(("second",))
+    wait_until(lambda: len(running.runtime.pushed) == 2, 20, "the second push")
+    assert time.monotonic() - began >= module.PAUSE_S / 2
+
+
 def test_who_was_refused_keeps_nobody_else_waiting(running):
     create(running.node, "second")
     running.runtime.raises = RuntimeRefused("not now")
-    running.pusher.submit(["app", "second"])
+    running.pusher.submit(("app", "second"))
     wait_until(lambda: len(running.runtime.pushed) >= 2, 20, "two tries")
     assert [container_id for container_id, _ in running.runtime.pushed[:2]] == ["app", "second"]
 
@@ -391,11 +401,11 @@ def test_who_was_refused_keeps_nobody_else_waiting(running):
 def test_what_nobody_foresaw_does_not_end_the_thread(running):
     create(running.node, "second")
     running.runtime.raises = ZeroDivisionError("whatever")
-    running.pusher.submit(["app"])
+    running.pusher.submit(("app",))
     began = time.monotonic()
     wait_until(lambda: running.pusher._waiting.get("app", 0) > began, 20, "the try that fails, to be put off")
     running.runtime.raises = None
-    running.pusher.submit(["second"])
+    running.pusher.submit(("second",))
     wait_until(lambda: ("second", ALL) in running.runtime.pushed, 20, "the next container's push")
 
 
