@@ -184,7 +184,15 @@ class Translator:
         return ContainerCreated(hook.pod.id, hook.container.id, cpus) if cpus else None
 
     def starting(self, hook: Hook, state: NodeState, tuning: Tuning, *, running: bool) -> ContainerStarting:
-        return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
+        """Translate StartContainer or PostStartContainer; a known container has the wish of its assignment."""
+        assert hook.container is not None  # the session gives one to every hook of a container
+        known = state.containers.get(hook.container.id)
+        if known is None:
+            return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
+        pod = self.pod_of(hook, state)
+        if known.wish.short or supply.falls_short(state, known.container, known.wish):
+            pod = self._read_again(pod)
+        return ContainerStarting(pod, codec.started(hook.container, known.container), known.wish, running)
 
     def updating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerUpdating:
         """Translate UpdateContainer."""

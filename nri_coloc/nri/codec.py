@@ -14,6 +14,7 @@ from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.metadata import MAX_BYTES, PREFIX, KnownKeys, Texts
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
 
 CLAIM_PREFIX: Final = "DRA_CPUSET_"
@@ -88,6 +89,16 @@ def container_of(message: told_pb2.Container, pod: Pod) -> Container:
         resources=resources,
         claimed=claimed,
         claims=claims,
+    )
+
+
+def started(message: told_pb2.Container, known: Container) -> Container:
+    """Return a container that was read before, with the facts that its start adds."""
+    return replace(
+        known,
+        pid=message.pid,
+        cgroups_path=message.linux.cgroups_path,
+        created_at=message.created_at or known.created_at,
     )
 
 

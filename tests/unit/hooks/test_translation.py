@@ -69,6 +69,20 @@ def test_a_start_says_whether_it_runs_already(kind, running, translator):
     assert (event.running, event.container.pid, event.container.phase) == (running, 7, Phase.CREATED)
 
 
+def test_a_known_container_starts_with_its_wish(translator):
+    """Its annotations were read at its creation, and its figures are the kubelet's, not those of the spec."""
+    node = a_node()
+    node.decide(translator.pod_started(hook(HookKind.RUN_POD_SANDBOX, "dedicated"), TUNING))
+    node.decide(translator.creating(hook(HookKind.CREATE_CONTAINER), node.state, TUNING))
+    known = node.state.containers["c"]
+    told = hook(HookKind.START_CONTAINER)
+    assert told.container is not None
+    told.container.linux.resources.cpu.shares.value = 2
+    event = translator.starting(told, node.state, TUNING, running=False)
+    assert event.wish is known.wish
+    assert (event.container.pid, event.container.resources.shares) == (7, 2048)
+
+
 def test_updates_wish_uses_its_own_figures(translator):
     """A part of the limit is one of the new limit; the daemon's own value is not taken for the kubelet's."""
     told = hook(HookKind.CREATE_CONTAINER, "shared")
