@@ -149,6 +149,11 @@ class Outcome:
     waits_for: Moves = NOBODY
     refusal: str = ""
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether no observer needs to know of it: nothing was decided, and nothing moves."""
+        return not (self.decisions or self.moves)
+
     def __add__(self, later: "Outcome") -> "Outcome":
         """Return two outcomes of one event as one; the later begins with the state in which the earlier ended."""
         return Outcome(

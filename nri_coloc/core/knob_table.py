@@ -12,7 +12,15 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from nri_coloc.core import weights
-from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, KERNELS_SHARES, NO_LIMIT, PAGE, Capability, Knobs
+from nri_coloc.core.knobs import (
+    KERNELS_IO_WEIGHT,
+    KERNELS_SHARES,
+    NO_KNOBS,
+    NO_LIMIT,
+    PAGE,
+    Capability,
+    Knobs,
+)
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
 
@@ -218,20 +226,23 @@ def carried(*carriers: Carrier) -> tuple[str, ...]:
 
 
 _WITH_OWN_FILES: Final = tuple(
-    (index, frozenset(file.name for file in knob.files))
-    for index, knob in enumerate(TABLE)
+    (knob.field, frozenset(file.name for file in knob.files))
+    for knob in TABLE
     if knob.carrier in (Carrier.UNIFIED, Carrier.FILE)
 )
 
 
 def lacking(wanted: Knobs, can: Capability) -> Knobs:
     """Return the wanted values that this node cannot take; a file only guessed to be missing does not count."""
-    found: list[Any] = [None] * len(wanted)
+    found: dict[str, Any] = {}
     if can.seen_on_pods:
-        for index, names in _WITH_OWN_FILES:
-            if not names & can.files:
-                found[index] = wanted[index]
-    return Knobs._make(found)._replace(rdt_class=None if can.resctrl else wanted.rdt_class)
+        values = ((field, getattr(wanted, field), names) for field, names in _WITH_OWN_FILES)
+        found = {
+            field: value for field, value, names in values if value is not None and not names & can.files
+        }
+    if not (wanted.rdt_class is None or can.resctrl):
+        found["rdt_class"] = wanted.rdt_class
+    return Knobs(**found) if found else NO_KNOBS
 
 
 def written(orders: Knobs, can: Capability, field: str) -> Iterator[tuple[KernelFile, str]]:

@@ -76,18 +76,26 @@ class Knobs(NamedTuple):
 
     def differing(self, other: "Knobs") -> "Knobs":
         """Return the set knobs whose value differs from the other's."""
+        if NO_KNOBS in (self, other):
+            return self
         return Knobs._make([None if a == b else a for a, b in zip(self, other, strict=True)])
 
     def where_set(self, other: "Knobs") -> "Knobs":
         """Return the knobs that are set in the other too."""
+        if NO_KNOBS in (self, other):
+            return NO_KNOBS
         return Knobs._make([None if b is None else a for a, b in zip(self, other, strict=True)])
 
     def without(self, other: "Knobs") -> "Knobs":
         """Return the knobs that are not set in the other."""
+        if NO_KNOBS in (self, other):
+            return self
         return Knobs._make([a if b is None else None for a, b in zip(self, other, strict=True)])
 
     def overlaid(self, other: "Knobs") -> "Knobs":
         """Return this record with the other's set knobs on top."""
+        if NO_KNOBS in (self, other):
+            return self if other == NO_KNOBS else other
         return Knobs._make([a if b is None else b for a, b in zip(self, other, strict=True)])
 
 

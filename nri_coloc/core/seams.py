@@ -141,5 +141,5 @@ def all_of(
 
 def superseded(outcome: Outcome) -> tuple[str, ...]:
     """Return the containers whose end no hook reports: another container took their place."""
-    found = [d.subject for d in outcome.decisions if d.reason is Reason.SUPERSEDED]
-    return tuple([subject.id for subject in found if subject is not None])
+    of_attempts = [d for d in outcome.decisions if d.reason is Reason.SUPERSEDED]
+    return tuple([d.subject.id for d in of_attempts if d.subject is not None]) if of_attempts else ()

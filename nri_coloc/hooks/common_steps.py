@@ -105,9 +105,9 @@ class Consequences:
 
     def tell_drift(self, container_id: str, *drifts: Drift | None) -> None:
         """Record values of a container that another writer had changed."""
-        state = self._node.state
-        assignment = state.containers.get(container_id)
         for drift in filter(None, drifts):
+            state = self._node.state
+            assignment = state.containers.get(container_id)
             if assignment is not None:
                 self._report.drifted(assignment, state, drift)
 

@@ -163,7 +163,8 @@ class Hooks:
         decided = Decided(outcome, before, event.pod.id, container_id)
         drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
-        self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
+        if not outcome.is_silent:
+            self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
         self._consequences.tell_drift(container_id, *drifts)
 
     def _started(self, hook: events.Hook, exchange: Exchange) -> None:

@@ -78,8 +78,7 @@ class Resize:
         self._consequences.learn(reply[0])
         self._consequences.tell_drift(container_id, *drifts)
         # specs are pushed only now: the answer has carried most of their values, perhaps all
-        change = all_of(outcome, before, latency_us=exchange.latency_us)
-        self._consequences.follow(replace(change, moves=NOBODY))
+        self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
 
     def carried_out(self, hook: events.Hook, exchange: Exchange) -> None:
         """Handle PostUpdateContainer: check whether the runtime applied the answer."""
