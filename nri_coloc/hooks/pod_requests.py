@@ -4,6 +4,10 @@ The kubelet writes the shares of the whole pod at creation and at each resize (p
 ResourceConfigForPod), before it calls the runtime. On cgroup v2 many shares have one weight, and kubelets and runc map
 them by two formulas. The runtime's figure is the request if the weight agrees with it. Otherwise the request is the
 upper end of the weight's range. The runtime's figure alone does not count, because it is stale after a resize.
+
+Without cgroups for pods (`cgroupsPerQOS: false`) the runtime's figure is the request: the kubelet sends it with the
+sandbox. It is not stale there, because a resize needs the pod's cgroup (pkg/kubelet/kuberuntime/kuberuntime_manager.go,
+doPodResizeAction).
 """
 
 from collections.abc import Mapping
@@ -43,7 +47,9 @@ class PodRequests:
     def read(self, pod: Pod) -> int | None:
         """Return the request in thousandths of a CPU; None if no kubelet has written one."""
         path = targets.pod_path(pod)
-        found = self._value(path) if path else None
+        if not path:
+            return _told(pod)
+        found = self._value(path)
         if found is None:
             return None
         if found == (KERNELS_SHARES if self._is_v1 else _KERNELS_WEIGHT) and not self._has_kubelet(path):
@@ -69,6 +75,11 @@ class PodRequests:
         best_effort = kubepods.best_effort_of(path)
         found = _number(self._files.text(best_effort, "cpu", self._name)) if best_effort else None
         return found is not None and found <= self._least
+
+
+def _told(pod: Pod) -> int | None:
+    """Return the request that the kubelet sent with a sandbox, thousandths of a CPU; None if it sent none."""
+    return pod.resources.cpu_request if pod.resources is not None and pod.resources.shares else None
 
 
 def _behind(weight: int, pod: Pod) -> int:

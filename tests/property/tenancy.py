@@ -48,12 +48,14 @@ class Kubelet:
     version: version of cgroups.
     mapping: from shares to weights.
     tells: whether the runtime also gets the request.
+    is_per_qos: whether it makes cgroups for pods (`cgroupsPerQOS`).
     named: the CPUs that its static CPU manager writes into every spec, "" without one.
     """
 
     version: Literal[1, 2] = 1
     mapping: Callable[[int], int] = weights.cpu_weight
     tells: bool = True
+    is_per_qos: bool = True
     named: str = ""
     files: dict[str, str] = field(default_factory=dict)
 
@@ -115,8 +117,9 @@ class Tenancy:
         message = nri_pb2.PodSandbox(id=pod.name, name=pod.name, uid=pod.name, namespace=pod.namespace)
         message.annotations.update(pod.annotations)
         message.labels.update(pod.labels)
-        message.linux.cgroup_parent = pod.cgroup_parent(pod.name)
-        self.kubelet.write(message.linux.cgroup_parent, pod.shares)
+        message.linux.cgroup_parent = self._parent(pod)
+        if self.kubelet.is_per_qos:
+            self.kubelet.write(message.linux.cgroup_parent, pod.shares)
         if self.kubelet.tells:
             message.linux.pod_resources.cpu.shares.value = pod.shares
         self._decide(self._translator.pod_started(_hook(HookKind.RUN_POD_SANDBOX, message), self.tuning))
@@ -144,6 +147,9 @@ class Tenancy:
         self.containers = {k: each for k, each in self.containers.items() if each.pod_sandbox_id != pod.name}
         self._decide(PodRemoved(pod.name))
 
+    def _parent(self, pod: TenantPod) -> str:
+        return pod.cgroup_parent(pod.name) if self.kubelet.is_per_qos else ""
+
     def _message(self, pod: TenantPod, container: ContainerSpec) -> nri_pb2.Container:
         message = nri_pb2.Container(
             id=f"{pod.name}-{container.name}", pod_sandbox_id=pod.name, name=container.name
@@ -151,7 +157,7 @@ class Tenancy:
         message.env.extend(container.variables)
         message.created_at = len(self.containers) + 1
         message.linux.oom_score_adj.value = pod.oom_score_adj(container, MEMORY)
-        message.linux.cgroups_path = f"{pod.cgroup_parent(pod.name)}/{message.id}"
+        message.linux.cgroups_path = f"{self._parent(pod)}/{message.id}"
         _write(message, pod.resources_of(container))
         message.linux.resources.cpu.cpus = self.kubelet.named
         return message

@@ -44,6 +44,7 @@ KUBELETS = st.builds(
     version=st.sampled_from((1, 2)),
     mapping=st.sampled_from((weights.cpu_weight, weights.bent_cpu_weight)),
     named=st.sampled_from(("", "", "0-7", "2-7", "4-7")),
+    is_per_qos=st.sampled_from((True, True, False)),
 )
 
 ALL = ContainerSpec("app", Figures(1, 6000), variables=("DRA_CPUSET_x=0-7",))
@@ -122,6 +123,7 @@ class Others:
 @example(FAULT_7, "default", Kubelet())
 @example(A_LIMIT_OF_THE_POD, "default", Kubelet())
 @example(replace(A_LIMIT_OF_THE_POD, figures=Figures(1000, 8000)), "default", Kubelet(2))
+@example(replace(A_LIMIT_OF_THE_POD, figures=Figures(1000, 3000)), "default", Kubelet(is_per_qos=False))
 @settings(max_examples=examples.times(3))
 def test_no_pod_owns_more_than_its_requests(pod, tuning, kubelet):
     node = peopled(SETTINGS[tuning], replace(kubelet, files={}))

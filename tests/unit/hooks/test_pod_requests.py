@@ -108,6 +108,11 @@ def test_a_pod_without_a_cgroup_of_its_own_tells_nothing(parent):
     assert read(v1(4096), parent=parent) is None
 
 
+@pytest.mark.parametrize(("told", "milli"), [(0, None), (2, 0), (2048, 2000)])
+def test_without_pods_cgroups_the_sandbox_tells_it(told, milli):
+    assert read(Files(), told, parent="") == milli
+
+
 @pytest.mark.parametrize(("version", "ours", "was", "milli"), [(1, "2", "2048", 2000), (2, "1", "79", 2000)])
 def test_our_own_weight_is_no_request(version, ours, was, milli):
     files = Files(version, {POD: ours, BEST_EFFORT: ours}, {POD: was})
