@@ -1,5 +1,6 @@
 """Every key of the file has a default and a sentence on its values, and the keys are few enough."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -9,7 +10,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from nri_coloc.service.configuration import schema
+from nri_coloc.service.configuration import document, schema
+from nri_coloc.service.configuration.sections import Selector
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "configuration.md"
 
@@ -284,3 +286,42 @@ def tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: tuples(item) for key, item in value.items()}
     return tuple(tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def documented_defaults() -> dict[str, set[str]]:
+    """Return by key the defaults that the tables of the document name for it, in any section."""
+    tables = re.findall(
+        r"^\| key[^|]*\| default \|.*\n.*\n((?:\|.*\n)+)", DOCUMENTED.read_text(), re.MULTILINE
+    )
+    found: dict[str, set[str]] = {}
+    for row in "".join(tables).splitlines():
+        _, key, default, _ = row.split("|", 3)
+        values = (document.read(text).data for text in re.findall("`([^`]*)`", default))
+        found.setdefault(key.strip(" `"), set()).update(map(plain, values))
+    return found
+
+
+def defaults() -> dict[str, set[str]]:
+    """Return by key the defaults of all sections that have it, without keys that every rule or selector must set."""
+    found: dict[str, set[str]] = {}
+    for model in set(sections(schema.File)) - {schema.Rule, Selector}:
+        for key, value in model.model_construct().model_dump(mode="json", by_alias=True).items():
+            if (model.__name__, key) in leaves():
+                found.setdefault(key, set()).add(plain(value))
+    return found
+
+
+def plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def test_the_document_names_the_defaults_of_the_schema():
+    known, documented = defaults(), documented_defaults()
+    without = {
+        "rules",
+        "pools",
+        "resources",
+    }  # of rules and pools the text says it; resources may be one word or two
+    assert {key: documented.get(key) for key in known.keys() - without} == {
+        key: value for key, value in known.items() if key not in without
+    }
