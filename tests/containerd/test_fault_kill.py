@@ -24,7 +24,7 @@ from tests.rig.mortal_daemon import DOOMED, HOOKS
 from tests.rig.waiting import wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
-pytestmark = [pytest.mark.containerd]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, pytest.mark.tier("all")]
 
 OwnDaemon = Callable[..., Daemon]
 DEATH: Final = {DOOMED: "yes"}

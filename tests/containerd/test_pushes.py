@@ -14,14 +14,13 @@ from tests.rig.lent import LENT, held, in_force, lent
 from tests.rig.waiting import becomes, poll, wait_until
 from tests.rig.workloads import PERIOD, Workload
 
-pytestmark = [pytest.mark.containerd]
+pytestmark = [pytest.mark.containerd, pytest.mark.bears_load]
 
 WITH_CHILD = ("/bin/sh", "-c", workloads.COMMAND[2].replace("exec sleep 1000000", "sleep 1000000 & wait"))
 
 Up = Callable[..., Daemon]
 
 
-@pytest.mark.bears_load
 def test_what_was_lent_holds_from_the_creation_on_and_no_push_is_needed(cri: Cri, daemon: Daemon):
     batch = lent(cri, "batch")
     assert held(batch) == LENT
@@ -29,7 +28,6 @@ def test_what_was_lent_holds_from_the_creation_on_and_no_push_is_needed(cri: Cri
     assert not poll(lambda: daemon.audit("container.update", container_id=batch.id), 1)
 
 
-@pytest.mark.bears_load
 def test_what_was_lent_before_we_came_is_pushed_into_the_spec_and_the_cgroup(cri: Cri, own_daemon: Up):
     batch = lent(cri, "batch")
     assert held(batch)["quota"] == 0
@@ -65,7 +63,6 @@ def slept(workload: Workload) -> int:
     return workload.cri.pid(workload.id)
 
 
-@pytest.mark.bears_load
 def test_hints_are_on_the_containers_first_process_and_inherited(cri: Cri, own_daemon: Up, slice_us: int):
     own_daemon(config="reclaim: {enabled: true}\n")
     online = workloads.run(cri, "web", request=0.1, command=WITH_CHILD)
@@ -119,7 +116,6 @@ def bursts_exist() -> None:
         pytest.skip("this kernel has no CFS bursts: no group has the file")
 
 
-@pytest.mark.bears_load
 @pytest.mark.usefixtures("bursts_exist")
 def test_a_burst_is_on_the_container_and_its_pod_and_falls_before_a_quota_does(cri: Cri, daemon: Daemon):
     web = workloads.run(cri, "web", request=0.5, annotations={"coloc.nri.io/cpu-burst": "100"}, started=False)
@@ -136,7 +132,6 @@ def test_a_burst_is_on_the_container_and_its_pod_and_falls_before_a_quota_does(c
     assert daemon.audit("write.failed") == []
 
 
-@pytest.mark.bears_load
 @pytest.mark.usefixtures("bursts_exist")
 def test_a_burst_that_somebody_resets_is_put_right(cri: Cri, daemon: Daemon):
     web = workloads.run(cri, "web", request=0.5, annotations={"coloc.nri.io/cpu-burst": "50"})

@@ -30,8 +30,7 @@ BEARS_LOAD: Final = "bears_load"
 
 No test has it that measures how long something takes, or that lends: the reclaim pool follows the use of the whole
 machine. No test has it that kills containerd: after its restart on a busy machine, 1.7 was seen to take 14 shims of a
-hundred for leaked ones and to end their containers. No test has it that runs `nri-coloc restore`: that command restores
-the pods of every daemon of the machine, also those of a Kubernetes node beside it.
+hundred for leaked ones and to end their containers.
 """
 
 
