@@ -10,6 +10,7 @@ from nri_coloc.service import probe, readiness
 from nri_coloc.service.admin_orders import AdminOrders, AdminSide
 from nri_coloc.service.daemon_view import DaemonView
 from nri_coloc.service.http import HttpServer
+from nri_coloc.service.lending_view import LendingView, PressureView
 from nri_coloc.service.node_watch import NodeWatch
 from nri_coloc.service.parts.daemon import Parts
 from nri_coloc.service.parts.ground import GroundParts
@@ -28,7 +29,7 @@ class OperatorParts:
     """The objects that an operator touches."""
 
     def __init__(self, parts: Parts) -> None:
-        ground, lending, cluster = parts.ground, parts.lending, parts.cluster
+        ground, cluster = parts.ground, parts.cluster
         self.admin = _admin(parts)
         checks = (*_required_checks(parts, self.admin), *_other_checks(parts))
         self.view = DaemonView(
@@ -36,13 +37,8 @@ class OperatorParts:
             ground.report,
             actuator=parts.files.actuator,
             readiness=Readiness(checks),
-            clock=ground.clock,
             offer=cluster.offer,
-            disks=lending.disks,
-            pressure=lending.pressure,
-            degrader=lending.degrader,
-            reclaimer=lending.reclaimer,
-            evictor=lending.evictor,
+            lending=LendingView(ground.node, ground.clock, _pressure(parts)),
         )
         self.http = HttpServer(self.view, ground.report.log.warning)
         self.node_watch = NodeWatch(
@@ -51,6 +47,17 @@ class OperatorParts:
             checks=self.view.readiness,
             is_on=partial(_has_events, ground),
         )
+
+
+def _pressure(parts: Parts) -> PressureView:
+    lending = parts.lending
+    return PressureView(
+        disks=lending.disks,
+        pressure=lending.pressure,
+        degrader=lending.degrader,
+        reclaimer=lending.reclaimer,
+        evictor=lending.evictor,
+    )
 
 
 def _admin(parts: Parts) -> AdminSide:

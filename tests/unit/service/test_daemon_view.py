@@ -23,6 +23,7 @@ from nri_coloc.pressure.reclaimer import Reclaimer
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service.daemon_view import HEALTHY_WITHIN_S, DaemonView
 from nri_coloc.service.lending_clock import LendingClock
+from nri_coloc.service.lending_view import LendingView, PressureView
 from nri_coloc.service.new_pods import NewPods
 from nri_coloc.service.offer_view import OfferView
 from nri_coloc.service.readiness import Readiness
@@ -50,7 +51,6 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
             report,
             actuator=actuator,
             readiness=cast("Readiness", readiness),
-            clock=clock,
             offer=OfferView(
                 node,
                 clock=clock,
@@ -59,11 +59,17 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
                 memory=memory,
                 new_pods=NewPods(EVICTOR, DISKS),
             ),
-            disks=DISKS,
-            pressure=cast("Pressure", SimpleNamespace(throttled={})),
-            degrader=cast("Degrader", SimpleNamespace(count=0)),
-            reclaimer=cast("Reclaimer", SimpleNamespace(shown="none")),
-            evictor=EVICTOR,
+            lending=LendingView(
+                node,
+                clock,
+                PressureView(
+                    disks=DISKS,
+                    pressure=cast("Pressure", SimpleNamespace(throttled={})),
+                    degrader=cast("Degrader", SimpleNamespace(count=0)),
+                    reclaimer=cast("Reclaimer", SimpleNamespace(shown="none")),
+                    evictor=EVICTOR,
+                ),
+            ),
         ),
         node,
         actuator,
