@@ -13,6 +13,7 @@ from nri_coloc.hooks.pod_requests import PodRequests
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.runtime import stored_specs
+from nri_coloc.service.hotplug import Hotplug
 from nri_coloc.service.options import Options
 from nri_coloc.service.parts.cluster import ClusterParts
 from nri_coloc.service.parts.daemon import Parts
@@ -23,6 +24,7 @@ from nri_coloc.service.parts.hooks import HookParts, Seams
 from nri_coloc.service.parts.lending import LendingParts
 from nri_coloc.service.parts.operator import OperatorParts
 from nri_coloc.service.parts.runtime import RuntimeParts
+from nri_coloc.service.retuning import Retuning
 from nri_coloc.service.settings_watch import SettingsWatch
 from nri_coloc.service.steering import Steering
 
@@ -50,17 +52,21 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Wired:
     seams = Seams(prepare, before_answer, after)
 
     translator = _translator(ground, files)
-    steering = Steering(
+    retuning = Retuning(
         ground.in_force,
         ground.node,
-        ground.report,
-        machine=ground.machine,
-        watch=watch,
         kubelet=ground.kubelet,
         clock=ground.clock,
         translator=translator,
-        runtime=runtime.connection,
         after=after,
+    )
+    steering = Steering(
+        retuning,
+        ground.report,
+        watch=watch,
+        kubelet=ground.kubelet,
+        clock=ground.clock,
+        runtime=runtime.connection,
     )
     hooks = HookParts(ground, files, runtime, steering=steering, translator=translator, seams=seams)
     cluster = ClusterParts(ground, forecast, lending, after=after)
@@ -71,6 +77,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Wired:
         runtime=runtime,
         lending=lending,
         steering=steering,
+        hotplug=Hotplug(ground.node, ground.machine, retuning, ground.report),
         hooks=hooks,
         cluster=cluster,
         seams=seams,

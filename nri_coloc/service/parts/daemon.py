@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nri_coloc.service.hotplug import Hotplug
 from nri_coloc.service.parts.cluster import ClusterParts
 from nri_coloc.service.parts.files import FileParts
 from nri_coloc.service.parts.forecast import ForecastParts
@@ -21,7 +22,8 @@ class Parts:
     forecast: the slow loop, and the amounts that follow from it.
     runtime: the connection to the runtime, and the specs that it stores.
     lending: the fast loop, quota bursts, and the ladder of pressure.
-    steering: puts new settings in force.
+    steering: follows file, schedule and kubelet.
+    hotplug: follows the machine.
     hooks: the answers to the runtime, and the comparison with its list.
     cluster: the companion's socket and drains.
     seams: the three seams around a decision.
@@ -33,6 +35,7 @@ class Parts:
     runtime: RuntimeParts
     lending: LendingParts
     steering: Steering
+    hotplug: Hotplug
     hooks: HookParts
     cluster: ClusterParts
     seams: Seams

@@ -24,7 +24,7 @@ from nri_coloc.service.machine import Machine
 from nri_coloc.service.metrics import Metrics
 from nri_coloc.service.options import Options
 from nri_coloc.service.report import Report
-from nri_coloc.service.steering import InForce
+from nri_coloc.service.retuning import InForce
 
 
 class GroundParts:

@@ -17,8 +17,9 @@ from nri_coloc.service.options import Options
 from nri_coloc.service.parts.files import FileParts
 from nri_coloc.service.parts.ground import GroundParts
 from nri_coloc.service.parts.runtime import RuntimeParts
+from nri_coloc.service.retuning import InForce
 from nri_coloc.service.runtime_claim import RuntimeClaim
-from nri_coloc.service.steering import InForce, Steering
+from nri_coloc.service.steering import Steering
 
 
 class Seams(NamedTuple):

@@ -16,7 +16,6 @@ from nri_coloc.core.evictions import Outcome as EvictionOutcome
 from nri_coloc.core.evictions import Result
 from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.core.report import Drift
-from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
 from nri_coloc.service import admin_orders as module
@@ -26,7 +25,6 @@ from nri_coloc.service.drain import Drain
 from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.kubelet_watch import KubeletWatch
 from nri_coloc.service.lending_clock import LendingClock
-from nri_coloc.service.machine import Machine
 from nri_coloc.service.orders import (
     LONGEST_PAUSE_S,
     Caller,
@@ -35,9 +33,10 @@ from nri_coloc.service.orders import (
     OrderLate,
     RunningPod,
 )
+from nri_coloc.service.retuning import InForce, Retuning
 from nri_coloc.service.settings_orders import SettingsOrders
 from nri_coloc.service.settings_watch import SettingsWatch
-from nri_coloc.service.steering import InForce, Steering
+from nri_coloc.service.steering import Steering
 from tests.rig.waiting import wait_until
 from tests.unit import parts
 from tests.unit.placing import kit as machine
@@ -60,17 +59,18 @@ class Rig:
         nobody = cast("Any", None)
         self.switch = parts.a_switch(folder, time.time)
         watch = SettingsWatch(str(self.file), lambda found: found)
-        self.steering = Steering(
+        kubelet = KubeletWatch(str(folder))
+        clock = LendingClock(settings.schedule, time.time, self.switch)
+        retuning = Retuning(
             InForce(settings),
             self.node,
-            self.report,
-            machine=Machine(str(folder), CgroupLayout(2)),
-            watch=watch,
-            kubelet=KubeletWatch(str(folder)),
-            clock=LendingClock(settings.schedule, time.time, self.switch),
+            kubelet=kubelet,
+            clock=clock,
             translator=parts.a_translator(settings.tuning),
-            runtime=nobody,
             after=(self.report.changed,),
+        )
+        self.steering = Steering(
+            retuning, self.report, watch=watch, kubelet=kubelet, clock=clock, runtime=nobody
         )
         self.evictions = EvictionOrders(
             self.report, may_evict=lambda: False, observes=lambda: self.node.tuning.observe

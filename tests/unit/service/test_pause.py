@@ -1,7 +1,7 @@
 """A pause has a sentence and an end, and changes the settings while it lasts."""
 
 from nri_coloc.core.settings import Tuning
-from nri_coloc.service.steering import Pause
+from nri_coloc.service.retuning import Pause
 
 NOON_NS = 1_763_640_000 * 1_000_000_000
 UNTIL = "2025-11-20T12:10:00.000000Z"

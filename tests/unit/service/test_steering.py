@@ -1,4 +1,4 @@
-"""CPUs that come or go are found; an unchanged machine is not read again."""
+"""Settings of the file, the schedule and the kubelet are put in force, also for hooks that are under way."""
 
 import time
 from datetime import UTC, datetime
@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.core import cpuset
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.events import ContainerCreating, PodStarted, Reconfigured
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
-from nri_coloc.host import cgroup_layout, sysfs
+from nri_coloc.host import sysfs
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
 from nri_coloc.service import steering
 from nri_coloc.service.configuration import loading as reader
 from nri_coloc.service.kubelet_watch import KubeletWatch
 from nri_coloc.service.lending_clock import LendingClock
-from nri_coloc.service.machine import Machine
+from nri_coloc.service.retuning import InForce, Retuning
 from nri_coloc.service.settings_watch import SettingsWatch
-from nri_coloc.service.steering import InForce, Steering
+from nri_coloc.service.steering import Steering
 from nri_coloc.sim import machines
 from tests.unit import parts
 from tests.unit.placing import kit as policy_kit
@@ -47,80 +46,44 @@ class FakeRuntime:
 
 
 class Rig:
-    """Steering over a planted machine; `reads` counts its full readings."""
+    """Steering over a planted machine."""
 
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, root: Path) -> None:
         machines.plant(machines.MACHINES["8cpu"], root)
-        self.root, self.reads, self.now = root, 0, time.monotonic()
+        self.root, self.now = root, time.monotonic()
         self.wall_s = NOON_S
         self.node = Node(pools.initial(sysfs.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
         report, self.heard = parts.a_report(self.node)
         self.runtime = FakeRuntime()
-        watch, kubelet = SettingsWatch("", lambda settings: settings), KubeletWatch(str(root))
+        self.translator = parts.a_translator(SETTINGS.tuning)
+        kubelet = KubeletWatch(str(root))
+        clock = LendingClock(SETTINGS.schedule, lambda: self.wall_s, parts.a_switch(root))
         self.steering = Steering(
-            InForce(SETTINGS),
-            self.node,
+            Retuning(
+                InForce(SETTINGS),
+                self.node,
+                kubelet=kubelet,
+                clock=clock,
+                translator=self.translator,
+                after=(report.changed,),
+            ),
             report,
-            machine=Machine(str(root), cgroup_layout.detect(str(root))),
-            watch=watch,
+            watch=SettingsWatch("", lambda settings: settings),
             kubelet=kubelet,
-            clock=LendingClock(SETTINGS.schedule, lambda: self.wall_s, parts.a_switch(root)),
-            translator=parts.a_translator(SETTINGS.tuning),
+            clock=clock,
             runtime=self.runtime,
-            after=(report.changed,),
         )
-        read = sysfs.read
-
-        def counted(host_root: str) -> Any:
-            self.reads += 1
-            return read(host_root)
-
-        monkeypatch.setattr(sysfs, "read", counted)
 
     def looks(self, times: int) -> "Rig":
         for _ in range(times):
-            self.now += steering.TOPOLOGY_EVERY_S + 1
+            self.now += 2
             self.steering.look(self.now)
         return self
 
-    def online(self) -> str:
-        return cpuset.render(self.node.state.topology.online)
-
 
 @pytest.fixture
-def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    return Rig(tmp_path, monkeypatch)
-
-
-def test_a_machine_that_stays_the_same_is_read_whole_twice_and_never_again(rig):
-    assert rig.looks(10).reads == 2
-
-
-def test_a_cpu_that_went_offline_is_seen_at_the_next_look(rig):
-    rig.looks(5)
-    (rig.root / ONLINE).write_text("0-6\n")
-    assert rig.looks(1).online() == "0-6"
-    assert ("topology.change", "cpus_changed") in rig.heard.said()
-
-
-def test_a_machine_that_changed_is_read_once_more_in_case_it_was_not_done(rig):
-    rig.looks(5)
-    (rig.root / ONLINE).write_text("0-6\n")
-    assert rig.looks(5).reads == 4
-
-
-def test_a_machine_that_could_not_be_read_is_read_until_it_can(rig):
-    online = rig.root / ONLINE
-    rig.looks(5)
-    online.write_text("\n")
-    assert rig.looks(3).online() == "0-7"
-    online.write_text("0-5\n")
-    assert rig.looks(1).online() == "0-5"
-
-
-def test_between_two_looks_the_machine_is_left_alone(rig):
-    rig.steering.look(rig.now + 1)
-    assert rig.reads == 0
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
 
 
 def test_settings_are_counted_once_they_are_in_force(rig, monkeypatch):
@@ -132,13 +95,13 @@ def test_settings_are_counted_once_they_are_in_force(rig, monkeypatch):
 
 
 @pytest.mark.parametrize("reserve", ['"0-6,64-65"', '"64-71"', "7"])
-def test_what_of_a_reserve_is_not_usable_here_reserves_nothing(rig, reserve):
+def test_unusable_cpus_reserve_nothing(rig, reserve):
     rig.steering.apply(reader.load(f"node: {{reservedCPUs: {reserve}}}\n", "a test"))
     assert ("config.reload", "valid") in rig.heard.said()
 
 
 @pytest.mark.parametrize("reserve", ['"0-7"', '"0-7,64"', "8"])
-def test_a_reserve_of_all_that_is_usable_is_refused(rig, reserve):
+def test_a_reserve_of_all_cpus_is_refused(rig, reserve):
     rig.steering.apply(reader.load(f"node: {{reservedCPUs: {reserve}}}\n", "a test"))
     assert ("config.reload", "invalid") in rig.heard.said()
 
@@ -198,7 +161,7 @@ def test_odd_windows_are_named_with_the_reload(rig):
     assert "schedule.windows[0] changes nothing" in record.because
 
 
-def test_what_only_a_restart_changes_is_named_by_its_keys(rig):
+def test_changes_for_a_restart_are_named_by_key(rig):
     rig.steering.apply(reader.load("telemetry: {auditRing: 7}\nruntime: {pluginIndex: '51'}\n", "a test"))
     (record,) = rig.heard.records
     assert (
@@ -214,7 +177,7 @@ class Newcomer:
     """A hook that reads its wish under the settings at its beginning, and decides later."""
 
     def __init__(self, rig: Rig) -> None:
-        self.node, self.translator = rig.node, rig.steering._translator
+        self.node, self.translator = rig.node, rig.translator
         pod, app = policy_kit.pod(), policy_kit.container("app")
         self.events = (
             PodStarted(pod, self.translator.pod_wish(pod, rig.node.tuning)),
@@ -236,7 +199,7 @@ HEAVY = reader.load("classes: {shared: {ioWeight: 400}}\n", "a test")
 
 
 def test_a_pod_during_a_reload_has_new_settings(rig, monkeypatch):
-    newcomer, read = Newcomer(rig), rig.steering._translator.wishes_again
+    newcomer, read = Newcomer(rig), rig.translator.wishes_again
 
     def slowly(state: NodeState, tuning: Tuning) -> Any:
         found = read(state, tuning)
@@ -244,12 +207,12 @@ def test_a_pod_during_a_reload_has_new_settings(rig, monkeypatch):
             newcomer.decide()
         return found
 
-    monkeypatch.setattr(rig.steering._translator, "wishes_again", slowly)
+    monkeypatch.setattr(rig.translator, "wishes_again", slowly)
     rig.steering.apply(HEAVY)
     assert newcomer.weights() == (400, 400)
 
 
-def test_whose_hook_was_under_way_has_them_at_the_next_turn(rig):
+def test_a_hook_under_way_has_them_next_turn(rig):
     newcomer = Newcomer(rig)
     rig.steering.apply(HEAVY)
     newcomer.decide()
@@ -258,7 +221,7 @@ def test_whose_hook_was_under_way_has_them_at_the_next_turn(rig):
     assert newcomer.weights() == (400, 400)
 
 
-def test_where_nobody_was_under_way_the_settings_are_put_in_force_once(rig, monkeypatch):
+def test_without_a_hook_settings_are_applied_once(rig, monkeypatch):
     Newcomer(rig).decide()
     told: list[object] = []
     node: Node = rig.node
@@ -300,7 +263,7 @@ def test_settings_do_not_wait_for_ever(rig):
     assert in_force(rig)
 
 
-def test_a_key_that_is_read_already_needs_no_list(rig):
+def test_a_known_key_needs_no_list(rig):
     for _ in range(2):
         rig.steering.apply(reader.load(BY_LABEL, "a test"))
     assert (len(rig.runtime.asked), in_force(rig)) == (1, True)
