@@ -7,7 +7,7 @@ left the CPUs that are taken.
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core import cpuset
@@ -16,7 +16,7 @@ from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Drift, Report
-from nri_coloc.core.seams import After, BeforeAnswer, Change, Decided, tell
+from nri_coloc.core.seams import After, BeforeAnswer, Change, Decided, Prepare, tell
 from nri_coloc.hooks.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events
 from nri_coloc.nri.calls import HookKind
@@ -37,6 +37,19 @@ ANSWER_S: Final = 0.02
 """The part of the deadline that is reserved for the answer itself."""
 
 
+class Seams(NamedTuple):
+    """The seams around a decision, as `core.seams` describes them.
+
+    prepare: entered around a hook's decision.
+    before_answer: steps by kind of hook.
+    after: observers of every decision, each with a queue of its own.
+    """
+
+    prepare: tuple[Prepare, ...]
+    before_answer: Steps
+    after: After
+
+
 class HookReport(Report, Protocol):
     """The reports of rooms, and two that only hooks need."""
 
@@ -48,16 +61,19 @@ class HookReport(Report, Protocol):
 
 
 class Consequences:
-    """Has no state of its own: an old runtime's list comes on another thread than hooks do."""
+    """Has no state of its own: an old runtime's list comes on another thread than hooks do.
 
-    def __init__(
-        self, node: Node, pusher: Pusher, report: HookReport, *, before_answer: Steps, after: After
-    ) -> None:
+    report: the records of hooks.
+    prepare: the preparations that are entered around a decision.
+    """
+
+    def __init__(self, node: Node, pusher: Pusher, report: HookReport, seams: Seams) -> None:
+        self.report = report
+        self.prepare = seams.prepare
         self._node = node
         self._pusher = pusher
-        self._report = report
-        self._before_answer = before_answer
-        self._after = after
+        self._before_answer = seams.before_answer
+        self._after = seams.after
 
     # ---- before the answer ----
 
@@ -97,7 +113,7 @@ class Consequences:
     def named_cpus(self, event: ContainerCreating) -> None:
         """Note an answer that names CPUs: the runtime refuses it if another plugin names CPUs too."""
         name = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
-        self._report.neighbours.creations.answered(event.container.id, name)
+        self.report.neighbours.creations.answered(event.container.id, name)
 
     def follow(self, change: Change) -> None:
         """Pass a change to every observer."""
@@ -109,7 +125,7 @@ class Consequences:
             state = self._node.state
             assignment = state.containers.get(container_id)
             if assignment is not None:
-                self._report.drifted(assignment, state, drift)
+                self.report.drifted(assignment, state, drift)
 
     def tell_too_late(self, hook: events.Hook, exchange: Exchange) -> None:
         """Record that the watchdog answered before the decision was made: control files carry out the decision."""
@@ -119,7 +135,7 @@ class Consequences:
             f"{hook.kind.value} was answered without changes: the decision came too late, "
             f"after {exchange.age_us / 1000:.1f} ms; its values are written to control files {when}"
         )
-        self._report.about_hook(hook, (AuditEvent.LATE, Reason.TOO_LATE, because))
+        self.report.about_hook(hook, (AuditEvent.LATE, Reason.TOO_LATE, because))
 
 
 class CgroupSteps:

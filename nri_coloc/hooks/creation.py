@@ -15,7 +15,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import Moves, Outcome
 from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
-from nri_coloc.core.seams import Decided, Prepare, all_of, prepared
+from nri_coloc.core.seams import Decided, all_of, prepared
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState, Pools
 from nri_coloc.core.value import replace
@@ -112,7 +112,6 @@ class Creation:
         consequences: Consequences,
         *,
         kubelet: Kubelet,
-        prepare: tuple[Prepare, ...],
     ) -> None:
         self._node = node
         self._actuator = actuator
@@ -120,7 +119,7 @@ class Creation:
         self._translator = translator
         self._consequences = consequences
         self._kubelet = kubelet
-        self._prepare = prepare
+        self._prepare = consequences.prepare
         self._foresight = Foresight(node)
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:

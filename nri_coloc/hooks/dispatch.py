@@ -16,10 +16,10 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import NOBODY, Outcome
 from nri_coloc.core.events import ContainerGone, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.seams import After, Decided, Prepare, all_of, prepared
+from nri_coloc.core.seams import Decided, all_of, prepared
 from nri_coloc.core.state import NodeState
 from nri_coloc.errors import TransportLost
-from nri_coloc.hooks.common_steps import Consequences, HookReport, Steps
+from nri_coloc.hooks.common_steps import Consequences
 from nri_coloc.hooks.creation import Creation, Kubelet
 from nri_coloc.hooks.resize import Resize
 from nri_coloc.hooks.translation import Translator
@@ -37,9 +37,8 @@ from nri_coloc.runtime.pusher import Pusher
 class Hooks:
     """Serves one hook at a time.
 
+    consequences: the seams around a decision, and the records of hooks.
     kubelet: follows the kubelet's state file before a pod that it pinned is placed.
-    prepare, before_answer, after: the seams around a decision (`seams`).
-    is_there: returns whether a cgroup exists.
     """
 
     def __init__(
@@ -48,33 +47,20 @@ class Hooks:
         actuator: Actuator,
         pusher: Pusher,
         translator: Translator,
-        report: HookReport,
+        consequences: Consequences,
         *,
         kubelet: Kubelet,
-        prepare: tuple[Prepare, ...],
-        before_answer: Steps,
-        after: After,
-        is_there: Callable[[str], bool],
     ) -> None:
         self._node = node
         self._kubelet = kubelet
-        self._prepare = prepare
-        self._is_there = is_there
+        self._prepare = consequences.prepare
         self._actuator = actuator
         self._pusher = pusher
         self._translator = translator
-        self._report = report
-        self._consequences = Consequences(node, pusher, report, before_answer=before_answer, after=after)
-        creation = Creation(
-            node,
-            actuator,
-            pusher,
-            translator,
-            self._consequences,
-            kubelet=kubelet,
-            prepare=prepare,
-        )
-        resize = Resize(node, actuator, pusher, translator, self._consequences)
+        self._report = consequences.report
+        self._consequences = consequences
+        creation = Creation(node, actuator, pusher, translator, consequences, kubelet=kubelet)
+        resize = Resize(node, actuator, pusher, translator, consequences)
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,
@@ -219,7 +205,7 @@ class Hooks:
 
     def _leave_out_departed(self) -> None:
         before = self._node.state
-        for pod_id in tuple(departed(before, self._is_there)):
+        for pod_id in tuple(departed(before, self._actuator.is_there)):
             outcome = self._node.decide(PodRemoved(pod_id))
             self._report.decided(outcome.decisions, outcome.state, before)
 

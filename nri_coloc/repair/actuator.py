@@ -305,6 +305,10 @@ class Actuator:
             self._writer.resized(path)
         self.bandwidths.resized(pod_id)
 
+    def is_there(self, path: str) -> bool:
+        """Return whether a cgroup exists, by its path below the hierarchies' roots."""
+        return self._writer.is_there(path)
+
     def members_outside(self) -> tuple[str, ...]:
         """Return the paths of the host groups among the reclaim cgroups, the same tuple until they change."""
         return self._host_groups.members

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nri_coloc.core.settings import Settings
-from nri_coloc.hooks.common_steps import CgroupSteps, Steps
+from nri_coloc.hooks.common_steps import CgroupSteps, Seams, Steps
 from nri_coloc.hooks.pod_requests import PodRequests
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.nri.calls import HookKind
@@ -20,7 +20,7 @@ from nri_coloc.service.parts.daemon import Parts
 from nri_coloc.service.parts.files import FileParts
 from nri_coloc.service.parts.forecast import ForecastParts
 from nri_coloc.service.parts.ground import GroundParts
-from nri_coloc.service.parts.hooks import HookParts, Seams
+from nri_coloc.service.parts.hooks import HookParts
 from nri_coloc.service.parts.lending import LendingParts
 from nri_coloc.service.parts.operator import OperatorParts
 from nri_coloc.service.parts.runtime import RuntimeParts

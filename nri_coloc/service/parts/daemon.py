@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+from nri_coloc.hooks.common_steps import Seams
 from nri_coloc.service.hotplug import Hotplug
 from nri_coloc.service.parts.cluster import ClusterParts
 from nri_coloc.service.parts.files import FileParts
 from nri_coloc.service.parts.forecast import ForecastParts
 from nri_coloc.service.parts.ground import GroundParts
-from nri_coloc.service.parts.hooks import HookParts, Seams
+from nri_coloc.service.parts.hooks import HookParts
 from nri_coloc.service.parts.lending import LendingParts
 from nri_coloc.service.parts.runtime import RuntimeParts
 from nri_coloc.service.steering import Steering

@@ -3,10 +3,8 @@
 import os
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
 
-from nri_coloc.core.seams import After, Prepare
-from nri_coloc.hooks.common_steps import Steps
+from nri_coloc.hooks.common_steps import Consequences, Seams
 from nri_coloc.hooks.dispatch import Hooks
 from nri_coloc.hooks.second_chances import SecondChances
 from nri_coloc.hooks.translation import Translator
@@ -20,19 +18,6 @@ from nri_coloc.service.parts.runtime import RuntimeParts
 from nri_coloc.service.retuning import InForce
 from nri_coloc.service.runtime_claim import RuntimeClaim
 from nri_coloc.service.steering import Steering
-
-
-class Seams(NamedTuple):
-    """The seams around a decision, as `core.seams` describes them.
-
-    prepare: entered around a hook's decision.
-    before_answer: steps by kind of hook.
-    after: observers of every decision, each with a queue of its own.
-    """
-
-    prepare: tuple[Prepare, ...]
-    before_answer: Steps
-    after: After
 
 
 class HookParts:
@@ -49,17 +34,9 @@ class HookParts:
         seams: Seams,
     ) -> None:
         node, report, settings = ground.node, ground.report, ground.in_force.settings
+        consequences = Consequences(node, runtime.pusher, report, seams)
         self.dispatch = Hooks(
-            node,
-            files.actuator,
-            runtime.pusher,
-            translator,
-            report,
-            kubelet=steering,
-            prepare=seams.prepare,
-            before_answer=seams.before_answer,
-            after=seams.after,
-            is_there=files.writer.is_there,
+            node, files.actuator, runtime.pusher, translator, consequences, kubelet=steering
         )
         self.claim = RuntimeClaim()
         self.trunk = Trunk(
