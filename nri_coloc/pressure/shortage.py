@@ -9,7 +9,7 @@ never a shortage, because it counts as available.
                 enough
     node        total · (1 − memoryWatermark), 400 MiB at least
     NUMA node   the same part of its own memory, 128 MiB at least
-    kubepods    2 % of its limit, 128 MiB at least
+    kubepods    2 % of its limit, 400 MiB at least
 
 Lending keeps `enough` of the node available: it lowers the limits of the reclaim cgroups, which takes page cache back.
 Only memory that no limit takes back can make the node fall to `least`. It keeps no margin below the limit of kubepods,
@@ -22,9 +22,13 @@ from typing import Final, NamedTuple
 from nri_coloc.core.readings import MemoryLeft
 
 LEAST_BYTES: Final = 200 << 20
-"""Twice the kubelet's own `memory.available<100Mi`, so that reclaimed pods go before the kubelet chooses a pod."""
+"""Twice the kubelet's own `memory.available<100Mi`, so that reclaimed pods go before the kubelet chooses a pod.
 
-_LEAST_OF_PART: Final = 64 << 20
+The kubelet compares it with the node's memory, and with the memory below the limit of kubepods
+(pkg/kubelet/eviction/helpers.go, addAllocatableThresholds).
+"""
+
+_LEAST_OF_NUMA_NODE: Final = 64 << 20
 
 _COMES_BACK: Final = 0.1
 """Part of the missing amount by which a reading must rise to count as a recovery."""
@@ -62,12 +66,12 @@ def of_node(total: int, watermark: float) -> Bounds:
 
 def of_numa_node(total: int, watermark: float) -> Bounds:
     """Return the bounds of a NUMA node with so much memory."""
-    return _from(max(2 * _LEAST_OF_PART, total - int(total * watermark)))
+    return _from(max(2 * _LEAST_OF_NUMA_NODE, total - int(total * watermark)))
 
 
 def of_limit(limit: int) -> Bounds:
     """Return the bounds of kubepods with such a limit, bytes."""
-    return _from(max(2 * _LEAST_OF_PART, limit // 50))
+    return _from(max(2 * LEAST_BYTES, limit // 50))
 
 
 def _from(enough: int) -> Bounds:
