@@ -56,7 +56,7 @@ class Passed:
 
 
 def to_the_reply(node: Node, creation: Passed) -> list[str]:
-    pod_id = pod(node, "web", annotations={"coloc.nri.io/cpu-burst-percent": "20"})
+    pod_id = pod(node, "web", annotations={"coloc.nri.io/cpu-burst": "20"})
     creation.begin()
     node.run_container(pod_id, ContainerRequest("app", native(500, 500)))
     return creation.end()
