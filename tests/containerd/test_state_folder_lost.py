@@ -9,9 +9,10 @@ from tests.rig import settings
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.touched import LENDING, PODS, assert_equal, at_work, everything, restore, run
+from tests.rig.versions import ON_THE_NEWEST
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.containerd
+pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 ABOVE = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
