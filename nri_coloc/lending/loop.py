@@ -36,7 +36,7 @@ from nri_coloc.core.lending import Change, Headroom
 from nri_coloc.core.readings import FastReadings, Look
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
-from nri_coloc.core.seams import UNPREPARED, After
+from nri_coloc.core.seams import UNPREPARED
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.host.alarm import Alarm
@@ -303,8 +303,8 @@ class Lending:
     """The loop's thread. `start`, `prepare` and `stop` are for any thread.
 
     headroom: of the newest tick.
+    relocation: moves cgroups after a change of sizes.
     file_watch: watches the files of reclaimed pods, on a thread that begins and ends with this one.
-    eevdf: whether this kernel's fair class keeps heavy tasks from waiting long behind the lightest ones.
     """
 
     def __init__(
@@ -314,9 +314,8 @@ class Lending:
         sampler: FastSampler,
         report: Report,
         *,
+        relocation: Relocation,
         file_watch: FileWatch,
-        after: After,
-        eevdf: bool,
     ) -> None:
         self.headroom = Headroom()
         self.ticked_at = 0.0
@@ -324,7 +323,6 @@ class Lending:
         self._report = report
         self._file_watch = file_watch
         self._alarm = Alarm()
-        relocation = Relocation(node, actuator, file_watch, after=after, eevdf=eevdf)
         self._measuring = Measuring(node, sampler, relocation, report)
         self._pool = ReclaimPool(node, actuator, relocation, report, self._alarm)
         self._partition = Partition(node, relocation, report)

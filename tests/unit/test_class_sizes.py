@@ -10,6 +10,10 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "nri_coloc"
 MOST_ATTRIBUTES = 15
 MOST_METHODS = 20
+MOST_ARGUMENTS = 6
+MORE_ARGUMENTS = {"Actuator": 8, "Evictor": 9, "Pusher": 7, "Survey": 8, "Watch": 7}
+"""Constructors that still take more; these numbers may only fall."""
+
 VALUES = {"Protocol", "NamedTuple", "Enum", "StrEnum", "TypedDict"}
 
 
@@ -55,6 +59,22 @@ def attributes(found: ast.ClassDef) -> Iterator[str]:
 def test_a_large_class_has_a_reason(module):
     large = [each for each in sizes((PACKAGE / module).read_text()) if each.is_too_large]
     assert [each for each in large if not each.has_reason] == []
+
+
+def arguments(source: str) -> Iterator[tuple[str, int]]:
+    """Yield each class with a constructor, and the number of arguments that it takes."""
+    for found in ast.walk(ast.parse(source)):
+        if isinstance(found, ast.ClassDef):
+            for each in found.body:
+                if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+                    given = each.args
+                    yield found.name, len(given.posonlyargs + given.args + given.kwonlyargs) - 1
+
+
+def test_a_constructor_takes_six_arguments():
+    sources = (file.read_text() for file in PACKAGE.rglob("*.py") if "_pb" not in file.parts)
+    found = (each for source in sources for each in arguments(source))
+    assert [(name, n) for name, n in found if n > MORE_ARGUMENTS.get(name, MOST_ARGUMENTS)] == []
 
 
 def test_the_count_is_of_methods_and_attributes():

@@ -8,6 +8,7 @@ from nri_coloc.host.memory_left import MemoryLeftReader
 from nri_coloc.host.memory_reclaim import MemoryReclaim
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.lending.loop import Lending
+from nri_coloc.lending.relocation import Relocation
 from nri_coloc.pressure.degrader import Degrader
 from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
@@ -35,9 +36,10 @@ class LendingParts:
             files.actuator,
             forecast.sampler,
             report,
+            relocation=Relocation(
+                node, files.actuator, files.file_watch, after=after, eevdf=probe.eevdf(platform.release())
+            ),
             file_watch=files.file_watch,
-            after=after,
-            eevdf=probe.eevdf(platform.release()),
         )
         self.quota_burst_loop = QuotaBurstLoop(
             node, files.bandwidths, forecast.cgroups, lambda: loop.headroom, report

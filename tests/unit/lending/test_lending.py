@@ -15,6 +15,7 @@ from nri_coloc.lending.fast_loop import LoopMemory, Tick
 from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.loop import Lending
 from nri_coloc.lending.records import Step
+from nri_coloc.lending.relocation import Relocation
 from nri_coloc.placing.node import Node
 from nri_coloc.service.report import Report
 from tests.rig.waiting import PATIENCE_SECONDS, poll
@@ -42,15 +43,15 @@ def lending_of(
     node: Node, report: Report, sampler: Nobody | None = None, actuator: Nobody | None = None
 ) -> Lending:
     """Return a lending loop that is not started."""
-    stands = cast("Any", Nobody())
+    stands, file_watch = cast("Any", Nobody()), FileWatch(report)
+    writes = cast("Any", actuator or stands)
     return Lending(
         node,
-        cast("Any", actuator or stands),
+        writes,
         cast("Any", sampler or stands),
         report,
-        file_watch=FileWatch(report),
-        after=(),
-        eevdf=False,
+        relocation=Relocation(node, writes, file_watch, after=(), eevdf=False),
+        file_watch=file_watch,
     )
 
 
