@@ -77,7 +77,7 @@ def test_a_calm_node_lends_most_of_its_cpus(bed):
     assert bed.run(6).target.cpus >= CPUS - 2
 
 
-def test_a_burst_takes_them_back_within_three_ticks_and_they_return(bed):
+def test_a_burst_takes_cpus_back_within_three_ticks(bed):
     bed.node.set_demand(bed.web, 0.2)
     lent = bed.run(6).target.cpus
     bed.node.set_demand(bed.web, CPUS)
@@ -88,13 +88,13 @@ def test_a_burst_takes_them_back_within_three_ticks_and_they_return(bed):
     assert bed.run(12).target.cpus == lent
 
 
-def test_a_node_whose_online_pod_wants_half_lends_less_than_the_other_half(bed):
+def test_less_than_the_unused_half_is_lent(bed):
     bed.node.set_demand(bed.web, CPUS / 2)
     assert 1 <= bed.run(6).target.cpus <= CPUS / 2
 
 
 @pytest.mark.parametrize("path", ["", "kubepods"], ids=["the node's", "the pods'"])
-def test_a_counter_that_begins_anew_gives_the_box_nothing_of_what_the_system_uses(bed, path):
+def test_a_reset_counter_lends_no_system_use(bed, path):
     bed.node.tree.make("system")
     bed.node.workload.attach("system", lambda _seconds: CPUS / 2)
     lent = bed.run(6).target.cpus
@@ -122,7 +122,7 @@ class TestWithoutPSI:
         tasks = CgroupReader(cgroup_layout.detect(root), root).tasks(path)
         bed.sampler.follow({group: run_delay.busiest({}, tasks)})
 
-    def test_a_wait_cuts_the_box_within_a_few_ticks_and_says_by_what_it_was_known(self, bed):
+    def test_a_stall_suppresses_at_once_with_its_signal(self, bed):
         self.follow(bed)
         bed.run(0.2)
         bed.node.set_delay(bed.web, 0.6)

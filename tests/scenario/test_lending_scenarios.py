@@ -198,13 +198,13 @@ def test_from_burst_to_suppressed_box_it_takes_two_ticks(cpus, before):
     assert max(took) <= 70
 
 
-def test_a_burst_of_a_part_of_the_node_is_answered_as_quickly():
+def test_a_partial_burst_is_answered_as_quickly():
     took = answers(8, 2_000, 5_000, left=3)
     assert median(took) <= 50
     assert max(took) <= 100
 
 
-def test_a_box_that_wakes_up_together_with_a_burst_is_taken_back_in_time():
+def test_a_pool_waking_with_a_burst_shrinks_in_time():
     took = []
     for number in range(20):
         node = Node(8, steady(2_000), hungry=steady(0), noise=0.3, seed=number).run(6)
@@ -297,7 +297,7 @@ def yielding(cpus: int, online: Demand) -> Node:
     return Node(cpus, online, noise=0.3, seed=3, yields=True).run(10)
 
 
-def test_a_small_node_whose_box_yields_lends_all_beside_a_moderate_load():
+def test_a_small_yielding_node_lends_all_beside_load():
     assert {node.box for node in (yielding(2, steady(milli)) for milli in (300, 600, 1_000))} == {2}
 
 
@@ -313,7 +313,7 @@ def test_a_burst_takes_the_core_more_at_once(before, after, within_s, seed):
     assert node.run(1.0).suppressed_after(10.5, 1) <= within_s
 
 
-def test_online_tasks_that_pile_up_are_pulled_apart_in_a_moment():
+def test_queued_online_tasks_spread_at_once():
     waiting = jump(0, 0.4, 10.0, lasts=0.15)
     node = Node(2, steady(600), noise=0.3, stall=waiting, yields=True).run(12)
     assert [node.box_at(second) for second in (9.9, 10.15, 10.5)] == [2, 1, 2]

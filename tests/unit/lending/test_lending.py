@@ -82,7 +82,7 @@ def box(node: Node) -> int:
     return node.state.pools.reclaim.bit_count()
 
 
-def test_a_box_that_nobody_is_in_has_no_size_of_its_own(node: Node, lending: Lending):
+def test_a_pool_without_members_has_no_size(node: Node, lending: Lending):
     with lending.prepare(FIRST):
         assert node.state.pools.counts == {RECLAIM: FLOOR}
     assert poll(lambda: not node.state.pools.counts, PATIENCE_S)
@@ -129,7 +129,7 @@ def test_ticks_leave_the_first_pod_its_pool(node: Node, lending: Lending):
     ],
     ids=["a pod", "a container beside online ones", "nobody"],
 )
-def test_a_list_sizes_the_box_if_somebody_in_it_lives_there(node: Node, listed, sized):
+def test_a_list_with_reclaimed_pods_sizes_the_pool(node: Node, listed, sized):
     lending = lending_of(node, a_report(node)[0])
     with lending.prepare(listed):
         assert list(node.state.pools.counts) == sized
@@ -144,7 +144,7 @@ def test_the_headroom_is_unknown_before_the_list(told):
     assert (lending.headroom.unused_milli > 0) is told
 
 
-def test_a_list_sizes_the_box_of_host_groups_though_no_pod_in_it_lives_there():
+def test_a_list_sizes_the_pool_for_host_groups():
     node = a_node(Tuning(reclaim=ReclaimTuning(host_groups=("yarn",))))
     lending = lending_of(node, a_report(node)[0])
     with lending.prepare(Synchronized((), ())):
@@ -301,7 +301,7 @@ class TestAnObserver:
             ticked(lending, 100.0 * (second + 1), cpus)
         return [(one.before["cpus"], one.after["cpus"]) for one in heard.records]
 
-    def test_tells_which_cpus_the_box_would_have_and_would_have_had(self):
+    def test_shows_cpus_the_pool_would_have_and_had(self):
         said = self.says(replace(TUNING, observe=True), 2, 4, 2)
         assert said == [("0-7", "6-7"), ("6-7", "2-3,6-7"), ("2-3,6-7", "6-7")]
 

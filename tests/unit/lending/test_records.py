@@ -72,7 +72,7 @@ def test_changes_one_way_are_gathered_for_a_second():
     assert teller.ticks(2, 1).told() == [(Change.SUPPRESS, 4, 3), (Change.SUPPRESS, 3, 1)]
 
 
-def test_a_turn_is_written_at_once_with_the_dip_before_it():
+def test_a_turn_is_written_at_once():
     teller = Teller().tick(3).tick(2).tick(5)
     assert teller.told() == [(Change.SUPPRESS, 4, 3), (Change.GROW, 3, 5)]
     assert (teller.records[1].cpus, teller.records[1].turns) == (Extent(2, 5), 1)

@@ -40,7 +40,7 @@ class TestBelonging:
         node.start_pod()
         assert not node.state.boxed("web")
 
-    def test_a_pod_that_came_before_us_joins_with_its_first_container(self):
+    def test_an_earlier_pod_joins_with_its_first_container(self):
         node = Node()
         outcome = node.create("batch", wish=RECLAIMED)
         assert node.state.boxed("web")
@@ -107,7 +107,7 @@ class TestKnobs:
         node.start_pod(wish=replace(RECLAIMED, knobs=Knobs(io_weight=10)))
         assert reclaim_cgroups.knobs(node.state, "web") == Knobs(cpus="0-7", shares=2, io_weight=10)
 
-    def test_a_pod_that_keeps_its_cpus_is_not_limited_in_them(self):
+    def test_a_pod_that_preserves_cpus_keeps_them(self):
         node = Node()
         node.start_pod(wish=replace(RECLAIMED, preserve=frozenset({"cpu"})))
         assert reclaim_cgroups.knobs(node.state, "web").cpus is None
@@ -168,17 +168,17 @@ class TestWeight:
         state = self.online(self.node(parent), parent, SYSTEM, milli=0).state
         assert (reclaim_cgroups.weighs_least(state), reclaim_cgroups.equal(state)) == (True, "")
 
-    def test_a_best_effort_pod_has_its_classs_weight_whatever_its_containers_say(self):
+    def test_a_best_effort_pod_has_its_classs_weight(self):
         state = self.online(self.node(BEST_EFFORT), BEST_EFFORT, milli=500).state
         assert (reclaim_cgroups.weighs_least(state), reclaim_cgroups.equal(state)) == (False, "shop/day")
 
-    def test_an_equal_in_a_pool_with_cpus_of_its_own_is_no_rival(self):
+    def test_an_equal_pod_on_own_cpus_is_no_rival(self):
         node = Node(tuning=Tuning(pools=(PoolTuning("gold", minimum=2),)))
         node.happen(PodStarted(replace(pod("night"), cgroup_parent=BEST_EFFORT), RECLAIMED))
         state = self.online(node, BEST_EFFORT, replace(SHARED, pool="gold"), milli=0).state
         assert (reclaim_cgroups.weighs_least(state), reclaim_cgroups.equal(state)) == (True, "")
 
-    def test_a_class_in_which_nobody_asks_for_cpu_weighs_as_little_as_best_effort(self):
+    def test_a_class_without_requests_weighs_as_best_effort(self):
         node = self.online(self.node(BEST_EFFORT), BURSTABLE, milli=0)
         assert (reclaim_cgroups.weighs_least(node.state), reclaim_cgroups.equal(node.state)) == (
             False,
@@ -203,7 +203,7 @@ class TestWeight:
     def test_guaranteed_pods_stand_beside_the_classes(self):
         assert not reclaim_cgroups.weighs_least(self.node(GUARANTEED).state)
 
-    def test_a_weight_that_is_not_ours_is_whatever_the_kubelet_made_it(self):
+    def test_a_preserved_weight_may_be_any(self):
         kept = replace(RECLAIMED, preserve=frozenset({"cpu"}))
         assert not reclaim_cgroups.weighs_least(self.node(wish=kept).state)
 
@@ -212,7 +212,7 @@ class TestWeight:
         node.create("helper", wish=RECLAIMED, on="day")
         assert not reclaim_cgroups.weighs_least(node.state)
 
-    def test_a_container_whose_pod_nobody_told_us_of_is_a_rival(self):
+    def test_a_container_of_an_unknown_pod_is_a_rival(self):
         state = self.online(self.node(), BURSTABLE).state
         known = {k: place for k, place in state.pods.items() if k != "day"}
         assert not reclaim_cgroups.weighs_least(replace(state, pods=known))
@@ -237,7 +237,7 @@ class TestIOWeight:
             node.create(f"app-{weight}", wish=replace(SHARED, knobs=Knobs(io_weight=weight)))
         assert reclaim_cgroups.knobs(node.state, "web").io_weight == expected
 
-    def test_a_pods_own_is_what_it_has_while_none_of_them_says_otherwise(self):
+    def test_a_pods_own_weight_holds_without_others(self):
         node = Node()
         node.start_pod(wish=WEIGHED)
         outcome = node.create("app", wish=WEIGHED)
@@ -250,7 +250,7 @@ class TestIOWeight:
         node.stop("app")
         assert reclaim_cgroups.knobs(node.state, "web").io_weight is None
 
-    def test_nothing_is_known_of_a_pod_that_nobody_told_us_of(self):
+    def test_an_unknown_pod_has_no_values(self):
         assert reclaim_cgroups.io_weight(Node().state, "web") is None
 
 

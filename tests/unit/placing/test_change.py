@@ -29,7 +29,7 @@ class TestAdopting:
         assert state.owners == {}
         assert state.pools == Node().state.pools
 
-    def test_a_container_without_cpus_of_its_own_leaves_the_pools_as_they_are(self):
+    def test_a_container_without_own_cpus_changes_no_pool(self):
         node = peopled()
         state = change.with_container(node.state, node["online"])
         assert state.pools is node.state.pools
@@ -52,7 +52,7 @@ class TestAdopting:
         place = replace(node.state.pods["web"], boxed=True)
         assert change.with_pod(node.state, place).pods["web"] is place
 
-    def test_a_pod_is_in_the_box_as_long_as_its_place_says_so(self):
+    def test_a_pod_is_boxed_while_its_place_says_so(self):
         state = peopled().state
         assert state.box == ("jobs",)
         boxed = change.with_pod(state, replace(state.pods["web"], boxed=True))

@@ -129,7 +129,7 @@ def rig(make):
     return make("")
 
 
-def test_a_pause_is_in_the_settings_and_everybody_looks_at_once(rig):
+def test_a_pause_is_in_force_and_loops_look(rig):
     until = rig.orders.pause_lending(ROOT, 600, "load test")
     assert rig.node.tuning.reclaim.paused == f"lending is paused until {until}: load test"
     assert rig.looked == ["lending", "survey"]
@@ -313,7 +313,7 @@ def test_a_pause_has_bounds(seconds, rig):
 
 
 @pytest.mark.parametrize("reason", ["x" * 201, "two\nlines", "\x1b[2J"], ids=["long", "lines", "escape"])
-def test_a_reason_that_does_not_fit_into_a_line_is_refused(reason, rig):
+def test_a_reason_over_one_line_is_refused(reason, rig):
     with pytest.raises(OrderInvalid, match="at most 200 characters, all printable"):
         rig.orders.pause_lending(ROOT, 1, reason)
 
@@ -324,12 +324,12 @@ def test_where_nothing_is_lent_there_is_nothing_to_pause(make):
         rig.orders.pause_lending(ROOT, 60, "")
 
 
-def test_a_file_that_has_not_changed_is_read_all_the_same(rig):
+def test_an_unchanged_file_is_read_again(rig):
     assert rig.orders.reload(ROOT) == ""
     assert ("config.reload", "valid") in rig.heard.said()
 
 
-def test_an_invalid_file_changes_nothing_and_its_problem_is_the_answer(rig):
+def test_an_invalid_file_is_answered_with_its_problem(rig):
     before = rig.node.tuning
     rig.file.write_text("mode: maybe\n")
     assert "mode: 'maybe' does not fit" in rig.orders.reload(ROOT)
@@ -337,7 +337,7 @@ def test_an_invalid_file_changes_nothing_and_its_problem_is_the_answer(rig):
     assert rig.calls()[-1][1].startswith("reload: invalid: ")
 
 
-def test_a_file_that_does_not_fit_this_machine_is_as_invalid(rig):
+def test_a_file_beyond_this_machine_is_invalid(rig):
     rig.file.write_text("node: {reservedCPUs: 64}\n")
     assert "64 CPUs should be reserved" in rig.orders.reload(ROOT)
 
@@ -384,7 +384,7 @@ def test_a_comparison_is_the_runtimes_answer(detail, rig):
     thread.join()
 
 
-def test_nobody_waits_for_ever_and_what_was_not_begun_is_not_done_later(rig, monkeypatch):
+def test_an_order_not_begun_is_never_done_later(rig, monkeypatch):
     monkeypatch.setattr(module, "WAIT_S", 0.05)
     with pytest.raises(OrderLate, match=r"not done within 0.05 s"):
         rig.orders.repair(ROOT)

@@ -165,7 +165,7 @@ def test_containers_that_wait_are_shown_and_counted(parts):
     assert b"nri_coloc_waiting_containers 1.0" in view.metrics()
 
 
-def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts):
+def test_capacity_shows_the_offer_beside_the_headroom(parts):
     capacity = parts[0].capacity()
     assert capacity.pop("at").endswith("Z")
     assert capacity == {
@@ -188,7 +188,7 @@ def test_the_capacity_says_what_is_advertised_beside_what_may_be_lent_now(parts)
     ],
     ids=["at the beginning", "while it cannot be read", "while nothing is lent"],
 )
-def test_a_headroom_that_is_not_known_is_not_taken_for_none(offer, reason, because, parts):
+def test_an_unknown_headroom_is_not_shown_as_none(offer, reason, because, parts):
     view = parts[0]
     view._offer._survey.offer.capacity = offer
     view._offer._memory.headroom, view._offer._memory.headroom_bytes = None, 0
@@ -211,7 +211,7 @@ def test_before_the_list_nothing_is_offered(measured, parts):
     [({"enabled": False}, "forecast"), ({"paused": "paused until noon"}, "lending_paused")],
     ids=["nothing is lent", "paused"],
 )
-def test_what_withholds_the_offer_anyway_is_said_before_that(changed, reason, parts):
+def test_another_reason_to_withhold_comes_first(changed, reason, parts):
     view, node, _ = parts
     node.told = False
     node.tuning = replace(node.tuning, reclaim=replace(node.tuning.reclaim, **changed))
@@ -224,7 +224,7 @@ def test_the_rest_is_handed_on(parts):
     assert b"nri_coloc_connected" in view.metrics()
 
 
-def test_an_offer_is_withdrawn_as_soon_as_lending_is_paused(parts):
+def test_a_pause_withdraws_the_offer_at_once(parts):
     view, node, _ = parts
     node.tuning = replace(node.tuning, reclaim=replace(node.tuning.reclaim, paused="paused until noon"))
     shown = view.capacity()

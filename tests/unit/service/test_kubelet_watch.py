@@ -32,7 +32,7 @@ class TestWatch:
         keep(tmp_path, uid={"app": "1"})
         assert KubeletWatch(str(tmp_path)).look() is False
 
-    def test_a_file_that_comes_changes_and_goes_is_told_each_time(self, tmp_path):
+    def test_each_change_of_a_file_is_reported(self, tmp_path):
         watch = KubeletWatch(str(tmp_path))
         keep(tmp_path, uid={"app": "1"})
         assert (watch.look(), watch.look(), watch.found.exclusive) == (True, False, 0b10)
@@ -41,7 +41,7 @@ class TestWatch:
         Path(kubelet.files(str(tmp_path))[0]).unlink()
         assert (watch.look(), watch.found.policy) == (True, "none")
 
-    def test_a_file_that_is_written_again_with_the_same_content_is_no_news(self, tmp_path):
+    def test_a_file_with_equal_content_is_no_change(self, tmp_path):
         keep(tmp_path)
         watch = KubeletWatch(str(tmp_path))
         keep(tmp_path)
@@ -72,7 +72,7 @@ class TestWatch:
         ],
         ids=["refused", "preserved", "none", "none-preserved"],
     )
-    def test_a_static_manager_is_a_problem_only_where_it_is_refused(self, tmp_path, policy, tuning, told):
+    def test_a_static_manager_is_a_problem_where_refused(self, tmp_path, policy, tuning, told):
         keep(tmp_path, policy)
         assert (kubelet.MEND in KubeletWatch(str(tmp_path)).problem(tuning)) is told
 

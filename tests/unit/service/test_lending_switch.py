@@ -47,7 +47,7 @@ def test_on_leaves_no_file(switch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_order_of_the_former_process_is_loaded_after_its_end(switch, tmp_path):
+def test_an_order_of_the_previous_process_is_loaded(switch, tmp_path):
     ordered(parts.a_switch(tmp_path), drain)
     assert switch.held == ON
     assert switch.load() == ""

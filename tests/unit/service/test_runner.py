@@ -91,7 +91,7 @@ def test_a_cool_down_is_read_under_the_lock(rig, monkeypatch):
 
 
 class TestTheEnd:
-    def test_everybody_is_stopped_everything_put_back_and_the_audit_closed_last(self, rig):
+    def test_all_is_stopped_and_restored_audit_last(self, rig):
         assert rig.daemon._end() == 0
         assert rig.told == [*PARTS, "restore", "audit"]
 
@@ -115,7 +115,7 @@ class TestTheEnd:
         rig.daemon._end()
         assert said[-1] == "not restored at the end: cpu.weight: Permission denied"
 
-    def test_quotas_that_cannot_be_taken_back_keep_nothing_from_being_put_back(self, rig, monkeypatch):
+    def test_a_stuck_quota_does_not_stop_restoring(self, rig, monkeypatch):
         monkeypatch.setattr(rig.parts.lending.quota_burst_loop, "end", rig.failing)
         rig.daemon._end()
         assert rig.told[-2:] == ["restore", "audit"]
@@ -155,9 +155,7 @@ class TestATurn:
         assert rig.told == [step for step in LOOKS if step not in OF_WHO_SERVES]
 
     @pytest.mark.parametrize("step", LOOKS)
-    def test_whatever_one_look_meets_the_others_are_taken_and_it_is_told_whose_it_is(
-        self, rig, looks, monkeypatch, step
-    ):
+    def test_a_failing_step_is_named_and_others_run(self, rig, looks, monkeypatch, step):
         monkeypatch.setattr(*looks[step], rig.failing)
         rig.daemon._tick()
         assert rig.told == [one for one in LOOKS if one != step]
