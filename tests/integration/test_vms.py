@@ -72,12 +72,23 @@ def shown(daemon: Daemon, container_id: str) -> dict[str, Any]:
     return found
 
 
+def with_container(daemon: Daemon) -> dict[str, Any]:
+    """Wait for the record of the pod's limits that names its container's, and return it."""
+
+    def found() -> list[dict[str, Any]]:
+        limits = daemon.audit("pod.limit", pod="web", reason="pool_member")
+        return [record for record in limits if "app.cpus" in record["inputs"]]
+
+    wait_until(found, 10, "the container's limits in the audit")
+    return found()[-1]
+
+
 def test_what_a_vms_container_asks_for_is_on_its_pods_cgroup_and_told(node: Node, daemon: Daemon):
     pod_id, container_id = guaranteed(node)
     wait_until(lambda: held(node, pod_id) == AS_ASKED, 10, "the pod's values")
     admitted = daemon.audited("container.admit", 10, container_id=container_id)
     assert "not_set" not in admitted["inputs"]
-    told = daemon.audited("pod.limit", 10, pod="web", reason="pool_member")
+    told = with_container(daemon)
     asked = {"cpus": "0-7", "burst": 100_000, "memory.limit": 256 * MI, "memory.high": 100 * MI}
     assert {f"app.{name}": value for name, value in asked.items()}.items() <= told["inputs"].items()
     assert told["after"] | {"io.weight": 300} == {
