@@ -28,8 +28,7 @@ class Figures:
 
     def turn(self, state: State, now_s: float) -> None:
         """Write the figures if that is due. A failure is no more than a later write."""
-        found = summary(state)
-        if now_s < self._next_s or found == self._written:
+        if now_s < self._next_s or (found := summary(state)) == self._written:
             return
         self._next_s = now_s + SUMMARY_S
         try:

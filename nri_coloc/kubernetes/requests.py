@@ -62,6 +62,7 @@ class Floor(NamedTuple):
     gate: of the gate resource, of all pods.
     unreadable: number of pods that are missing in the sums.
     demands: of each pod.
+    most: the largest request of each resource. If it fits, no pod has to be looked at.
     """
 
     admitted: Amounts = Amounts()
@@ -69,6 +70,7 @@ class Floor(NamedTuple):
     gate: int = 0
     unreadable: int = 0
     demands: tuple[Demand, ...] = ()
+    most: Demand = Demand()
 
 
 class Size(NamedTuple):
@@ -130,7 +132,14 @@ def floor(demands: Iterable[Demand]) -> Floor:
         gate=min(quantity.LARGEST, sum(each.gate for each in known)),
         unreadable=sum(not each.is_readable for each in known),
         demands=tuple(known),
+        most=_most(known),
     )
+
+
+def _most(demands: list[Demand]) -> Demand:
+    cpu = max((each.amounts.cpu_milli for each in demands), default=0)
+    memory = max((each.amounts.memory_bytes for each in demands), default=0)
+    return Demand(Amounts(cpu, memory), max((each.gate for each in demands), default=0))
 
 
 def carried(of_node: Floor, size: Size, reported: Amounts | None) -> Floor:
@@ -143,6 +152,8 @@ def carried(of_node: Floor, size: Size, reported: Amounts | None) -> Floor:
     reported: amounts of the last report, None for none.
     """
     within = size.amounts if reported is None else Amounts(*map(min, size.amounts, reported))
+    if _fits(of_node.most, Size(within, size.max_pods)):
+        return of_node
     kept = [
         each
         for each in of_node.demands
@@ -153,6 +164,8 @@ def carried(of_node: Floor, size: Size, reported: Amounts | None) -> Floor:
 
 def left_out(of_node: Floor, size: Size) -> int:
     """Return the number of pods that are left out of every report: unreadable, or larger than the node."""
+    if _fits(of_node.most, size):
+        return of_node.unreadable
     return sum(not (each.is_readable and _fits(each, size)) for each in of_node.demands)
 
 

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_coloc.kubernetes import reporting, requests
+from nri_coloc.kubernetes.api import WATCH_S
 from nri_coloc.kubernetes.presets import LENDING, OPEN, REPORTED_AT, Amounts, Shown
+from nri_coloc.kubernetes.publication import SUMMARY_S
 from nri_coloc.kubernetes.reporting import Cause, Lending, Report, Reporting, Wanted
 from nri_coloc.kubernetes.requests import Demand, Floor
 from tests.unit.kubernetes.kit import BATCH_CPU, GIB, KOORDINATOR
@@ -282,6 +284,11 @@ def test_a_node_never_reported_stays_untouched():
 def test_a_report_is_renewed_every_minute(node):
     times = [at for at, _, cause in node.sent if cause is Cause.HEARTBEAT]
     assert {after - before for before, after in pairwise(times)} == {60.0}
+
+
+def test_an_idle_node_sends_four_requests_a_minute(node):
+    patches = node.follow(iter([WANTED] * 600))
+    assert patches + 600 / SUMMARY_S + 2 * 600 / WATCH_S <= 4 * 10
 
 
 # --- drift and failures ---------------------------------------------------------------------------------

@@ -178,7 +178,10 @@ def test_the_floor_keeps_admitted_pods_apart():
         Demand(is_readable=False),
     ]
     found = requests.floor(demands)
-    assert found == Floor(Amounts(1, 10), Amounts(3, 30), gate=2, unreadable=1, demands=tuple(demands))
+    most = Demand(Amounts(2, 20), 1)
+    assert found == Floor(
+        Amounts(1, 10), Amounts(3, 30), gate=2, unreadable=1, demands=tuple(demands), most=most
+    )
 
 
 SMALL = Demand(Amounts(1000, 1 << 30), 1, is_admitted=True)
