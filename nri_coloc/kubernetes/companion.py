@@ -140,12 +140,15 @@ class Daemon:
                 answer = link.call(
                     "Next", asked, pb.NextResponse, NEXT_S, meanwhile=partial(self._send_facts, link)
                 )
+                has_orders = bool(self.orders or answer.orders)
+                is_news = has_orders or answer.state.generation != generation
                 generation = answer.state.generation
                 self.orders = courier.entries(answer.orders, time.time())
                 self._events.take(answer)
                 self.heard = messages.state_of(answer.state), time.monotonic()
                 backoff.succeeded()
-                self._changed()
+                if is_news:  # Events alone change no report
+                    self._changed()
                 self._report_results(link)
         finally:
             link.close()
@@ -309,6 +312,8 @@ class Reporter:
     def turn(self, pods: NodePods, heard: tuple[State, float] | None, now_s: float) -> None:
         """Send a report if one is due."""
         view, floor = self._node.view, pods.floor
+        if view is None:
+            self._tell(self._node.problem)
         if view is None or floor is None:
             return
         if view.uid != self._uid:
@@ -349,11 +354,14 @@ class Reporter:
     def _failed(self, error: ApiError, now_s: float) -> None:
         after_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
         self._retry_s = now_s + self._backoff.failed(after_s)
-        if str(error) != self.problem:
-            self.problem = str(error)
-            is_forbidden = isinstance(error, ApiRefused) and error.status == FORBIDDEN
-            remedy = "; let the service account patch nodes/status of its node" if is_forbidden else ""
-            self._log.warning("the report was not sent; trying again", because=f"{error}{remedy}")
+        is_forbidden = isinstance(error, ApiRefused) and error.status == FORBIDDEN
+        self._tell(str(error), "; let the service account patch nodes/status of its node" * is_forbidden)
+
+    def _tell(self, problem: str, remedy: str = "") -> None:
+        """Log why no report is sent, once for each cause."""
+        if problem and problem != self.problem:
+            self._log.warning("the report was not sent; trying again", because=f"{problem}{remedy}")
+        self.problem = problem
 
 
 def _wanted(heard: tuple[State, float], view: NodeView, floor: Floor, now_s: float) -> Wanted | None:

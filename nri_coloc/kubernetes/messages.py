@@ -167,7 +167,8 @@ def _deleted_in_s(read: ReadFacts, now_s: float) -> int | None:
         killed_s = datetime.fromisoformat(read.deleting_at).timestamp()
     except ValueError:  # no time that the API server writes
         return read.grace_s
-    return min(_LONGEST_DELETION_S, max(0, round(killed_s - now_s)))
+    # at most the grace period: the clocks of node and API server may differ
+    return min(_LONGEST_DELETION_S, read.grace_s, max(0, round(killed_s - now_s)))
 
 
 def _container_message(facts: ContainerFacts) -> pb.ContainerFacts:

@@ -11,6 +11,7 @@ from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Demand, Floor
 
 _MOST_PODS = 10_000
+_MISSING = "the API server has no Node of this name; is --node the name that `kubectl get nodes` shows?"
 
 
 class NodePods:
@@ -95,13 +96,13 @@ class ThisNode:
         if nodes:
             self.take("MODIFIED", nodes[0])
         else:
-            self.view = None
+            self.take("DELETED", {})
 
     def take(self, kind: str, found: Object) -> None:
         """Take one change."""
         try:
             self.view = None if kind == "DELETED" else self._read(found)
-            self.problem = ""
+            self.problem = _MISSING if self.view is None else ""
         except ValueError as error:
             self.view, self.problem = None, str(error)
         self._changed()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 import pytest
@@ -110,6 +111,20 @@ def test_a_server_that_is_away_is_unreachable(tmp_path):
         pytest.raises(ApiUnreachable, match="GET /x: no answer"),
     ):
         client.get("/x")
+
+
+def test_a_slow_server_is_unreachable(tmp_path, monkeypatch):
+    monkeypatch.setattr(api, "CALL_S", 0.1)
+    ends = threading.Event()
+
+    def slowly(_):
+        ends.wait(20)
+        return Reply()
+
+    with serving(tmp_path, slowly) as server:
+        with pytest.raises(ApiUnreachable, match="GET /x: no answer"):
+            server.connect().get("/x")
+        ends.set()
 
 
 def test_an_answer_that_is_a_list_is_refused(tmp_path):

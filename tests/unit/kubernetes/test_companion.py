@@ -69,7 +69,8 @@ class Node:
         if "watch" in asked.query:
             bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}
             return Reply(lines=(bookmark,), holds=True)
-        items = [self.object] if asked.path.endswith("nodes") else self.pods
+        nodes = [self.object] if self.object else []
+        items = nodes if asked.path.endswith("nodes") else self.pods
         return Reply(body={"metadata": {"resourceVersion": "7"}, "items": items})
 
     def lent(self, spec):
@@ -161,6 +162,22 @@ def test_a_reporting_companion_is_ready(found, tmp_path):
         wait_until(parts.companion.problem, SOON_S, "a problem: the daemon is away")
 
 
+def test_a_missing_node_is_a_problem(found, tmp_path):
+    found.object = {}
+    with running(found, tmp_path) as parts:
+        wait_until(lambda: "no Node" in parts.companion.problem(), SOON_S, "the missing node")
+    assert str(found.log.lines).count("no Node") == 1
+
+
+def test_two_watches_serve_a_node(found, tmp_path):
+    def watched():
+        return sorted(asked.path for asked in parts.api.asked if "watch" in asked.query)
+
+    with running(found, tmp_path) as parts:
+        wait_until(lambda: len(watched()) > 1 and found.patches, SOON_S, "watches and a report")
+    assert watched() == ["/api/v1/nodes", "/api/v1/pods"]
+
+
 def test_a_refused_report_is_a_problem(found, tmp_path):
     found.refused = Reply(status=403, body={"message": "no"})
     with running(found, tmp_path) as parts:
@@ -245,6 +262,59 @@ def test_an_event_of_the_daemon_is_written_once(found, tmp_path):
         wait_until(lambda: not found.events.publish(0.0).entries, SOON_S, "a confirmed Event")
     [body] = found.written
     assert (body["reason"], body["involvedObject"]["name"]) == ("AnnotationInvalid", "web")
+
+
+class TakenEvents:
+    """Events that are taken and never written."""
+
+    def __init__(self):
+        self.recorded, self.taken = 0, []
+
+    def connected(self):
+        """Begin with the numbers of a new connection."""
+
+    def take(self, answer):
+        self.taken += answer.events
+
+
+def test_an_event_alone_wakes_no_report(found):
+    events, stop = TakenEvents(), Event()
+    woken: list[str] = []
+    server = CompanionServer(
+        str(found.path),
+        found.side,
+        orders=found.orders,
+        events=found.events,
+        version="0.1.0",
+        log=Lines(),
+    )
+    server.look(SETTINGS)
+
+    def woke():
+        assert daemon.heard is not None
+        woken.append(daemon.heard[0].reason)
+
+    daemon = Daemon(
+        str(found.path),
+        Own("a", "0.1.0"),
+        log=found.log,
+        events=events,
+        changed=woke,
+        facts=FactsOutbox(),
+    )
+    thread = Thread(target=daemon.run, args=(stop,))
+    thread.start()
+    try:
+        wait_until(lambda: woken, SOON_S, "the state")
+        found.events.occurred(INVALID)
+        wait_until(lambda: events.taken, SOON_S, "the Event")
+        found.state = STATE._replace(reason="floor")
+        wait_until(lambda: "floor" in woken, SOON_S, "another state")
+    finally:
+        stop.set()
+        server.close()
+        thread.join(SOON_S)
+    assert woken == [STATE.reason, "floor"]
 
 
 # --- facts of pods --------------------------------------------------------------------------------------

@@ -138,8 +138,8 @@ def test_large_pods_fit_into_the_bound():
 
 @pytest.mark.parametrize(
     ("at", "seconds"),
-    [("2026-11-26T10:00:30Z", 30), ("2026-11-26T09:00:00Z", 0), ("soon", 15)],
-    ids=["to come", "over", "unreadable"],
+    [("2026-11-26T10:00:10Z", 10), ("2026-11-26T09:00:00Z", 0), ("soon", 15), ("2026-11-26T11:00:00Z", 15)],
+    ids=["to come", "over", "unreadable", "another clock"],
 )
 def test_a_deletion_is_told_in_seconds(at: str, seconds: int):
     link = Link(read("a", deletionTimestamp=at, deletionGracePeriodSeconds=15))

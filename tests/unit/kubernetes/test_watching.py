@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nri_coloc.core.backoff import Backoff
+from nri_coloc.kubernetes.api import ApiUnreachable
 from nri_coloc.kubernetes.watching import Watch
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_api import change, items
@@ -118,3 +119,10 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
         found.run(stop)
     assert found.since_s is None
     assert "500" in found.problem
+
+
+def test_ten_watches_return_at_different_times(tmp_path):
+    with serving(tmp_path, lambda _: Reply()) as server:
+        names = Names(Event(), last="")
+        ten = [Watch(server.connect(), "/x", names, broken=lambda _: None) for _ in range(10)]
+    assert len({each._failed(ApiUnreachable("away")) for each in ten}) == 10
