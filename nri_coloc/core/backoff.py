@@ -24,9 +24,12 @@ class Backoff:
         self._next_s = first_s
 
     def failed(self, at_least_s: float = 0.0) -> float:
-        """Return the seconds until the next try. `at_least_s`: wish of the other side (Retry-After of HTTP)."""
+        """Return the seconds until the next try.
+
+        at_least_s: wish of the other side (Retry-After of HTTP), which has the same wish for all: once to twice that.
+        """
         whole_s, self._next_s = self._next_s, min(self._most_s, 2 * self._next_s)
-        return max(at_least_s, whole_s * (1 + self._draw()) / 2)
+        return max(2 * at_least_s, whole_s) * (1 + self._draw()) / 2
 
     def succeeded(self) -> None:
         """Begin with the shortest waiting time again."""

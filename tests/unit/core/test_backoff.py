@@ -9,7 +9,11 @@ def test_retries_back_off_with_jitter():
 
 
 def test_the_servers_wish_outlasts_a_retry():
-    assert Backoff(lambda: 1.0, 1, 3).failed(at_least_s=20) == 20
+    assert Backoff(lambda: 0.0, 1, 3).failed(at_least_s=20) == 20
+
+
+def test_the_servers_wish_has_jitter():
+    assert Backoff(lambda: 0.5, 1, 3).failed(at_least_s=20) == 30
 
 
 def test_a_success_ends_the_backoff():
