@@ -235,11 +235,10 @@ _WITH_OWN_FILES: Final = tuple(
 def lacking(wanted: Knobs, can: Capability) -> Knobs:
     """Return the wanted values that this node cannot take; a file only guessed to be missing does not count."""
     found: dict[str, Any] = {}
-    if can.seen_on_pods:
-        values = ((field, getattr(wanted, field), names) for field, names in _WITH_OWN_FILES)
-        found = {
-            field: value for field, value, names in values if value is not None and not names & can.files
-        }
+    for field, names in _WITH_OWN_FILES if can.seen_on_pods else ():
+        value = getattr(wanted, field)
+        if value is not None and not names & can.files:
+            found[field] = value
     if not (wanted.rdt_class is None or can.resctrl):
         found["rdt_class"] = wanted.rdt_class
     return Knobs(**found) if found else NO_KNOBS

@@ -125,6 +125,7 @@ def all_of(
     """Return the change of an outcome.
 
     left: the moves that were not applied before the answer; None for all of them.
+    ended: containers that are gone; of a creation those that it superseded.
     """
     return Change(
         before=before,
@@ -134,12 +135,12 @@ def all_of(
         specs=outcome.moves.containers,
         owner=owner,
         waits_for=outcome.waits_for,
-        ended=(*superseded(outcome), *ended),
+        ended=tuple(ended),
         latency_us=latency_us,
     )
 
 
 def superseded(outcome: Outcome) -> tuple[str, ...]:
-    """Return the containers whose end no hook reports: another container took their place."""
-    of_attempts = [d for d in outcome.decisions if d.reason is Reason.SUPERSEDED]
-    return tuple([d.subject.id for d in of_attempts if d.subject is not None]) if of_attempts else ()
+    """Return the containers whose end no hook reports: the created container took their place."""
+    found = [d.subject for d in outcome.decisions if d.reason is Reason.SUPERSEDED]
+    return tuple([subject.id for subject in found if subject is not None])

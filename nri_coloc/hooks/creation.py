@@ -15,7 +15,7 @@ from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import Moves, Outcome
 from nri_coloc.core.events import ContainerCreating
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
-from nri_coloc.core.seams import Decided, all_of, prepared
+from nri_coloc.core.seams import Decided, all_of, prepared, superseded
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState, Pools
 from nri_coloc.core.value import replace
@@ -149,7 +149,8 @@ class Creation:
             ours = stored_specs.of(codec.resources_of(answer.adjust.linux.resources))
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
         self._learn(event, ours)
-        self._consequences.follow(all_of(outcome, before, latency_us=exchange.latency_us))
+        ended = superseded(outcome)
+        self._consequences.follow(all_of(outcome, before, ended=ended, latency_us=exchange.latency_us))
 
     def _decide_and_answer(self, hook: events.Hook, exchange: Exchange) -> None:
         if names_cpus(hook):  # no answer is foreseen for such a container
@@ -184,7 +185,13 @@ class Creation:
             if reply[0] is not None:
                 self._actuator.answered(event.container.id, outcome.state)
                 self._foresight.learn(hook, before, outcome.state, reply[0])
-        change = all_of(outcome, before, owner=event.container.id, latency_us=exchange.latency_us)
+        change = all_of(
+            outcome,
+            before,
+            owner=event.container.id,
+            ended=superseded(outcome),
+            latency_us=exchange.latency_us,
+        )
         self._consequences.follow(change)
 
     def _learn(self, event: ContainerCreating, ours: Knobs) -> None:

@@ -132,7 +132,7 @@ def before_us(container: Container) -> Container:
 
     After a restart the runtime reports the values that we set: half of a limit must not be halved again.
     """
-    known = read(container.record)
+    known = read(container.record) if container.record else None
     if known is None or not known.ours:
         return container
     spec = container.resources

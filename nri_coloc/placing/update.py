@@ -196,7 +196,7 @@ def merge(spec: Resources, requested: Resources) -> Resources:
     )
 
 
-def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating, merged: Resources) -> Knobs:
+def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating, merged: Knobs) -> Knobs:
     """Return the values of ours that the update would overwrite; new memory values are in `_files_only`.
 
     A container in a reclaim cgroup gets the reclaim pool's CPUs only if the request names CPUs: its spec is kept free
@@ -209,7 +209,7 @@ def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating,
         held = held._replace(cpus=cpuset.render(state.cpus_of(assignment)))
     elif event.within_pod:
         held = held.overlaid(fitting(state, assignment, merged.cpus))
-    return held.differing(merged.knobs())
+    return held.differing(merged)
 
 
 def fitting(state: NodeState, assignment: Assignment, named: str | None) -> Knobs:
@@ -239,12 +239,12 @@ def _said(
     """Return the decision on an update; the decision's orders are the values of ours that overlay the kubelet's."""
     known = before.containers[assignment.id]
     spec = admission.spec_of(event.container)
-    merged = merge(event.container.resources, event.requested)
+    merged = merge(event.container.resources, event.requested).knobs()
     overlay = _overlay(after, assignment, event, merged)
     if assignment.knobs is not known.knobs:
         overlay = overlay.overlaid(_files_only(known.knobs, assignment.knobs))
-    values = merged.knobs().overlaid(overlay).differing(spec)
-    asked = merged.knobs().differing(spec)
+    values = merged.overlaid(overlay).differing(spec)
+    asked = merged.differing(spec)
     if resize is not None:
         reason, what = resize.reason, f"{resize.because}; the kubelet changed its request"
     elif overlay == NO_KNOBS:
