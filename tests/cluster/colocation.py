@@ -1,8 +1,8 @@
 """Daemon, companion and controller together, as `kubectl apply -k deploy` brings them up, all from one image.
 
-Two changes, named here. The companion waits seconds where the product waits half a minute
+Three changes, named here. The companion waits seconds where the product waits half a minute
 (`tests/rig/hasty_companion.py`). The daemon raises quotas, and may lend up to twice the machine's CPUs, so that
-a busy machine still has an offer. `tests/cluster/product.py` names a third one.
+a busy machine still has an offer. The controller may evict. `tests/cluster/product.py` names a fourth one.
 """
 
 import json
@@ -14,6 +14,7 @@ import yaml
 from nri_coloc.kubernetes.presets import DEFAULT, OPEN
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane import NODE_NAME
+from tests.cluster.pods import KEY, container, pod
 from tests.cluster.product import NAMESPACE, Product, granted
 from tests.cluster.product_image import PROJECT
 from tests.cluster.running import Pods
@@ -24,6 +25,7 @@ COMPANION: Final = "nri-coloc-cluster"
 CONTROLLER: Final = "nri-coloc-controller"
 HASTY: Final = PROJECT / "tests/rig/hasty_companion.py"
 RECLAIM: Final = "reclaim: {cpuWatermark: 200, features: [scheduler-hints, scheduler-idle, quota-burst]}"
+NO_EVICTIONS: Final = "evict: false"
 SOCKET: Final = "run/nri-coloc-cluster/cluster.sock"
 
 
@@ -39,6 +41,27 @@ class Colocation:
         self.product.join(self._objects())
         self._cluster.wait(self.product.is_rolled_out, "the daemon's new pod")
         self.wait_ready()
+
+    def configure(self, sections: str = "") -> None:
+        """Add sections to the configuration, without those of an earlier call; wait until the daemon has read it.
+
+        The kubelet writes a changed ConfigMap to a pod's volume when it next looks at the pod: at once if that changes.
+        """
+        before = self._reloads()
+        self._cluster.apply(*(each for each in self._objects(sections) if each["kind"] == "ConfigMap"))
+        change = (f"{KEY}configured={before + 1}", "--overwrite", f"--namespace={NAMESPACE}")
+        self._cluster.kubectl("annotate", "pods", f"--selector=app.kubernetes.io/name={DAEMON}", *change)
+        self._cluster.wait(lambda: self._reloads() > before, "a daemon with the new configuration")
+
+    def _reloads(self) -> int:
+        """Return the number of the last record about a configuration; 0 for none."""
+        return max((record["seq"] for record in self.product.audit(event="config.reload")), default=0)
+
+    def event(self, name: str, reason: str) -> dict[str, Any]:
+        """Return the Event of a reason on a pod; empty if there is none."""
+        fields = f"--field-selector=involvedObject.name={name},reason={reason}"
+        items = json.loads(self._cluster.kubectl("get", "events", fields, "--output=json"))["items"]
+        return items[0] if items else {}
 
     def wait_ready(self) -> None:
         """Wait until each pod is ready and the node is open."""
@@ -74,12 +97,15 @@ class Colocation:
         found: dict[str, str] = self._cluster.get("node", NODE_NAME)["status"]["allocatable"]
         return found
 
-    def _objects(self) -> list[dict[str, Any]]:
+    def _objects(self, sections: str = "") -> list[dict[str, Any]]:
         text = self._cluster.kubectl("kustomize", str(PROJECT / "deploy"))
         objects: list[dict[str, Any]] = list(yaml.safe_load_all(text))
         for found in objects:
             if found["kind"] == "ConfigMap":
-                found["data"]["config.yaml"] += f"\n{RECLAIM}\n"
+                text = found["data"]["config.yaml"]
+                assert NO_EVICTIONS in text
+                may_evict = text.replace(NO_EVICTIONS, "evict: true")
+                found["data"]["config.yaml"] = f"{may_evict}\n{RECLAIM}\n{sections}\n"
             if found["kind"] == "DaemonSet" and found["metadata"]["name"] == COMPANION:
                 companion = found["spec"]["template"]["spec"]["containers"][0]
                 companion["command"] = ["python", "-c", HASTY.read_text(), "--node=$(NODE_NAME)"]
@@ -96,6 +122,21 @@ class Colocation:
 def lent(cpu: str = "50", memory: str = "33554432") -> dict[str, str]:
     """Return the requests of a reclaimed container: lent amounts, and one place on an open node."""
     return {DEFAULT.cpu: cpu, DEFAULT.memory: memory, OPEN: "1"}
+
+
+def reclaimed(name: str) -> dict[str, Any]:
+    """Return a reclaimed pod that sleeps on lent amounts."""
+    return pod(name, container(requests=lent(), limits=lent()), qos_class="reclaimed")
+
+
+def budget(name: str) -> dict[str, Any]:
+    """Return a PodDisruptionBudget that allows no eviction of the pod with the label `app` of this name."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
+    }
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from tests.cluster import programs
 from tests.cluster.binaries import MATRIX, PAIRS, Pair, in_time
 from tests.cluster.cluster import Cluster, bring_up
+from tests.cluster.colocation import Colocation
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
 from tests.rig import RigError
@@ -91,6 +92,20 @@ def product(shared_product: Product, cluster: Cluster) -> Product:
     """Return the daemon as the DaemonSet of deploy/daemonset.yaml alone, ready."""
     shared_product.stand_alone()
     return shared_product
+
+
+@pytest.fixture(scope="module")
+def installed(shared_cluster: Cluster, shared_product: Product) -> Colocation:
+    found = Colocation(shared_cluster, shared_product)
+    found.install()
+    return found
+
+
+@pytest.fixture
+def colocation(installed: Colocation, cluster: Cluster) -> Colocation:
+    """Return daemon, companion and controller, ready, on an open node."""
+    installed.wait_ready()
+    return installed
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ class Pods:
 
     def _running(self) -> set[tuple[str, str]]:
         found = json.loads(self._cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))
-        running = (each["metadata"] for each in found["items"] if _is_ready(each.get("status", {})))
+        running = (each["metadata"] for each in found["items"] if is_ready(each.get("status", {})))
         return {(each["name"], each["namespace"]) for each in running}
 
     def create(self, *manifests: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Pods:
 
     def is_running(self, name: str, namespace: str = "default") -> bool:
         """Return whether all containers of a pod run and are ready."""
-        return _is_ready(self.status(name, namespace))
+        return is_ready(self.status(name, namespace))
 
     def container_id(self, name: str, container: str = "app", namespace: str = "default") -> str:
         """Return the runtime's id of a container; RigError if it has none."""
@@ -118,6 +118,7 @@ class Pods:
         self._cluster.wait(predicate, what)
 
 
-def _is_ready(status: Mapping[str, Any]) -> bool:
+def is_ready(status: Mapping[str, Any]) -> bool:
+    """Return whether a pod of this status runs and all its containers are ready."""
     states = status.get("containerStatuses", [])
     return status.get("phase") == "Running" and bool(states) and all(each["ready"] for each in states)

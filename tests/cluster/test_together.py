@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise, permutations
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -13,22 +13,25 @@ from nri_coloc.kubernetes.presets import DEFAULT, OPEN
 from nri_coloc.pods import quantity
 from tests.cluster.binaries import PAIRS, Pair
 from tests.cluster.cluster import Cluster
-from tests.cluster.colocation import COMPANION, CONTROLLER, DAEMON, SOCKET, Colocation, lent
+from tests.cluster.colocation import (
+    COMPANION,
+    CONTROLLER,
+    DAEMON,
+    SOCKET,
+    Colocation,
+    budget,
+    lent,
+    reclaimed,
+)
 from tests.cluster.control_plane import NODE_NAME
 from tests.cluster.pods import container, pod
-from tests.cluster.product import NAMESPACE, Product
+from tests.cluster.product import NAMESPACE
 from tests.cluster.running import Pods
 from tests.cluster.test_resize import actual_cpu, resize, sized
 from tests.rig import RigError, cgroups
 
 GROUP = 65532
 BUSY = ("/bin/sh", "-c", "while :; do :; done")
-BUDGET: Final = {
-    "apiVersion": "policy/v1",
-    "kind": "PodDisruptionBudget",
-    "metadata": {"name": "protected", "namespace": "default"},
-    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "protected"}}},
-}
 PARTS: Final = ("kubelet", "API server", COMPANION, CONTROLLER, DAEMON)
 
 
@@ -41,24 +44,6 @@ def walk(steps: Sequence[int]) -> tuple[str, ...]:
 WALKS: Final = {PAIRS[0].kubernetes: walk((1, 2)), PAIRS[1].kubernetes: walk((3, 4))}
 """The restarts on each Kubernetes. What a part loses at a restart is what one other part wants from it at that moment:
 so each order of two parts is played, on one of the two versions."""
-
-
-@pytest.fixture(scope="module")
-def installed(shared_cluster: Cluster, shared_product: Product) -> Colocation:
-    found = Colocation(shared_cluster, shared_product)
-    found.install()
-    return found
-
-
-@pytest.fixture
-def colocation(installed: Colocation, cluster: Cluster) -> Colocation:
-    """The three workloads, ready, on an open node."""
-    installed.wait_ready()
-    return installed
-
-
-def reclaimed(name: str) -> dict[str, Any]:
-    return pod(name, container(requests=lent(), limits=lent()), qos_class="reclaimed")
 
 
 def test_socket_belongs_to_the_companions_group(cluster: Cluster, colocation: Colocation):
@@ -191,7 +176,7 @@ def test_admin_evicts_a_pod_without_a_budget(cluster: Cluster, colocation: Coloc
     protected = reclaimed("protected")
     protected["metadata"]["labels"] = {"app": "protected"}
     pods.run(protected, reclaimed("free"))
-    cluster.apply(BUDGET)
+    cluster.apply(budget("protected"))
     try:
         with pytest.raises(RigError, match=r"protected was not evicted: .*disruption budget"):
             colocation.admin("evict", "default/protected", "--reason", "the disk is full")
@@ -199,15 +184,14 @@ def test_admin_evicts_a_pod_without_a_budget(cluster: Cluster, colocation: Coloc
         cluster.delete("poddisruptionbudget", "protected")
     printed = colocation.admin("evict", "default/free", "--reason", "the disk is full")
     assert printed == "default/free is being evicted: the API server accepted the eviction\n"
-    cluster.wait(lambda: "the disk is full" in _event(cluster, "free"), "an Event on the pod")
+    cluster.wait(
+        lambda: (
+            "the disk is full" in colocation.event("free", EventReason.EVICTION_ORDERED).get("message", "")
+        ),
+        "an Event on the pod",
+    )
     cluster.wait(lambda: not pods.status("free"), "the end of the evicted pod")
     assert pods.is_running("protected")
-
-
-def _event(cluster: Cluster, name: str) -> str:
-    """Return the message of the Event on a pod's eviction; empty if there is none."""
-    fields = f"--field-selector=involvedObject.name={name},reason={EventReason.EVICTION_ORDERED}"
-    return cluster.kubectl("get", "events", fields, "--output=jsonpath={.items[*].message}")
 
 
 def test_a_drain_empties_the_node(cluster: Cluster, colocation: Colocation, pods: Pods):
@@ -217,4 +201,11 @@ def test_a_drain_empties_the_node(cluster: Cluster, colocation: Colocation, pods
     cluster.wait(lambda: not (pods.status("one") or pods.status("two")), "an empty node")
     colocation.admin("lending", "off", "--drain")
     assert pods.is_running("online")
+    cluster.wait(colocation.product.pids, "the daemon's process")
+    colocation.product.kill()
+    pods.create(reclaimed("late"))
+    colocation.product.wait_ready()
+    assert colocation.product.json("/v1/state")["lending"]["switch"] == "drain"
+    assert pods.status("late")["phase"] == "Pending"
     colocation.admin("lending", "on")
+    cluster.wait(lambda: pods.is_running("late"), "the pod that waited for an open node")
