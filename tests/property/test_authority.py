@@ -172,7 +172,7 @@ def test_no_pod_is_promised_more_memory_than_its_request(pod, tuning, kubelet):
 @given(tenant_pods(), TUNINGS, KUBELETS)
 @example(A_CLASS_FOR_A_MISSING_CONTAINER, "default", Kubelet())
 def test_a_pod_of_reclaimed_containers_has_the_smallest_weight(pod, tuning, kubelet):
-    node = peopled(SETTINGS[tuning], replace(kubelet, files={}))
+    node = peopled(SETTINGS[tuning], replace(kubelet, files={}, is_per_qos=True))
     node.start_pod(pod)
     for container in pod.containers:
         node.create(pod, container)
