@@ -12,7 +12,8 @@ from being refused or left out:
 1. On cgroup v1 the kernel refuses X below a container's quota. The pod's quota is raised first, and its containers'
    quotas one second later. So a write with X > R exceeds every container's quota, also if R is up to a second old.
 2. On cgroup v1 quotas are raised only where the pod's own quota is the sum of its containers'. For another pod (for
-   example with pod-level resources) the kubelet may write a smaller X and no container, so that no hook comes.
+   example with pod-level resources) the kubelet may write a smaller X and no container, so that no hook comes. For the
+   same reason a container without a quota of its own gets none below a pod that has one.
 3. A raised pod's quota is an odd number of µs. The kubelet's are not (10 µs at least for one milli-CPU), so that X is
    never R.
 """
@@ -174,10 +175,15 @@ class Bandwidths:
         self._shown = {k: one for k, one in self._shown.items() if k in self._wrote}
 
     def _of_one_sum(self, pod: PodBandwidth, here: "_Found") -> PodBandwidth:
-        """Return a pod without raises on cgroup v1 if its own quota is not the sum of its containers' (rule 2)."""
+        """Return a pod as rule 2 allows it: on cgroup v1 without raises unless its quota is its containers' sum."""
         if self._version == 2 or self._is_sum(pod, here):
             return pod
-        return replace(pod, containers={path: share.without_raise for path, share in pod.containers.items()})
+        is_limited = self._own_quota(here) != UNLIMITED
+        shares = {
+            path: share._replace(quota=None) if is_limited and not share.own else share.without_raise
+            for path, share in pod.containers.items()
+        }
+        return replace(pod, containers=shares)
 
     def _is_sum(self, pod: PodBandwidth, here: "_Found") -> bool:
         owns = [share.own for share in pod.containers.values()]

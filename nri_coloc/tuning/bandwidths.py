@@ -237,6 +237,12 @@ class PodBandwidths:
         is_resized = self.is_resized(assignment.container.pod_id)
         return lowered is not None and lowered.own == _own(assignment) and not is_resized
 
+    def _is_back(self, assignment: Assignment) -> bool:
+        """Return whether a container's own quota is restored, and not because of a resize."""
+        raised = self.raised.get(assignment.id)
+        is_own = raised is not None and raised.quota == raised.own == _own(assignment)
+        return is_own and not self.is_resized(assignment.container.pod_id)
+
     def _wants(self, assignment: Assignment) -> bool:
         wish = assignment.wish
         lends = wish.handler == "pod" and loans.loan(wish).quota is not None
@@ -303,7 +309,7 @@ class PodBandwidths:
         event, reason = AuditEvent.UPDATE, Reason.QUOTA_BURST
         if lowered is not None:  # a resize
             event, reason = AuditEvent.PRESSURE_RECOVER, Reason.RECONFIGURED
-        elif before is not None and 0 < before < own:
+        elif before is not None and 0 < before < own and self._is_back(member):
             event, reason = AuditEvent.PRESSURE_RECOVER, Reason.UNWATCHED
         return Decision(event, reason, why, subject=member, inputs=inputs)
 

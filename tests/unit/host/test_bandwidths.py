@@ -375,3 +375,28 @@ class TestVirtualMachines:
         kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=150 * MS), 0.0)
         assert kernel.file("vm", "quota").read_text().split()[0] == "100000"
         assert kernel.file("vm", "burst").read_text().strip() == "100000"
+
+
+def unlimited(kernel: Kernel, path: str) -> None:
+    kernel.file(path, "quota").write_text("-1\n" if kernel.version == 1 else "max 100000\n")
+
+
+def test_a_first_quota_is_set_and_removed(kernel):
+    unlimited(kernel, "pod")
+    unlimited(kernel, "pod/a")
+    kernel.apply(a=Share(quota=50 * MS, is_lowered=True))
+    assert [kernel.get(path, "quota") for path in ("pod/a", "pod")] == [50 * MS, -1]
+    kernel.apply(a=Share(is_lowered=True))
+    assert kernel.get("pod/a", "quota") == -1
+    assert kernel.noted() == {}
+
+
+def test_a_lowered_quota_changes_no_pods_quota(kernel):
+    kernel.apply(a=Share(100 * MS, 50 * MS, is_lowered=True))
+    assert [kernel.get(path, "quota") for path in ("pod/a", "pod")] == [50 * MS, 200 * MS]
+
+
+def test_on_v1_a_first_quota_needs_an_unlimited_pod(kernel):
+    unlimited(kernel, "pod/a")
+    kernel.apply(a=Share(quota=50 * MS, is_lowered=True))
+    assert kernel.get("pod/a", "quota") == (-1 if kernel.version == 1 else 50 * MS)
