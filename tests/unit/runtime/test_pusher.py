@@ -382,12 +382,12 @@ def test_thread_pauses_between_pushes(running):
 
 def test_a_submission_ends_no_pause(running):
     create(running.node, "second")
+    began = time.monotonic()
     running.pusher.submit(("app",))
     wait_until(lambda: running.runtime.pushed, 20, "the first push")
-    began = time.monotonic()
     running.pusher.submit(("second",))
     wait_until(lambda: len(running.runtime.pushed) == 2, 20, "the second push")
-    assert time.monotonic() - began >= module.PAUSE_S / 2
+    assert time.monotonic() - began >= module.PAUSE_S
 
 
 def test_who_was_refused_keeps_nobody_else_waiting(running):
