@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.core.readings import Role, Sample, Signal
+from nri_coloc.core.readings import GroupReading, Role, Sample, Signal
 from nri_coloc.forecast.snapshot import PictureTaker, Subjects
 from nri_coloc.host import cgroup_layout
+from nri_coloc.host.bandwidth_files import PodBandwidth, Share
+from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.journal import Journal
 from nri_coloc.host.readings import CgroupReader
 from nri_coloc.lending import run_delay
 from nri_coloc.lending.groups import Group
@@ -22,6 +25,7 @@ from tests.rig import kubepods, open_files
 from tests.rig.waiting import comes, wait_until
 
 OWN = "nri-coloc-test-sampling"
+GONE = GroupReading(0, 0.0)
 BURN = "import sys\nsys.stdin.readline()\nwhile True: pass"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make cgroups")
@@ -117,6 +121,26 @@ def test_what_a_quota_holds_back_is_seen(machine):
     machine.sampler.watch((Group(Role.ONLINE, stalled=pod, throttled=(pod,)),))
     machine.burn(pod)
     wait_until(lambda: (machine.one().throttled_us or 0) > 100_000, 30, "0.1 s held back")
+
+
+def quota(machine: Machine, path: str) -> str:
+    """Return a cgroup's quota as the kernel shows it."""
+    name = "cpu.max" if machine.layout.version == 2 else "cpu.cfs_quota_us"
+    return (Path(machine.layout.folder("cpu", path) or "") / name).read_text().split()[0]
+
+
+def test_a_lowered_quota_is_in_force_and_removed(machine, tmp_path):
+    pod, app = machine.make("pod"), machine.make("pod/app")
+    journal = Journal(str(tmp_path / "journal"), "/")
+    writer, unlimited = CgroupWriter(machine.layout, journal, "/", lambda _path: None), quota(machine, app)
+    machine.burn(app)
+    reader = CgroupReader(machine.layout)
+    assert not writer.bandwidth(PodBandwidth(pod, {app: Share(quota=10_000, is_lowered=True)}), 0.0).failures
+    assert quota(machine, app) == "10000"
+    wait_until(lambda: (reader.cpu(app, 0.0) or GONE).throttled_periods, 10, "a period that the quota ends")
+    assert not writer.bandwidth(PodBandwidth(pod, {app: Share(is_lowered=True)}), 1.0).failures
+    assert quota(machine, app) == unlimited
+    assert not list(journal.files())
 
 
 def test_a_sum_less_a_member_is_what_the_others_used(machine):
