@@ -38,6 +38,7 @@ def twins(cri: Cri, own_daemon: OwnDaemon) -> list[Any]:
     return found
 
 
+@pytest.mark.bears_load
 @pytest.mark.parametrize("end", ["killed", "stopped"])
 def test_who_ran_before_the_first_start_has_every_setting_back(cri: Cri, own_daemon: OwnDaemon, end: str):
     pods = {name: run(cri, name) for name in PODS}
@@ -57,6 +58,7 @@ def test_who_ran_before_the_first_start_has_every_setting_back(cri: Cri, own_dae
     assert again.stdout.splitlines()[-1] == "specs of containers: 0 restored, 0 not", again.stdout
 
 
+@pytest.mark.bears_load
 def test_who_came_while_it_ran_has_what_a_kubelet_alone_gives(
     cri: Cri, own_daemon: OwnDaemon, twins: list[Any]
 ):
@@ -69,6 +71,7 @@ def test_who_came_while_it_ran_has_what_a_kubelet_alone_gives(
     assert_equal(twins, everything(list(pods.values())))
 
 
+@pytest.mark.bears_load
 def test_what_was_restored_outlives_the_kubelets_next_update_and_a_new_daemon_takes_over(
     cri: Cri, own_daemon: OwnDaemon
 ):
@@ -92,6 +95,7 @@ def resize(offline: Workload, shares: int, limit: int) -> None:
     offline.cri.update(offline.id, shares=shares, memory=limit)
 
 
+@pytest.mark.bears_load
 @pytest.mark.parametrize("end", ["killed", "told to restore"])
 def test_what_an_offline_pod_was_resized_to_meanwhile_is_what_it_goes_back_to(
     cri: Cri, own_daemon: OwnDaemon, end: str
@@ -140,6 +144,7 @@ def test_a_raised_quota_goes_back(cri: Cri, own_daemon: OwnDaemon):
     assert settings.differing(before, look(held_back)) == []
 
 
+@pytest.mark.bears_load
 def test_without_the_runtime_files_are_back_and_it_says_what_is_not(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=LENDING)
     lent = run(cri, "lent")
@@ -154,6 +159,7 @@ def test_without_the_runtime_files_are_back_and_it_says_what_is_not(cri: Cri, ow
     assert (spec(lent)["quota"], spec(lent)["shares"]) == (0, 2)
 
 
+@pytest.mark.bears_load
 def test_at_its_end_it_restores_what_it_is_told_to(cri: Cri, own_daemon: OwnDaemon):
     pods = {name: run(cri, name) for name in ("web", "neighbour")}
     before = everything(list(pods.values()))

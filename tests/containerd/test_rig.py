@@ -19,17 +19,20 @@ from tests.rig.waiting import wait_until
 pytestmark = pytest.mark.containerd
 
 
+@pytest.mark.bears_load
 def test_it_comes_up_in_the_version_that_was_asked_for(containerd: Containerd, cri: Cri):
     assert packages.upstream(cri.version()) >= ((1, 7) if containerd.version == "1.7" else (2, 1))
     assert cri.version().startswith(containerd.version)
 
 
+@pytest.mark.bears_load
 def test_versions_are_recorded(containerd: Containerd):
     recorded = versions.record(containerd)
     assert recorded.items() <= json.loads(versions.RECORD.read_text()).items()
     assert recorded[f"containerd-{containerd.version}"] == containerd.package.version
 
 
+@pytest.mark.bears_load
 def test_limits_arrive_in_the_cgroup(cri: Cri):
     pod = cri.run_pod("web")
     container = cri.run_container(
@@ -44,6 +47,7 @@ def test_limits_arrive_in_the_cgroup(cri: Cri):
     assert cgroups.oom_score_adj(cri.pid(container)) == 600
 
 
+@pytest.mark.bears_load
 def test_an_update_arrives_in_the_cgroup(cri: Cri):
     container = cri.run_container(cri.run_pod("web"), "app", shares=512)
     cri.update(container, shares=256, cpus="0")
@@ -51,6 +55,7 @@ def test_an_update_arrives_in_the_cgroup(cri: Cri):
     assert cri.status(container).status.resources.linux.cpu_shares == 256
 
 
+@pytest.mark.bears_load
 @pytest.mark.parametrize(
     "parent",
     [kubepods.GUARANTEED, kubepods.BURSTABLE, kubepods.BESTEFFORT],
@@ -63,6 +68,7 @@ def test_a_pod_has_the_cgroup_of_its_class(cri: Cri, parent: str):
     assert cri.pid(container) in cgroups.pids(cri.cgroup(container))
 
 
+@pytest.mark.bears_load
 def test_a_command_runs_inside(cri: Cri):
     container = cri.run_container(cri.run_pod("web"), "app")
     assert cri.execute(container, "/bin/cat", "/etc/passwd").startswith("root:")
@@ -78,6 +84,7 @@ def test_containers_live_through_a_kill_of_containerd(containerd: Containerd, cr
     assert cri.pid(container) == pid
 
 
+@pytest.mark.bears_load
 def test_a_stopped_pod_takes_its_cgroups_along(cri: Cri):
     pod = cri.run_pod("web")
     cri.run_container(pod, "app")
@@ -111,6 +118,7 @@ def test_a_plugin_is_launched_by_containerd(own_containerd: Callable[[Options], 
     wait_until(lambda: launched.exists() and "NRI_PLUGIN_SOCKET=3" in launched.read_text(), 30, "its words")
 
 
+@pytest.mark.bears_load
 def test_the_product_lists_what_the_runtime_runs(containerd: Containerd, cri: Cri):
     pod = cri.run_pod("web")
     running, created = cri.run_container(pod, "app"), cri.create_container(pod, "next")
@@ -123,6 +131,7 @@ def test_the_product_lists_what_the_runtime_runs(containerd: Containerd, cri: Cr
     client.close()
 
 
+@pytest.mark.bears_load
 def test_the_product_updates_one_container(containerd: Containerd, cri: Cri):
     container = cri.run_container(cri.run_pod("web"), "app", shares=512)
     client = CriClient(str(containerd.cri_socket))
