@@ -60,8 +60,9 @@ def test_an_audit_goes_on_in_whole_lines_when_its_disk_has_room_again(
 def test_a_full_state_folder_costs_restore_and_no_placement(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, tiny: Path
 ):
+    (tiny / "state").mkdir()
+    disk.fill(tiny)  # before the daemon's start: the journal's first page would hold all entries
     daemon = own_daemon(state_dir=tiny / "state")
-    disk.fill(tiny)
     web, neighbour, _batch = _one_of_each(inspector)
     inspector.wait_until_sound()
     assert daemon.audited("write.failed", saying="restore journal")

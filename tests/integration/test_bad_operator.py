@@ -205,7 +205,7 @@ def test_a_full_disk_under_the_journal_costs_no_placement_and_the_journal_is_mad
     with small_disk(tmp_path / "disk", "size=64k") as disk, daemon_of(node, state_dir=disk) as daemon:
         served(daemon)
         fill_up(disk)
-        for number in range(8):
+        for number in range(40):  # more entries than the journal's first page holds
             reclaimed(node, f"b{number}")
         dedicated(node)
         record = daemon.audited("write.failed")
