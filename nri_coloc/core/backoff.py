@@ -26,7 +26,8 @@ class Backoff:
     def failed(self, at_least_s: float = 0.0) -> float:
         """Return the seconds until the next try.
 
-        at_least_s: wish of the other side (Retry-After of HTTP), which has the same wish for all: once to twice that.
+        at_least_s: the least wait that the server asks for (Retry-After of HTTP). It asks all clients for the same
+            wait, so each one waits once to twice that long.
         """
         whole_s, self._next_s = self._next_s, min(self._most_s, 2 * self._next_s)
         return max(2 * at_least_s, whole_s) * (1 + self._draw()) / 2

@@ -151,7 +151,7 @@ class Outcome:
 
     @property
     def is_silent(self) -> bool:
-        """Whether no observer needs to know of it: nothing was decided, and nothing moves."""
+        """Return whether no observer needs to know of this outcome: nothing was decided, and nothing moves."""
         return not (self.decisions or self.moves)
 
     def __add__(self, later: "Outcome") -> "Outcome":

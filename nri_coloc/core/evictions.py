@@ -82,7 +82,7 @@ class Closed(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        """Return whether the pod stays: any outcome but `accepted`."""
+        """Return whether the order led to no eviction: its outcome is any other than `accepted`."""
         return self.result.outcome is not Outcome.ACCEPTED
 
 

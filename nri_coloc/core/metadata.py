@@ -12,8 +12,8 @@ PREFIX: Final = "coloc.nri.io/"
 """The prefix of all our annotations."""
 
 MAX_BYTES: Final = 64 * 1024
-"""Of all known names and their values of one pod, as UTF-8. Beyond it no annotation counts but for the operator's rules
-(docs/annotations.md).
+"""The most bytes of all known names and values of one pod, as UTF-8. Beyond it no annotation counts, except those that
+the operator's rules select (docs/annotations.md).
 
 Labels count up to the same bound of their own: the API server bounds each value to 63 characters.
 """

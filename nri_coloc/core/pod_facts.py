@@ -1,8 +1,8 @@
 """Facts about pods that the node cannot know by itself: the API server has them, and the companion reports them.
 
 The companion is not trusted. A reader may tighten a gate by a fact, and may loosen one only up to the amount that the
-node itself proves (docs/security.md). Priority, owner, deletion and lent amounts order reclaimed pods among each other,
-and priority the containers that are degraded.
+node itself proves (docs/security.md). Priority, owner, deletion and lent amounts order reclaimed pods among each other.
+Priority also orders the online containers that are degraded.
 """
 
 from collections.abc import Mapping

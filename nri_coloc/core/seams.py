@@ -125,7 +125,7 @@ def all_of(
     """Return the change of an outcome.
 
     left: the moves that were not applied before the answer; None for all of them.
-    ended: containers that are gone; of a creation those that it superseded.
+    ended: containers that are gone; for a creation, the containers that it superseded.
     """
     return Change(
         before=before,

@@ -310,7 +310,7 @@ class Assignment:
 
     @property
     def is_apart(self) -> bool:
-        """Whether its own cgroup does not get the CPUs of its pool: it is left alone, or its pod runs in a VM."""
+        """Return whether its own cgroup does not get its pool's CPUs: it is left alone, or its pod runs in a VM."""
         return self.hands_off or self.wish.handler != "container"
 
 

@@ -52,8 +52,8 @@ class Share(NamedTuple):
     """The values that a container should have, µs; None is the original value.
 
     own: the kubelet's quota, 0 for none.
-    is_lowered: the quota is, or was, lowered. It holds also for a container without a quota of its own, and None takes
-        our quota back.
+    is_lowered: whether the quota is lowered, or was lowered and is to be restored. Such a quota is written also to a
+        container without a quota of its own; then a quota of None removes ours.
     """
 
     own: int = 0
@@ -63,7 +63,7 @@ class Share(NamedTuple):
 
     @property
     def raised_by(self) -> int:
-        """By how much the quota is above the container's own."""
+        """Return by how many µs the quota is above the container's own."""
         return 0 if self.quota is None or self.is_lowered else max(0, self.quota - self.own)
 
     @property
@@ -88,7 +88,7 @@ class PodBandwidth:
 
     @property
     def extra(self) -> int:
-        """By how much the containers' quotas are raised in all."""
+        """Return by how many µs the containers' quotas are raised in all."""
         return sum(share.raised_by for share in self.containers.values())
 
     @property

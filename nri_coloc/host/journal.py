@@ -93,7 +93,7 @@ class Journal:
 
     @property
     def elsewhere(self) -> Mapping[str, int]:
-        """Return the numbers of values with marks of other state folders; none unless all that was loaded is empty."""
+        """Return the number of marked values of each other state folder; empty if this daemon has values or a name."""
         return self._elsewhere
 
     # ---- the file and the marks as a whole ----

@@ -32,7 +32,7 @@ _WRITABLE_BY_OTHERS: Final = 0o022
 
 
 class Owner(NamedTuple):
-    """The daemon that wrote a mark; empty if it was of a version that named no daemon.
+    """The daemon that wrote a mark; both fields are empty if an older version wrote it, because that named no daemon.
 
     folder: its state folder.
     name: a random name that the journal in this folder holds.

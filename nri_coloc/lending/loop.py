@@ -400,7 +400,7 @@ class Lending:
         return next_s
 
     def _sizes_by_load(self) -> bool:
-        """Return whether all pools are sized by load; after a change of this the former owner of sizes forgets."""
+        """Return whether all pools are sized by load. If that changed, the previous owner of sizes forgets them."""
         tuning, before = self._node.tuning.reclaim, self._partitions
         self._partitions = tuning.enabled and tuning.partition
         if self._partitions and not before:

@@ -188,7 +188,7 @@ def _touched(before: NodeState, after: NodeState) -> dict[str, Assignment]:
 
 
 def _written_in(state: NodeState, pool: str, left_out: frozenset[str]) -> Iterable[str]:
-    """Return the containers of a pool whose own cgroup carries its CPUs, but for some."""
+    """Return the ids of a pool's containers whose own cgroup gets the pool's CPUs, without `left_out`."""
     if pool == RECLAIM:
         members = state.containers.of_pool(pool)
         return [a.id for a in members if a.id not in left_out and _is_written(state, a)]

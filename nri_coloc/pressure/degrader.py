@@ -1,4 +1,4 @@
-"""Degrade containers of online pools that are short of CPU (`actions.degrade_cpu` decides): read, decide, have written.
+"""Degrade containers of online pools that are short of CPU: read their use, and let `actions.degrade_cpu` decide.
 
 Containers are read only while an online pod waits for CPU, or a container is degraded. The owner of all quotas writes
 and records the change. A lowered quota needs this process to restore it: it is restored when the daemon ends, and after
@@ -257,7 +257,7 @@ def _names(step: Step, state: NodeState) -> list[str]:
 
 
 def _ended(one: LoweredQuota, why: str) -> LoweredQuota:
-    """Return the end of a lowered quota."""
+    """Return the entry that restores a lowered quota, with its record."""
     return one._replace(
         quota=None,
         event=AuditEvent.PRESSURE_RECOVER,

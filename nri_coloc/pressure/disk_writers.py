@@ -106,7 +106,7 @@ class DiskWriters:
         return found if found is not None and found.writers.keys().isdisjoint(leaving) else None
 
     def _is_over(self, short: DiskShort, now: float) -> bool:
-        """Return whether the present minute is over, or another one begins."""
+        """Return whether to measure now: the present minute is over, or none has begun for this file system."""
         begun = self._begun
         if begun is None or begun.short.file_system is not short.file_system:
             return True

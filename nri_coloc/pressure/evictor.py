@@ -134,7 +134,7 @@ class Evictor:
         self.pace = NO_PACE
 
     def begin(self) -> None:
-        """Go on with the cool-down that the previous process kept, after its end."""
+        """Continue the cool-down that the previous process kept; that process must have ended."""
         self.pace = self._cool_down.begun()
         self._kept_s = self.pace.cools_until_s
 

@@ -119,7 +119,7 @@ class Judged(NamedTuple):
 
     @property
     def short_of_cpu(self) -> dict[str, int]:
-        """Return the hurt readings in a row of each pod that waits for CPU, and not for a reclaimed pod's."""
+        """Return the number of hurt readings in a row, by pod that waits for CPU without a reclaimed culprit."""
         blamed = {one.victim for one in self.verdicts if one.resource is Resource.CPU}
         hurt = self.hurt[Resource.CPU] - blamed
         return {k: self.watch[k].felt[Resource.CPU].feeling.streak for k in hurt}

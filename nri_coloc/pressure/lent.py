@@ -1,4 +1,4 @@
-"""Tell how much a reclaimed pod was lent, from its annotations and from the companion's facts about its spec; pure."""
+"""Return how much a reclaimed pod was lent, by its annotations and by the companion's facts about its spec; pure."""
 
 from typing import Final
 

@@ -62,7 +62,7 @@ class Pressure:
         self.verdicts: tuple[Verdict, ...] = ()
         """Verdicts of the last turn, for the thread of `look`."""
         self.short_of_cpu: Mapping[str, int] = {}
-        """Hurt readings in a row by online pod that waits for CPU, and no verdict names a reclaimed pod for it."""
+        """The number of hurt readings in a row, by online pod that waits for CPU without a reclaimed culprit."""
         self.throttled: Mapping[str, Mapping[str, str]] = {}
         """Limits by pod id and knob, for people."""
 

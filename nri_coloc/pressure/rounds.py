@@ -69,6 +69,6 @@ class Rounds:
 
 
 def round_robin(ids: Sequence[str], count: int, turn: int) -> list[str]:
-    """Return the pods of one turn, `count` at most. Turns that follow each other name each pod equally often."""
+    """Return the pods of one turn, `count` at most. Successive turns choose each pod equally often."""
     first = turn * count % len(ids) if len(ids) > count else 0
     return [*ids[first:], *ids[:first]][:count]

@@ -34,7 +34,7 @@ class Orders:
         self._wanted = Condition(Lock())
 
     def add(self, moves: Moves) -> None:
-        """Order writes of cgroups. The thread that takes them sorts out equal ones: a hook does not wait for that."""
+        """Order writes of cgroups. The thread that takes orders merges equal ones, so that no hook waits for that."""
         with self._wanted:
             self._moves.append(moves)
             self._wanted.notify()

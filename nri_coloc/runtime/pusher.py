@@ -159,7 +159,7 @@ class Pusher:
     def submit(self, container_ids: tuple[str, ...]) -> None:
         """Queue these containers for a push; a container whose push failed keeps its time.
 
-        The pusher's thread sorts them in: a hook does not wait for that.
+        The pusher's thread adds them to its queue, so that no hook waits for that.
         """
         if not container_ids:
             return  # most hooks concern no other container, and a thread that wakes up takes their time

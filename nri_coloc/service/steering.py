@@ -56,7 +56,7 @@ class _Awaited:
 
 
 class Steering:
-    """Puts new settings in force.
+    """Follows the settings file, the schedule and the kubelet, and has each change put in force.
 
     config_problem: why the newest configuration is not in force; "" if it is.
     """

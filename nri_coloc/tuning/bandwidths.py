@@ -2,8 +2,8 @@
 
 A burst is a percentage of a container's own quota, ordered by annotation or for its class. Its pod's cgroup gets the
 sum of its containers' bursts: with less, a container could never use its burst. If the quota burst is on, it raises
-quotas. A degraded container's quota is lowered, and this wins. Pods without a burst and without a changed quota are not
-read.
+quotas. A degraded container's quota is lowered, and no quota burst raises it. Pods without a burst and without a
+changed quota are not read.
 
 Hooks, the sweep, the quota burst and degrading write here. Values are computed from the newest state, under the lock of
 all writes. A raised or lowered quota holds only for the own quota that it was computed from. So neither it nor a burst
@@ -100,9 +100,9 @@ class PodBandwidths:
         self.raised = raised
 
     def lower_to(self, lowered: Mapping[str, LoweredQuota]) -> None:
-        """Change the quotas of degraded containers, and write them.
+        """Replace the lowered quotas, and write those that changed.
 
-        An entry without a quota is given once, and stays until its original value is written.
+        An entry without a quota restores its container. Pass it once: it is kept until the original value is written.
         """
         state, known = self._node.state, self.lowered
         ending = {k: one for k, one in known.items() if one.quota is None and k in state.containers}

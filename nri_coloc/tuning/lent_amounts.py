@@ -90,7 +90,8 @@ class Loan(NamedTuple):
 class _Claim(NamedTuple):
     """One loan's claim on the CPU (thousandths) or on the memory (bytes).
 
-    unconfirmed: the part of the loan beyond `amount`.
+    amount: the part that is divided first, the confirmed one.
+    unconfirmed: the rest of the loan.
     """
 
     pod_id: str

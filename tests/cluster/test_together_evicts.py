@@ -76,7 +76,7 @@ def deployed(cluster: Cluster, template: dict[str, Any]) -> Iterator[str]:
 
 
 def copies(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    """Return the pods of a Deployment that are not told to end."""
+    """Return the pods of a Deployment that are not being deleted."""
     items = cluster.get("pods")["items"]
     labelled = (each for each in items if each["metadata"].get("labels", {}).get("app") == name)
     return [each for each in labelled if "deletionTimestamp" not in each["metadata"]]

@@ -102,7 +102,7 @@ class Degraded(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A container that was degraded until `at`; `rests`: it gave no relief, and is not degraded for as long again."""
+    """A container that was degraded until `at`; `rests`: it gave no relief, and is not degraded for `lasts_s`."""
 
     at: float
     lasts_s: float
@@ -265,7 +265,11 @@ def _limit(one: Member) -> float:
 
 
 def _first(found: Mapping[str, Member]) -> str | None:
-    """Return the container to degrade: by PriorityClass, then the heaviest; in its namespace the lowest priority."""
+    """Return the container to degrade; None for none.
+
+    The lowest PriorityClass, and then the container furthest above its request, select a namespace. In it the lowest
+    `coloc.nri.io/priority` goes first, then the container furthest above its request.
+    """
     if not found:
         return None
     worst = min(found, key=lambda k: (found[k].kube_priority, -found[k].excess, k))

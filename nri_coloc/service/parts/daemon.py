@@ -23,8 +23,8 @@ class Parts:
     forecast: the slow loop, and the amounts that follow from it.
     runtime: the connection to the runtime, and the specs that it stores.
     lending: the fast loop, quota bursts, and the ladder of pressure.
-    steering: follows file, schedule and kubelet.
-    hotplug: follows the machine.
+    steering: follows the settings file, the schedule and the kubelet.
+    hotplug: follows the CPUs of the machine.
     hooks: the answers to the runtime, and the comparison with its list.
     cluster: the companion's socket and drains.
     seams: the three seams around a decision.

@@ -39,7 +39,7 @@ class Host:
         return {name: (self.base / path / name).read_text().strip() for name in FORMER}
 
     def forget_names(self) -> None:
-        """Make the marks such as a version wrote them that named no daemon."""
+        """Write the marks as an older version did, which named no daemon."""
         for path in (A_POD, B_POD):
             folder = self.base / path
             if NAME in os.listxattr(folder):
@@ -65,7 +65,7 @@ class Daemon:
         writer.apply(Target(path, cpuset.parse(cpus), values, journalled=True))
 
     def forget_name(self) -> None:
-        """Make the journal such as a version wrote it that named no daemon."""
+        """Write the journal as an older version did, which named no daemon."""
         header, _, entries = self.path.read_text().partition("\n")
         assert header.startswith('{"journal":2')
         self.path.write_text('{"journal":2,"boot":"","whole":true}\n' + entries)
