@@ -158,6 +158,7 @@ def test_a_timer_restores_the_hog(make: Callable[..., Bed]):
     assert bed.quota("hog") == -1
     (recovered,) = bed.events(AuditEvent.PRESSURE_RECOVER)
     assert (recovered.reason, recovered.after) == (Reason.CALM, Knobs(quota=-1))
+    assert (recovered.inputs or {})["pool"] == SHARE
     assert bed.bandwidths.lowered == {}
 
 

@@ -134,7 +134,7 @@ class Step(NamedTuple):
 
     before, limit: milli-CPU; None for no limit of ours.
     victims: pods that are hurt.
-    candidates: containers of the pool that could be degraded.
+    candidates: containers of the pool that could be degraded; None if the step restores.
     """
 
     cause: Cause
@@ -147,7 +147,7 @@ class Step(NamedTuple):
     pool_cpus: float = 0.0
     pool_use: float = 0.0
     victims: frozenset[str] = frozenset()
-    candidates: int = 0
+    candidates: int | None = None
 
 
 def turn(before: Course, pools: Mapping[str, Pool], now: float) -> tuple[Course, tuple[Step, ...]]:
@@ -158,13 +158,14 @@ def turn(before: Course, pools: Mapping[str, Pool], now: float) -> tuple[Course,
     steps: list[Step] = []
     where = {k: name for name, pool in pools.items() for k in pool.members}
     for container_id, one in before.degraded.items():
-        pool = pools.get(where.get(container_id, ""))
+        name = where.get(container_id, "")
+        pool = pools.get(name)
         cause = None if pool is None else _end(container_id, one, pool, now)
         if pool is None or cause is not None:
             del degraded[container_id]
         if pool is not None and cause is not None:
             ended[container_id] = Ended(now, one.lasts_s, rests=cause is Cause.NO_RELIEF)
-            steps.append(_restored(container_id, one, pool, cause))
+            steps.append(_restored(name, pool, container_id, one, cause))
     for name, pool in pools.items():
         step = None if name in stepped else _step(name, pool, Course(degraded, ended), now)
         if step is not None and step.limit is not None:
@@ -192,7 +193,7 @@ def _end(container_id: str, one: Degraded, pool: Pool, now: float) -> Cause | No
     return Cause.NO_RELIEF if pool.hurt else Cause.CALM
 
 
-def _restored(container_id: str, one: Degraded, pool: Pool, cause: Cause) -> Step:
+def _restored(name: str, pool: Pool, container_id: str, one: Degraded, cause: Cause) -> Step:
     return Step(
         cause=cause,
         container_id=container_id,
@@ -200,6 +201,7 @@ def _restored(container_id: str, one: Degraded, pool: Pool, cause: Cause) -> Ste
         before=one.limit,
         limit=None,
         lasts_s=one.lasts_s,
+        pool=name,
         pool_cpus=pool.cpus,
         pool_use=pool.use,
         victims=pool.hurt,

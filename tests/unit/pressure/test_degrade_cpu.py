@@ -132,7 +132,9 @@ def test_a_degraded_pod_is_no_victim():
 def test_a_timer_restores(hurt: str, cause: Cause):
     short, after = pool({"hog": hog()}), pool({"hog": hog(use=1050.0)}, hurt=hurt)
     course, found = days([short, *[after] * 61])
-    assert [(at, step.cause, step.limit) for at, step in found[1:]] == [(int(LASTS_S), cause, None)]
+    ((at, step),) = found[1:]
+    assert (at, step.cause, step.limit) == (int(LASTS_S), cause, None)
+    assert (step.pool, step.candidates) == ("share", None)
     assert course.degraded == {}
 
 
