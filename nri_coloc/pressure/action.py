@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from nri_coloc.core.knobs import Knobs
@@ -31,6 +32,15 @@ class Place(NamedTuple):
     pod: str
     containers: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+
+
+class Cause(StrEnum):
+    """Why a limit is set or changed."""
+
+    HURT = "hurt"
+    CALM = "calm"
+    NO_RELIEF = "no_relief"
+    NOT_ALLOWED = "not_allowed"
 
 
 class Row(NamedTuple):

@@ -8,7 +8,6 @@ the runtime's first list of the next process.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from nri_coloc.core.decisions import Figure
 from nri_coloc.core.lowered_quota import LoweredQuota
 from nri_coloc.core.readings import GroupReading, milli_between
 from nri_coloc.core.reasons import AuditEvent, Reason
@@ -16,29 +15,15 @@ from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing import request, supply
 from nri_coloc.placing.node import Node
-from nri_coloc.pressure import population
+from nri_coloc.pressure import population, words
 from nri_coloc.pressure.actions import degrade_cpu
-from nri_coloc.pressure.actions.degrade_cpu import NO_COURSE, Cause, Member, Pool, Step
+from nri_coloc.pressure.actions.degrade_cpu import NO_COURSE, Member, Pool, Step
 from nri_coloc.pressure.population import Population
 from nri_coloc.pressure.rates import SHORTEST_S
 from nri_coloc.repair import targets
 
 PERIOD_US: Final = 100_000
 """The kubelet's period (cpu-cfs-quota-period), if the runtime reports none."""
-
-_REASONS: Final[Mapping[Cause, Reason]] = {
-    Cause.HURT: Reason.CPU_STALL,
-    Cause.CALM: Reason.CALM,
-    Cause.NO_RELIEF: Reason.NO_RELIEF,
-    Cause.NOT_ALLOWED: Reason.RECONFIGURED,
-}
-_WHY: Final[Mapping[Cause, str]] = {
-    Cause.CALM: "its time is over, and its pool is calm",
-    Cause.NO_RELIEF: "its time is over, and it gave no relief",
-    Cause.NOT_ALLOWED: "its settings, annotations or requests no longer allow it",
-}
-_NAME: Final = 40
-"""Characters of a pod's name in a sentence."""
 
 
 class Reader(Protocol):
@@ -95,7 +80,7 @@ class Degrader:
         self._looked_at = now
         state, tuning = self._node.state, self._node.tuning
         if tuning.observe or not (tuning.pressure.degrade and tuning.pressure.cpu.judges):
-            self._restore(Cause.NOT_ALLOWED, _WHY[Cause.NOT_ALLOWED])
+            self._restore(Reason.RECONFIGURED, "the settings no longer allow it")
             return
         hurt = self._hurt(tuning.pressure.cpu.up)
         if not (self._judge.short_of_cpu or self._course.degraded or self._quotas.lowered):
@@ -108,7 +93,7 @@ class Degrader:
 
     def end(self) -> None:
         """Restore all quotas after the last `look`: no process watches them after the daemon's end."""
-        self._restore(None, "the daemon ends")
+        self._restore(Reason.UNWATCHED, "the daemon ends")
 
     def _hurt(self, up: int) -> frozenset[str]:
         return frozenset(k for k, readings in self._judge.short_of_cpu.items() if readings >= up)
@@ -171,19 +156,18 @@ class Degrader:
         for step in vain:
             self._course = degrade_cpu.refused(self._course, step, now)
         if vain:
-            self._forget(step.container_id for step in vain)
+            self._restore_refused(step.container_id for step in vain)
 
-    def _forget(self, container_ids: Iterable[str]) -> None:
+    def _restore_refused(self, container_ids: Iterable[str]) -> None:
         """Restore containers whose lowered quota was refused."""
         known = self._quotas.lowered
         refused = {k: _ended(known[k], "the kernel refused it") for k in container_ids if k in known}
         self._quotas.lower_to({k: one for k, one in known.items() if k not in refused} | refused)
 
-    def _restore(self, cause: Cause | None, why: str) -> None:
+    def _restore(self, reason: Reason, why: str) -> None:
         """Restore all containers; nothing without any."""
         self._course, self._before = NO_COURSE, {}
         if self._quotas.lowered:
-            reason = Reason.UNWATCHED if cause is None else _REASONS[cause]
             ends = {k: one for k, one in self._quotas.lowered.items() if one.quota is not None}
             self._quotas.lower_to({k: _ended(one, why)._replace(reason=reason) for k, one in ends.items()})
 
@@ -212,43 +196,15 @@ def _lowered(step: Step, state: NodeState) -> LoweredQuota:
     """Return the quota of a step with its record."""
     one = state.containers[step.container_id]
     quota = None if step.limit is None else -int(-step.limit * _period(one) // 1000)
-    is_degraded = step.cause is Cause.HURT
+    record = words.of_degrading(step, _names(step, state))
     return LoweredQuota(
         quota=quota,
         own=max(0, one.container.resources.quota or 0),
-        event=AuditEvent.PRESSURE_DEGRADE if is_degraded else AuditEvent.PRESSURE_RECOVER,
-        reason=_REASONS[step.cause],
-        because=_because(step, state),
-        inputs=_inputs(step, state),
+        event=record.event,
+        reason=record.reason,
+        because=record.because,
+        inputs=record.inputs or {},
     )
-
-
-def _because(step: Step, state: NodeState) -> str:
-    use, limit = _cores(step.member.use), _cores(step.limit)
-    if step.cause is not Cause.HURT:
-        return f"quota restored: {_WHY[step.cause]} (use={use}, was={_cores(step.before)})"
-    first = _short(_names(step, state)[0])
-    request_ = _cores(step.member.request)
-    return f"quota lowered: CPU stall of {first} in pool {step.pool} (use={use}, request={request_}, limit={limit})"
-
-
-def _inputs(step: Step, state: NodeState) -> dict[str, Figure]:
-    member = step.member
-    return {
-        "pool": step.pool,
-        "pool_cpus_milli": round(step.pool_cpus),
-        "pool_use_milli": round(step.pool_use),
-        "use_milli": None if member.use is None else round(member.use),
-        "request_milli": round(member.request),
-        "own_limit_milli": None if member.most == float("inf") else round(member.most),
-        "limit_before_milli": None if step.before is None else round(step.before),
-        "limit_milli": None if step.limit is None else round(step.limit),
-        "lasts_s": step.lasts_s,
-        "kube_priority": member.kube_priority,
-        "priority": member.priority,
-        "candidates": step.candidates,
-        "victims": " ".join(_short(name) for name in _names(step, state)),
-    }
 
 
 def _names(step: Step, state: NodeState) -> list[str]:
@@ -264,11 +220,3 @@ def _ended(one: LoweredQuota, why: str) -> LoweredQuota:
         reason=Reason.RECONFIGURED,
         because=f"quota restored: {why}",
     )
-
-
-def _cores(milli: float | None) -> str:
-    return "unknown" if milli is None else f"{milli / 1000:.2f} cores"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from nri_coloc.core.settings import RungTuning
+from nri_coloc.pressure.action import Cause
 from nri_coloc.pressure.verdict import Resource
 
 FURTHER: Final = 0.5
@@ -99,15 +100,6 @@ class Move(StrEnum):
     THROTTLE = "throttle"
     EASE = "ease"
     FREE = "free"
-
-
-class Cause(StrEnum):
-    """Why a step is taken."""
-
-    HURT = "hurt"
-    CALM = "calm"
-    NO_RELIEF = "no_relief"
-    NOT_ALLOWED = "not_allowed"
 
 
 class Step(NamedTuple):

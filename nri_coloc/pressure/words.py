@@ -1,16 +1,18 @@
 """Turn verdicts and steps into decisions of the audit: a sentence, and every figure to derive the decision again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from nri_coloc.core import figures
 from nri_coloc.core.decisions import Decision, Figure
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM
 from nri_coloc.core.workload import QoSClass
-from nri_coloc.pressure.action import Action, Place
+from nri_coloc.pressure.action import Action, Cause, Place
+from nri_coloc.pressure.actions import degrade_cpu
 from nri_coloc.pressure.culprit import Suspect
 from nri_coloc.pressure.judging import Verdict
-from nri_coloc.pressure.ladder import Cause, Move, Step
+from nri_coloc.pressure.ladder import Move, Step
 from nri_coloc.pressure.taking_back import Need, Regime, Take
 from nri_coloc.pressure.verdict import Resource
 
@@ -29,11 +31,16 @@ _WHY: Final[Mapping[Cause, str]] = {
     Cause.NO_RELIEF: "the least limit gave no relief",
     Cause.NOT_ALLOWED: "settings or annotations no longer allow it",
 }
+_WHY_RESTORED: Final[Mapping[Cause, str]] = {
+    Cause.CALM: "its time is over, and its pool is calm",
+    Cause.NO_RELIEF: "its time is over, and it gave no relief",
+    Cause.NOT_ALLOWED: "its settings, annotations or requests no longer allow it",
+}
 _NAMED: Final = 8
 """Pods that a record of memory names."""
 
 _NAME: Final = 40
-"""Characters of a pod's name in a sentence."""
+"""Characters of a pod's or a pool's name in a sentence."""
 
 
 def of_verdict(verdict: Verdict, qos: QoSClass, names: Mapping[str, str], action: str) -> Decision:
@@ -82,8 +89,8 @@ def of_step(step: Step, action: Action, place: Place, names: Mapping[str, str]) 
         event, reason = AuditEvent.PRESSURE_THROTTLE, _STALLS[step.resource]
     else:
         done = "limit removed" if step.limit is None else "limit doubled"
-        figures = f"calm={throttle.calm} readings, hurt={throttle.hurt} readings"
-        because = f"{done}: {_WHY[step.cause]} ({action.knob}={_limit(action, step.limit)}, {figures})"
+        readings = f"calm={throttle.calm} readings, hurt={throttle.hurt} readings"
+        because = f"{done}: {_WHY[step.cause]} ({action.knob}={_limit(action, step.limit)}, {readings})"
         event, reason = AuditEvent.PRESSURE_RECOVER, _CAUSES[step.cause]
     return Decision(
         event,
@@ -109,6 +116,22 @@ def of_end(pod_id: str, action: Action, limit: float, reason: Reason, why: str) 
         after=action.shown(Place(""), None),
         inputs={"resource": action.resource.value, "limit_before": round(limit)},
     )
+
+
+def of_degrading(step: degrade_cpu.Step, victims: Sequence[str]) -> Decision:
+    """Return the record of a quota that is lowered or restored.
+
+    victims: "NAMESPACE/POD" of each hurt pod.
+    """
+    names, inputs = [_short(name) for name in victims], _of_degrading(step)
+    inputs["victims"] = " ".join(names)
+    if step.cause is Cause.HURT:
+        text = f"quota lowered: CPU stall of {names[0]} in pool {_short(step.pool)}"
+        because = figures.sentence(text, inputs, ("limit_milli", "use_milli", "request_milli"))
+        return Decision(AuditEvent.PRESSURE_DEGRADE, Reason.CPU_STALL, because, inputs=inputs)
+    text = f"quota restored: {_WHY_RESTORED[step.cause]}"
+    because = figures.sentence(text, inputs, ("limit_before_milli", "use_milli"))
+    return Decision(AuditEvent.PRESSURE_RECOVER, _CAUSES[step.cause], because, inputs=inputs)
 
 
 def of_memory_low(need: Need, takes: tuple[Take, ...], names: Mapping[str, str], taken: int) -> Decision:
@@ -149,6 +172,24 @@ def of_memory_enough(need: Need, former: Regime, taken: int) -> Decision:
         qos=QoSClass.RECLAIMED,
         inputs={**_of_need(need, taken), "former_regime": former.value},
     )
+
+
+def _of_degrading(step: degrade_cpu.Step) -> dict[str, Figure]:
+    member = step.member
+    return {
+        "pool": step.pool,
+        "pool_cpus_milli": round(step.pool_cpu_milli),
+        "pool_use_milli": round(step.pool_use),
+        "use_milli": None if member.use is None else round(member.use),
+        "request_milli": round(member.request),
+        "own_limit_milli": None if member.most == float("inf") else round(member.most),
+        "limit_before_milli": None if step.before is None else round(step.before),
+        "limit_milli": None if step.limit is None else round(step.limit),
+        "lasts_s": step.lasts_s,
+        "kube_priority": member.kube_priority,
+        "priority": member.priority,
+        "candidates": step.candidates,
+    }
 
 
 def _of_need(need: Need, taken: int) -> dict[str, Figure]:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from nri_coloc.core.settings import RungTuning
 from nri_coloc.core.workload import Tolerance
+from nri_coloc.pressure.action import Cause
 from nri_coloc.pressure.actions import degrade_cpu
-from nri_coloc.pressure.actions.degrade_cpu import LEAST, NO_COURSE, Cause, Member, Pool
+from nri_coloc.pressure.actions.degrade_cpu import LEAST, NO_COURSE, Member, Pool
 from nri_coloc.pressure.judging import Seen, turn
 from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Move, Turn, climb
 from nri_coloc.pressure.verdict import LOADS, NO_BASELINE, Resource, Strain, judge
@@ -117,7 +118,7 @@ _MEMBERS = st.dictionaries(
 )
 _POOLS = st.builds(
     Pool,
-    cpus=st.sampled_from([1000.0, 4000.0, 8000.0]),
+    cpu_milli=st.sampled_from([1000.0, 4000.0, 8000.0]),
     members=_MEMBERS,
     hurt=st.frozensets(st.sampled_from([*_REQUESTS])),
 )

@@ -13,10 +13,9 @@ again within `REMEMBERED_S`, the next time is twice as long, up to `LONGEST_S`. 
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Final, NamedTuple
 
-from nri_coloc.pressure.action import Row
+from nri_coloc.pressure.action import Cause, Row
 
 NAME: Final = "degrade_cpu"
 
@@ -71,12 +70,11 @@ class Member(NamedTuple):
 class Pool(NamedTuple):
     """One online pool.
 
-    cpus: milli-CPU.
     members: by container id.
     hurt: pods in it that wait for CPU, and no reclaimed pod is the cause.
     """
 
-    cpus: float
+    cpu_milli: float
     members: Mapping[str, Member]
     hurt: frozenset[str] = frozenset()
 
@@ -120,15 +118,6 @@ class Course(NamedTuple):
 NO_COURSE: Final = Course()
 
 
-class Cause(StrEnum):
-    """Why a container is degraded or restored."""
-
-    HURT = "hurt"
-    CALM = "calm"
-    NO_RELIEF = "no_relief"
-    NOT_ALLOWED = "not_allowed"
-
-
 class Step(NamedTuple):
     """A change of one container.
 
@@ -144,7 +133,7 @@ class Step(NamedTuple):
     limit: float | None
     lasts_s: float
     pool: str = ""
-    pool_cpus: float = 0.0
+    pool_cpu_milli: float = 0.0
     pool_use: float = 0.0
     victims: frozenset[str] = frozenset()
     candidates: int | None = None
@@ -202,7 +191,7 @@ def _restored(name: str, pool: Pool, container_id: str, one: Degraded, cause: Ca
         limit=None,
         lasts_s=one.lasts_s,
         pool=name,
-        pool_cpus=pool.cpus,
+        pool_cpu_milli=pool.cpu_milli,
         pool_use=pool.use,
         victims=pool.hurt,
     )
@@ -211,7 +200,7 @@ def _restored(name: str, pool: Pool, container_id: str, one: Degraded, cause: Ca
 def _step(name: str, pool: Pool, course: Course, now: float) -> Step | None:
     """Return the step of a pool; None if it is not short, or no container may be degraded further."""
     victims = _victims(pool, course.degraded)
-    if not victims or pool.use < FULL * pool.cpus:
+    if not victims or pool.use < FULL * pool.cpu_milli:
         return None
     highest = max(one.kube_priority for one in pool.members.values() if one.pod_id in victims)
     found = {
@@ -235,7 +224,7 @@ def _step(name: str, pool: Pool, course: Course, now: float) -> Step | None:
         limit=limits[container_id],
         lasts_s=_lasts_s(course.ended.get(container_id)) if former is None else former.lasts_s,
         pool=name,
-        pool_cpus=pool.cpus,
+        pool_cpu_milli=pool.cpu_milli,
         pool_use=pool.use,
         victims=victims,
         candidates=len(limits),

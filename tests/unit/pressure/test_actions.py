@@ -7,9 +7,9 @@ import pytest
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.pressure import words
-from nri_coloc.pressure.action import Action, Place
-from nri_coloc.pressure.actions import ACTIONS
-from nri_coloc.pressure.ladder import Cause, Move, Step, Throttle
+from nri_coloc.pressure.action import Action, Cause, Place
+from nri_coloc.pressure.actions import ACTIONS, degrade_cpu
+from nri_coloc.pressure.ladder import Move, Step, Throttle
 from nri_coloc.pressure.verdict import Resource
 from tests.unit.pressure.kit import Bench
 from tests.unit.pressure.test_judging import DISK_HOG, IDLE, READER, SLOWED
@@ -76,3 +76,39 @@ def test_a_step_is_told(
     assert said.event is event
     assert len(said.because) <= 160
     assert said.after.io_max == ("max" if limit is None else f"8:0={int(limit)}")
+
+
+def degrading(cause: Cause, limit: float | None, pool: str = "p" * 63) -> degrade_cpu.Step:
+    return degrade_cpu.Step(
+        cause=cause,
+        container_id="app",
+        member=degrade_cpu.Member("hog", 12_345.0, 1000.0),
+        before=None if limit else 6500.0,
+        limit=limit,
+        lasts_s=60.0,
+        pool=pool,
+        pool_cpu_milli=16_000.0,
+    )
+
+
+@pytest.mark.parametrize("pool", ["share", "p" * 63])
+def test_a_long_name_keeps_the_new_limit(pool: str):
+    said = words.of_degrading(degrading(Cause.HURT, 6500.0, pool), [LONG, LONG])
+    assert len(said.because) <= 160
+    assert "(limit=6.5 cores, " in said.because
+    assert (said.inputs or {})["pool"] == pool
+
+
+def test_one_core_is_no_plural():
+    said = words.of_degrading(degrading(Cause.HURT, 1000.0, "share"), ["shop/web"])
+    assert said.because == (
+        "quota lowered: CPU stall of shop/web in pool share (limit=1 core, use=12.35 cores, request=1 core)"
+    )
+
+
+@pytest.mark.parametrize("cause", [Cause.CALM, Cause.NO_RELIEF, Cause.NOT_ALLOWED])
+def test_a_restored_quota_names_the_former_limit(cause: Cause):
+    said = words.of_degrading(degrading(cause, None), [])
+    assert said.event is AuditEvent.PRESSURE_RECOVER
+    assert said.because.endswith(" (limit_before=6.5 cores, use=12.35 cores)")
+    assert len(said.because) <= 160

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.pressure.action import Cause
 from nri_coloc.pressure.actions import degrade_cpu
 from nri_coloc.pressure.actions.degrade_cpu import (
     LASTS_S,
     LONGEST_S,
     NO_COURSE,
     ROW,
-    Cause,
     Course,
     Member,
     Pool,

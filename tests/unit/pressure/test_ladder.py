@@ -1,7 +1,8 @@
 """pressure.ladder: down while victims are hurt, up again while they are calm, and never to and fro."""
 
 from nri_coloc.core.settings import RungTuning
-from nri_coloc.pressure.ladder import AT_REST, Accused, Cause, Floor, Ladder, Move, Step, Turn, climb, refused
+from nri_coloc.pressure.action import Cause
+from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Ladder, Move, Step, Turn, climb, refused
 from nri_coloc.pressure.verdict import Resource
 
 MIB = 1 << 20
