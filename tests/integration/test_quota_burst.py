@@ -11,7 +11,7 @@ from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import Lasting, assert_unhurt, daemon_of, file, reload, served, shared
 from tests.rig.daemon import Daemon
-from tests.rig.waiting import poll, wait_until
+from tests.rig.waiting import wait_until
 
 ON = "reclaim: {enabled: true, features: [quota-burst]}\n"
 QUOTA = 100_000
@@ -181,27 +181,3 @@ def announced(node: Node, pod_id: str) -> None:
     message = node.runtime.pods[pod_id].message()
     asked = node.runtime.plugins.ask(HookKind.UPDATE_POD_SANDBOX, message, None, nri_pb2.LinuxResources())
     assert len(list(asked)) == 1
-
-
-SHORT = "pressure: {degrade: true, cpu: {up: 1}}\n"
-OPEN = {"coloc.nri.io/avoidance": "degrade"}
-LEARNS_S = 13.0
-"""Ten readings make a baseline, one a second, after the pods have started."""
-
-
-def test_a_hog_of_a_short_pool_is_degraded(tmp_path):
-    with Node(tmp_path, "8cpu", cgroup=2, runtime_version="2.2.0") as node:
-        node.start_clock()
-        with daemon_of(node, config=SHORT) as daemon:
-            served(daemon)
-            web, hog = shared(node, "web", 1000), shared(node, "hog", 500, annotations=OPEN)
-            node.set_demand(web, 0.5)
-            poll(lambda: False, LEARNS_S)
-            node.set_demand(hog, 20.0)
-            node.set_delay(web, 0.9)
-            degraded = daemon.audited("pressure.degrade", 10)
-            assert degraded["pod"] == "hog"
-            assert quota(node, hog) == degraded["after"]["quota"] >= 50_000
-            assert daemon.metric("nri_coloc_degraded_containers") == 1
-            assert daemon.terminate() == 0
-            assert file(node, hog, "cpu.max") == "max 100000"

@@ -1,0 +1,58 @@
+"""The real daemon that shows when it has a baseline for a busy pod, and learns one from three readings.
+
+Run instead of `python -m nri_coloc`. The first argument is a file that appears when the daemon first compares the CPU
+stall of a pod that uses CPU with its baseline. No state or metric of the product shows a baseline, and a test that
+waits for seconds fails if the machine is busy. The product learns from ten readings, one a second.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from nri_coloc.cli import main
+from nri_coloc.core.settings import PressureTuning
+from nri_coloc.pressure import judging, verdict
+from nri_coloc.pressure.judging import Judged, Seen, Watch, Watched
+from nri_coloc.pressure.verdict import Resource
+from tests.rig.patient_daemon import be_patient
+
+ENOUGH: Final = 3
+
+_turn: Final = judging.turn
+
+
+def program(learned: Path) -> tuple[str, ...]:
+    """Return the arguments that run it."""
+    return ("-m", "tests.rig.judging_daemon", str(learned))
+
+
+def showing(learned: Path) -> Callable[[Watch, Seen, PressureTuning], Judged]:
+    """Return the replacement of `judging.turn`, which makes the file."""
+
+    def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
+        judged = _turn(before, seen, tuning)
+        if any(map(_is_compared, judged.watch.values())):
+            learned.touch()
+        return judged
+
+    return turn
+
+
+def _is_compared(pod: Watched) -> bool:
+    """Return whether a pod uses CPU and its stall was compared with a baseline."""
+    felt = pod.felt.get(Resource.CPU)
+    return (
+        felt is not None
+        and felt.strain is not None
+        and felt.strain.load > 0
+        and felt.judgement.hurt is not None
+    )
+
+
+if __name__ == "__main__":
+    be_patient()
+    setattr(verdict, "ENOUGH", ENOUGH)  # noqa: B010 - only in this program
+    setattr(judging, "turn", showing(Path(sys.argv[1])))  # noqa: B010 - likewise
+    sys.exit(main.main(sys.argv[2:], os.environ))
