@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -51,14 +52,21 @@ class Rig:
             pauses.append(seconds)
             return len(pauses) > 2
 
-        monkeypatch.setattr(self.daemon._ending, "wait", wait)
         monkeypatch.setattr(self.daemon._ending, "asked", True)
-        monkeypatch.setattr(self.daemon._ending, "take_signals", lambda: None)
         monkeypatch.setattr(self.parts.files.lock, "take", lambda: True)
+        self.run(monkeypatch, wait)
+        return pauses
+
+    def run(self, monkeypatch: pytest.MonkeyPatch, wait: Callable[[float], bool]) -> None:
+        """Run the main thread.
+
+        wait: called with each pause in seconds; returns whether the end was requested.
+        """
+        monkeypatch.setattr(self.daemon._ending, "wait", wait)
+        monkeypatch.setattr(self.daemon._ending, "take_signals", lambda: None)
         monkeypatch.setattr(self.parts.ground.audit, "start", lambda: None)
         monkeypatch.setattr(threading, "excepthook", threading.excepthook)
         self.daemon.run()
-        return pauses
 
     def restoring(self, *_: object) -> tuple[str, ...]:
         self.told.append("restore")
@@ -82,11 +90,17 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 
 def test_a_cool_down_is_read_under_the_lock(rig, monkeypatch):
-    (Path(rig.parts.ground.options.state_dir) / "cooling-until").write_text(f"{time.time() + 200:.0f}")
+    """The previous process writes its cool-down until it gives up the lock."""
+
+    def take() -> bool:
+        (Path(rig.parts.ground.options.state_dir) / "cooling-until").write_text(f"{time.time() + 200:.0f}")
+        return True
+
     for path in ("files.actuator", "runtime.pusher", "lending.loop", "forecast.survey"):
         monkeypatch.setattr(attrgetter(path)(rig.parts), "start", lambda: None)
     monkeypatch.setattr(rig.daemon, "_start_trunk", lambda: None)
-    rig.daemon._serve()
+    monkeypatch.setattr(rig.parts.files.lock, "take", take)
+    rig.run(monkeypatch, lambda _seconds: True)
     assert rig.parts.lending.evictor.pace.is_cooling(time.monotonic())
 
 
