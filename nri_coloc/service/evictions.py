@@ -149,7 +149,8 @@ class EvictionOrders:
     def _record(
         self, order_id: str, wish: EvictionWish, reason: Reason, text: str, inputs: dict[str, Any]
     ) -> None:
-        because = figures.sentence(text, inputs, ("by_operator", "retry_after_s"))
+        origin = ("by_operator",) if wish.by_operator else ()
+        because = figures.sentence(text, inputs, (*origin, "retry_after_s"))
         self._report.said(
             AuditEvent.POD_EVICT,
             reason,

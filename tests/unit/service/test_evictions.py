@@ -44,6 +44,15 @@ def test_order_and_result_are_recorded(rig):
     assert first.extra["inputs"]["use"] == 3
 
 
+def test_only_an_operators_order_names_the_operator(rig):
+    order_id = rig.orders.order(BY_DAEMON, NOW).order_id
+    rig.orders.take_results((Result(order_id, Outcome.BUDGET, "a budget", retry_after_s=5),), NOW)
+    assert [because for *_, because in records(rig)] == [
+        "eviction ordered: the disk is full",
+        "eviction budget: a budget (retry_after=5 s)",
+    ]
+
+
 def test_ids_differ_after_a_restart(rig):
     again = EvictionOrders(a_report(a_node())[0], may_evict=lambda: True, observes=lambda: False)
     again.greeted()
