@@ -355,7 +355,8 @@ class Reporter:
         after_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
         self._retry_s = now_s + self._backoff.failed(after_s)
         is_forbidden = isinstance(error, ApiRefused) and error.status == FORBIDDEN
-        self._tell(str(error), "; let the service account patch nodes/status of its node" * is_forbidden)
+        remedy = "; let the service account patch nodes/status of its node"
+        self._tell(str(error), remedy if is_forbidden else "")
 
     def _tell(self, problem: str, remedy: str = "") -> None:
         """Log why no report is sent, once for each cause."""

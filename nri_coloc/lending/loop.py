@@ -391,7 +391,8 @@ class Lending:
             return passed.next_s
         late, self._late = self._late, []
         readings = self._measuring.readings(now, late, state, has_looked=look is not None)
-        if self._sizes_by_load():
+        self._follow_partition()
+        if self._partitions:
             next_s = self._by_tiers(readings, state, is_told=is_told)
         else:
             next_s = self._by_headroom(readings, look, state, is_told=is_told)
@@ -399,15 +400,14 @@ class Lending:
         self._report.metrics.ticks(late, self.headroom.cpu_milli)
         return next_s
 
-    def _sizes_by_load(self) -> bool:
-        """Return whether all pools are sized by load. If that changed, the previous owner of sizes forgets them."""
+    def _follow_partition(self) -> None:
+        """Note whether all pools are sized by load. If that changed, the previous owner of sizes forgets them."""
         tuning, before = self._node.tuning.reclaim, self._partitions
         self._partitions = tuning.enabled and tuning.partition
         if self._partitions and not before:
             self._pool.forget()
         elif before and not self._partitions:
             self._partition.forget()
-        return self._partitions
 
     def _by_tiers(self, readings: FastReadings, state: NodeState, *, is_told: bool) -> float:
         tick = self._partition.tick(readings, state)
