@@ -274,16 +274,13 @@ def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
 
 
 def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
-    from nri_coloc.pressure import disk_space
-    from nri_coloc.schedule.remarks import remarks
     from nri_coloc.service.configuration import check, loading
+    from nri_coloc.service.remarks import remarks
 
     code, text = check.report(options.file)
     print(text.rstrip("\n"), file=sys.stdout if code == DONE else sys.stderr)
     if code == DONE:
-        settings = loading.read(options.file)
-        of_disks = disk_space.remark(settings.tuning.pressure.disk)
-        for remark in (*remarks(settings.schedule), *([of_disks] if of_disks else ())):
+        for remark in remarks(loading.read(options.file)):
             print(f"{options.file}: {remark}", file=sys.stderr)
     return code
 

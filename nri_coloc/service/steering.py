@@ -12,11 +12,11 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Settings
 from nri_coloc.errors import SettingsError
 from nri_coloc.schedule.lending import Lending
-from nri_coloc.schedule.remarks import remarks
 from nri_coloc.service import logs
 from nri_coloc.service.kubelet_watch import KubeletWatch
 from nri_coloc.service.lending_clock import LendingClock
 from nri_coloc.service.orders import OrderDeclined
+from nri_coloc.service.remarks import remarks
 from nri_coloc.service.report import Report
 from nri_coloc.service.retuning import Pause, Retuning
 from nri_coloc.service.settings_watch import Change, SettingsWatch
@@ -176,7 +176,7 @@ class Steering:
         logs.configure(settings.log_level)
         fixed = self._in_force.fixed_changes(settings)
         note += f"; only a restart changes {', '.join(fixed)}" if fixed else ""
-        note += "".join(f"; {remark}" for remark in remarks(settings.schedule))
+        note += "".join(f"; {remark}" for remark in remarks(settings))
         self._report.said(
             AuditEvent.CONFIG_RELOAD, Reason.VALID, f"configuration applied: the file is valid{note}"
         )

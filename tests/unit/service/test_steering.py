@@ -155,10 +155,18 @@ def test_each_change_of_state_is_recorded_once(rig):
     assert all(len(record.because) <= 160 for record in records)
 
 
-def test_odd_windows_are_named_with_the_reload(rig):
-    rig.steering.apply(reader.load("schedule: {windows: [{lend: 100}]}", "a test"))
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        ("schedule: {windows: [{lend: 100}]}", "schedule.windows[0] changes nothing"),
+        ("pressure: {disk: 4}", "; pressure.disk is 4: a node that was closed may stay closed"),
+    ],
+    ids=["window", "disk"],
+)
+def test_odd_settings_are_named_with_the_reload(rig, text, remark):
+    rig.steering.apply(reader.load(text, "a test"))
     (record,) = [r for r in rig.heard.records if r.event == "config.reload"]
-    assert "schedule.windows[0] changes nothing" in record.because
+    assert remark in record.because
 
 
 def test_changes_for_a_restart_are_named_by_key(rig):
