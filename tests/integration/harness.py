@@ -24,6 +24,9 @@ from tests.rig.daemon import Daemon, answer
 from tests.rig.slow_daemon import SLOW, SLOW_UPDATE
 from tests.rig.waiting import wait_until
 
+ON_V2: Final = pytest.mark.parametrize("node", [2], ids=["v2"], indirect=True)
+"""For a test whose subject is the same on both versions of cgroups, such as the state folder's files."""
+
 QOS: Final = "coloc.nri.io/qos-class"
 ENDS_WITHIN_S: Final = 2.0
 """What DESIGN promises between SIGTERM and the exit."""

@@ -13,7 +13,16 @@ from nri_coloc.core.workload import Resources
 from nri_coloc.host import kubelet
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
-from tests.integration.harness import assert_unhurt, daemon_of, dedicated, pod, reclaimed, served, shared
+from tests.integration.harness import (
+    ON_V2,
+    assert_unhurt,
+    daemon_of,
+    dedicated,
+    pod,
+    reclaimed,
+    served,
+    shared,
+)
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -25,10 +34,6 @@ Entries = Mapping[str, Mapping[str, str]]
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     with Node(tmp_path, cgroup=request.param) as node:
         yield node
-
-
-whatever_the_cgroups = pytest.mark.parametrize("node", [2], ids=["v2"], indirect=True)
-"""For what has nothing to do with cgroups' files."""
 
 
 def keep(node: Node, entries: Entries, policy: str = "static") -> None:
@@ -58,7 +63,7 @@ def pinned(node: Node, cpus: str = "2-3", name: str = "guaranteed") -> str:
     return sandbox
 
 
-@whatever_the_cgroups
+@ON_V2
 def test_a_static_manager_is_refused_with_the_cure_and_readiness_comes_back_with_it(node):
     keep(node, {})
     with daemon_of(node) as daemon:
@@ -131,7 +136,7 @@ def test_what_the_kubelet_has_pinned_is_left_where_it_is(node):
         assert_unhurt(daemon)
 
 
-@whatever_the_cgroups
+@ON_V2
 def test_a_torn_state_file_takes_nothing_back_and_is_told(node):
     keep(node, {"uid": {"app": "2-3"}})
     with daemon_of(node, config=PRESERVE) as daemon:
@@ -147,7 +152,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
 
 
-@whatever_the_cgroups
+@ON_V2
 def test_the_commands_show_what_the_daemon_knows(node):
     with daemon_of(node) as daemon:
         served(daemon)
@@ -176,7 +181,7 @@ def test_the_commands_show_what_the_daemon_knows(node):
         assert command("doctor", "--http", http, *flags).returncode == 1
 
 
-@whatever_the_cgroups
+@ON_V2
 def test_a_request_that_could_not_be_met_has_its_candidates_too(node):
     with daemon_of(node) as daemon:
         served(daemon)
@@ -209,7 +214,7 @@ def test_a_pin_that_was_overwritten_is_given_back(node, reconciled):
         assert_unhurt(daemon)
 
 
-@whatever_the_cgroups
+@ON_V2
 def test_a_pin_that_was_given_back_yields_to_the_next(node):
     with daemon_of(node, config=PRESERVE) as daemon:
         served(daemon)
@@ -224,7 +229,7 @@ def test_a_pin_that_was_given_back_yields_to_the_next(node):
         assert spec_cpus(node, container) == "4-5"
 
 
-@whatever_the_cgroups
+@ON_V2
 def test_a_state_file_counts_from_its_pods_start(node):
     with daemon_of(node, config=PRESERVE) as daemon:
         served(daemon)
@@ -235,7 +240,7 @@ def test_a_state_file_counts_from_its_pods_start(node):
         assert pools(daemon)["share"] == "0-1,4-7"
 
 
-@whatever_the_cgroups
+@ON_V2
 def test_a_state_file_counts_from_a_creation_that_names_cpus(node):
     with daemon_of(node, config=PRESERVE) as daemon:
         served(daemon)

@@ -11,6 +11,7 @@ from nri_coloc.core.workload import Resources
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import (
+    ON_V2,
     QOS,
     Done,
     daemon_of,
@@ -48,9 +49,6 @@ def restore(node: Node, daemon: Daemon, capfd: pytest.CaptureFixture[str]) -> Ca
 
 POD_FILES = ("cpuset.cpus", "cpu.shares", "cpu.weight", "io.weight", "io.bfq.weight", "blkio.bfq.weight")
 CLASSES = ("kubepods", "kubepods/burstable", "kubepods/besteffort")
-
-ON_V2 = pytest.mark.parametrize("node", [2], ids=["v2"], indirect=True)
-"""For a test of the state folder's files, which are the same on both versions of cgroups."""
 
 
 def values(node: Node, paths: list[str]) -> dict[str, str | None]:
@@ -323,7 +321,7 @@ def values_of_files(node: Node, container_id: str) -> dict[str, str | int | None
     return {"memory.high": node.tree.read(container.cgroup, "memory.high"), "oom_score_adj": score}
 
 
-@pytest.mark.parametrize("node", [2], indirect=True)
+@ON_V2
 @pytest.mark.parametrize("restored", [True, False], ids=["restored", "killed"])
 def test_the_next_life_brings_what_no_push_carries(node, daemon, restore, restored):
     daemon.config.write(SETTINGS % (256, 990))

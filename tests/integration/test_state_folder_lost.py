@@ -9,6 +9,7 @@ import pytest
 
 from nri_coloc.sim.node import Node
 from tests.integration.harness import (
+    ON_V2,
     Done,
     assert_unhurt,
     daemon_of,
@@ -27,9 +28,6 @@ from tests.rig.waiting import wait_until
 ALL = 0xFF
 OTHERS = 0xFC
 """The CPUs beside a dedicated container of two."""
-
-ON_V2 = pytest.mark.parametrize("node", [2], ids=["v2"], indirect=True)
-"""For a test of the state folder's files, which are the same on both versions of cgroups."""
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
