@@ -180,7 +180,9 @@ class Daemon:
                 )
             return
         if answer.not_kept:
-            self._log.warning("the daemon has no room for facts about pods", pods=answer.not_kept)
+            self._log.warning(
+                "the daemon has no room for facts about pods, or for their containers", pods=answer.not_kept
+            )
 
     def _greet(self, link: DaemonLink) -> None:
         hello = pb.HelloRequest(

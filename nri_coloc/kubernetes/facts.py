@@ -1,8 +1,10 @@
 """Read the facts about one pod that the node cannot know by itself, from a pod object of the API.
 
 A pod's author decides most of the object. So each text has the length that Kubernetes allows at most, the number of
-containers is bounded, and only the named fields are read: no annotation, label, environment or condition. A pod that
-breaks a bound has no facts, and the node treats it like a pod on a node without a companion.
+containers is bounded, and only the named fields are read: no annotation, label, environment or condition. A pod without
+facts counts with the whole loan of its annotation. So a pod whose containers break a bound has facts without
+containers, which confirm no loan. The API server writes or checks all other fields: a pod that breaks their bounds has
+no facts.
 
 Lent amounts are read from the pod's spec and never from an annotation: the scheduler counted them there, ResourceQuota
 bounds them, and they cannot change after creation.
@@ -42,7 +44,7 @@ class ReadFacts(NamedTuple):
 
 
 def read(pod: Mapping[str, Any], preset: Preset) -> ReadFacts:
-    """Return the facts about a pod; raise ValueError, with the field, if the object breaks a bound."""
+    """Return the facts about a pod; raise ValueError, with the field, if a field of the pod breaks a bound."""
     metadata, spec = objects.child(pod, "metadata"), objects.child(pod, "spec")
     found = Facts(
         uid=_required(metadata, "uid", _LONGEST_UID),
@@ -92,14 +94,16 @@ def _owner_of(owner: Mapping[str, Any]) -> Owner:
 
 
 def _containers(spec: Mapping[str, Any], preset: Preset) -> tuple[ContainerFacts, ...]:
+    """Return the facts about a pod's containers; none if there are too many, or if one breaks a bound."""
     main, init = objects.children(spec, "containers"), objects.children(spec, "initContainers")
     if len(main) + len(init) > MOST_CONTAINERS:
-        raise ValueError(f"spec has {len(main) + len(init)} containers, more than {MOST_CONTAINERS}")
-    found = [_container(each, Kind.MAIN, preset) for each in main]
-    found += [_container(each, _kind(each), preset) for each in init]
-    if len({each.name for each in found}) < len(found):
-        raise ValueError("spec has two containers of one name")
-    return tuple(found)
+        return ()
+    try:
+        found = [_container(each, Kind.MAIN, preset) for each in main]
+        found += [_container(each, _kind(each), preset) for each in init]
+    except ValueError:
+        return ()
+    return tuple(found) if len({each.name for each in found}) == len(found) else ()
 
 
 def _kind(init_container: Mapping[str, Any]) -> Kind:

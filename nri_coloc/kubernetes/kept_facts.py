@@ -1,6 +1,8 @@
 """Keep the facts that companions report about pods: a bounded number, over all connections. It does no I/O.
 
 Facts of an earlier connection hold until a list is complete: then the facts that this list did not repeat are dropped.
+Beyond the bound on containers the pod with the most containers is kept without them, so that it confirms no loan and
+small pods keep theirs.
 """
 
 from typing import Final, NamedTuple
@@ -41,7 +43,7 @@ class KeptFacts:
         self._listed = None
 
     def take(self, reported: Reported) -> int:
-        """Take the facts of a call and return the number of its pods that could not be kept.
+        """Take the facts of a call and return the number of pods that could not be kept, or lost their containers.
 
         Raise ValueError if the call completes a list that did not begin. Then nothing changes.
         """
@@ -60,15 +62,24 @@ class KeptFacts:
         return not_kept
 
     def _keep(self, facts: Facts) -> bool:
-        """Keep facts if they fit; facts that do not fit are no reason to keep older ones of the pod."""
+        """Keep facts; return whether all fit. Facts that do not fit are no reason to keep older ones of the pod."""
         self._drop(facts.uid)
-        count = self._containers + len(facts.containers)
-        if len(self._by_uid) >= MOST_PODS or count > MOST_CONTAINERS:
+        if len(self._by_uid) >= MOST_PODS:
             return False
-        self._by_uid[facts.uid], self._containers = facts, count
+        self._by_uid[facts.uid] = facts
+        self._containers += len(facts.containers)
         if self._listed is not None:
             self._listed.add(facts.uid)
+        if self._containers > MOST_CONTAINERS:
+            self._drop_most_containers()
+            return False
         return True
+
+    def _drop_most_containers(self) -> None:
+        """Drop the containers of the pod with the most; among equal ones, of the latest."""
+        largest = max(reversed(self._by_uid.values()), key=lambda each: len(each.containers))
+        self._containers -= len(largest.containers)
+        self._by_uid[largest.uid] = largest._replace(containers=())
 
     def _drop(self, uid: str) -> None:
         found = self._by_uid.pop(uid, None)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner
+from nri_coloc.core.pod_facts import NO_LENT, ContainerFacts, Facts, Kind, Lent, Owner, PodFacts
+from nri_coloc.core.workload import Pod
 from nri_coloc.kubernetes import facts
 from tests.unit.kubernetes.kit import BATCH_CPU, BATCH_MEMORY, GIB, KOORDINATOR, container, pod
 
@@ -101,11 +102,8 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("spec.priority", True),
         ("spec.priority", "9"),
         ("spec.containers", "abc"),
-        ("spec.containers.0.name", ""),
-        ("spec.containers.0.name", "c" * 64),
         ("spec.containers.0.resources", []),
         ("spec.containers.0.resources.requests", {"memory": "9" * 41}),
-        ("spec.containers.0.resources.limits", {BATCH_CPU: "-1"}),
     ],
 )
 def test_a_broken_bound_leaves_a_pod_without_facts(path, value):
@@ -113,15 +111,32 @@ def test_a_broken_bound_leaves_a_pod_without_facts(path, value):
         read(changed(path, value))
 
 
-def test_too_many_containers_leave_it_without_facts():
+def confirmed(found: dict[str, Any]) -> Lent | None:
+    told = read(found)
+    return PodFacts({told.uid: told}).lent(Pod("p", told.uid, told.name, told.namespace), "main")
+
+
+def test_many_init_containers_confirm_no_loan():
+    few = [container(f"i{at}") for at in range(facts.MOST_CONTAINERS - 1)]
+    lends = container(batch_memory="1Gi")
+    assert confirmed(pod(lends, initContainers=few)) == Lent(memory_bytes=GIB)
+    assert confirmed(pod(lends, initContainers=[*few, container("one-more")])) == NO_LENT
+
+
+@pytest.mark.parametrize("amount", ["-1", "12E", "1e30"])
+def test_an_unreadable_lent_amount_confirms_no_loan(amount):
+    lends = container(batch_memory="1Gi")
+    lends["resources"]["limits"] = {BATCH_CPU: amount}
+    assert confirmed(pod(lends)) == NO_LENT
+
+
+def test_too_many_containers_cost_no_priority():
     many = [container(f"c{at}") for at in range(facts.MOST_CONTAINERS + 1)]
-    with pytest.raises(ValueError, match="129 containers"):
-        read(pod(*many))
+    assert read(pod(*many, priority=-5)).priority == -5
 
 
-def test_two_containers_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="two containers"):
-        read(pod(container("a"), initContainers=[container("a")]))
+def test_two_containers_of_one_name_confirm_no_loan():
+    assert read(pod(container("a"), initContainers=[container("a")])).containers == ()
 
 
 def test_an_error_never_repeats_a_long_text():

@@ -2,14 +2,16 @@
 
 import pytest
 
-from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner
+from nri_coloc.core.pod_facts import NO_LENT, ContainerFacts, Facts, Kind, Lent, Owner
 from nri_coloc.core.workload import Pod
 from nri_coloc.kubernetes import kept_facts
 from nri_coloc.kubernetes.kept_facts import KeptFacts, Reported
 
+LOAN = Lent(memory_bytes=1)
+
 
 def facts(uid: str, containers: int = 0, memory: int = 0) -> Facts:
-    members = tuple(ContainerFacts(f"c{n}", Kind.MAIN, 0, 0, Lent()) for n in range(containers))
+    members = tuple(ContainerFacts(f"c{n}", Kind.MAIN, 0, 0, LOAN) for n in range(containers))
     return Facts(
         uid=uid,
         namespace="shop",
@@ -91,9 +93,22 @@ def test_containers_beyond_the_bound_are_counted():
     assert found.take(Reported((facts("a", containers=128),))) == 0
 
 
+def test_containers_beyond_the_bound_confirm_no_loan():
+    found = KeptFacts()
+    found.take(Reported(tuple(facts(f"u{n}", containers=128) for n in range(65))))
+    assert [found.newest.lent(Pod("p", uid, uid, "shop"), "c0") for uid in ("u63", "u64")] == [LOAN, NO_LENT]
+
+
+def test_large_pods_cost_small_pods_no_loan():
+    found = KeptFacts()
+    found.take(Reported(tuple(facts(f"u{n}", containers=128) for n in range(64))))
+    found.take(Reported((facts("small", containers=2),)))
+    assert found.newest.lent(Pod("p", "small", "small", "shop"), "c0") == LOAN
+
+
 def test_facts_that_do_not_fit_replace_older_ones():
     found = KeptFacts()
     found.take(Reported(tuple(facts(f"u{n}", containers=128) for n in range(63))))
     found.take(Reported((facts("a", containers=100),)))
     assert found.take(Reported((facts("b", containers=28), facts("a", containers=128)))) == 1
-    assert names(found, "a", "b") == "b"
+    assert found.newest.lent(Pod("p", "a", "a", "shop"), "c0") == NO_LENT
