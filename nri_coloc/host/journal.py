@@ -99,12 +99,16 @@ class Journal:
     # ---- the file and the marks as a whole ----
 
     def load(self) -> None:
-        """Read the file and this daemon's marks. Where they differ the marks count: they cannot be outdated."""
+        """Read the file and this daemon's marks. Where they differ the marks count: they cannot be outdated.
+
+        Entries of a cgroup with the mark of another named daemon do not count: that daemon has taken them over.
+        """
         with self._lock:
             self._marks.probe()
             contents = self._read()
             self._is_whole = contents.is_whole
-            self._hold(contents.entries | self._marked())
+            marked = self._marked()
+            self._hold(self._not_taken_over(contents.entries) | marked)
             if not (contents.name or self._originals):
                 owners = (mark.owner for found in self._others.values() for mark in found.values())
                 self._elsewhere = Counter(owner.folder for owner in owners if owner.folder)
@@ -203,7 +207,7 @@ class Journal:
             elif self._originals[name] != renewed:
                 self._originals[name] = renewed
                 self._superfluous += 2
-                self._mark(name.rpartition("/")[0])
+                self._write_mark(name.rpartition("/")[0])
                 self._append(journal_file.text({name: None}) + journal_file.text({name: renewed}))
 
     def original(self, file: str) -> str | None:
@@ -262,7 +266,7 @@ class Journal:
     def _add(self, folder: str, originals: Mapping[str, Former]) -> None:
         self._originals |= originals
         self._in_folder.setdefault(folder, set()).update(originals)
-        self._mark(folder)
+        self._write_mark(folder)
         self._append(journal_file.text(originals))
 
     def _take_over(self, folder: str) -> None:
@@ -304,6 +308,11 @@ class Journal:
             self._in_folder.setdefault(file.rpartition("/")[0], set()).add(file)
 
     def _mark(self, folder: str) -> None:
+        """Write a cgroup's mark, unless another daemon has taken the cgroup over."""
+        if not self._is_foreign(folder):
+            self._write_mark(folder)
+
+    def _write_mark(self, folder: str) -> None:
         values = {file.rpartition("/")[2]: former for file, former in self._held_in(folder).items()}
         self._marks.write(self._root + folder, values, self._owner)
 
@@ -317,6 +326,22 @@ class Journal:
             else:
                 self._others.setdefault(self._folder_of(name), {})[name] = mark
         return ours
+
+    def _not_taken_over(self, entries: Mapping[str, Former]) -> dict[str, Former]:
+        taken = {
+            folder
+            for folder, found in self._others.items()
+            if any(mark.owner.name for mark in found.values())
+        }
+        return {file: one for file, one in entries.items() if self._folder_of(file) not in taken}
+
+    def _is_foreign(self, folder: str) -> bool:
+        """Return whether a cgroup has the mark of another named daemon."""
+        found = self._marks.of(self._root + folder)
+        return any(
+            mark.owner.name and not self._is_ours(file.removeprefix(self._root), mark.owner)
+            for file, mark in found.items()
+        )
 
     def _is_ours(self, file: str, owner: Owner) -> bool:
         """Return whether this daemon wrote a mark.

@@ -73,11 +73,20 @@ class Marks:
         carrier = self._carrier(folder)
         if not carrier:
             return
-        name = NAME if carrier == folder else f"{_BELOW}{folder.removeprefix(f'{carrier}/')}"
         if values:
-            self._set(carrier, name, _text(values, owner))
+            self._set(carrier, _name(carrier, folder), _text(values, owner))
         else:
-            self._remove(carrier, name)
+            self._remove(carrier, _name(carrier, folder))
+
+    def of(self, folder: str) -> dict[str, Mark]:
+        """Return the values of one cgroup's mark, by file."""
+        carrier = self._carrier(folder)
+        if not carrier:
+            return {}
+        try:
+            return _values_of(carrier, _name(carrier, folder))
+        except OSError:
+            return {}  # there is no mark, the cgroup ended, or the kernel keeps no attributes
 
     def read(self) -> dict[str, Mark]:
         """Return the values of all marks of all daemons, by file."""
@@ -157,12 +166,21 @@ def _read(carrier: str) -> dict[str, Mark]:
         if not names or not _is_roots(os.stat(carrier)):  # noqa: PTH116 - a Path costs more than the call
             return {}
         for name in names:
-            folder = carrier if name == NAME else f"{carrier}/{name.removeprefix(_BELOW)}"
-            values = _values(os.getxattr(carrier, name))
-            found |= {f"{folder}/{file}": mark for file, mark in values.items()}
+            found |= _values_of(carrier, name)
     except OSError:
         return found  # the cgroup ended meanwhile, or the kernel keeps no attributes
     return found
+
+
+def _name(carrier: str, folder: str) -> str:
+    """Return the name of the attribute that is a cgroup's mark."""
+    return NAME if carrier == folder else f"{_BELOW}{folder.removeprefix(f'{carrier}/')}"
+
+
+def _values_of(carrier: str, name: str) -> dict[str, Mark]:
+    """Return the values of one attribute, by file; raise OSError if it cannot be read."""
+    folder = carrier if name == NAME else f"{carrier}/{name.removeprefix(_BELOW)}"
+    return {f"{folder}/{file}": mark for file, mark in _values(os.getxattr(carrier, name)).items()}
 
 
 def _text(values: Mapping[str, Former], owner: Owner) -> bytes:

@@ -38,6 +38,11 @@ class Host:
     def shown(self, path: str) -> dict[str, str]:
         return {name: (self.base / path / name).read_text().strip() for name in FORMER}
 
+    def owner(self, path: str) -> str:
+        """Return the state folder that a pod's mark names, "" without a mark."""
+        found = Marks(self.layout.mounts).read().items()
+        return next((mark.owner.folder for file, mark in found if f"/{path}/" in file), "")
+
     def forget_names(self) -> None:
         """Write the marks as an older version did, which named no daemon."""
         for path in (A_POD, B_POD):
@@ -136,6 +141,53 @@ def test_another_state_folder_takes_over_what_it_writes_to(host, daemons):
     later.pin(A_POD, "2-5")
     later.restore()
     assert (host.shown(A_POD), host.shown(B_POD)) == (FORMER, OURS)
+
+
+def test_an_old_state_folder_undoes_no_successor(host, daemons):
+    first, _ = daemons
+    later = Daemon(host, "later")
+    later.pin(A_POD, "2-5")
+    assert first.restore() == restoration.Restored()
+    assert host.shown(A_POD) == OURS | {"cpuset.cpus": "2-5"}
+    later.path.unlink()
+    later.restore()
+    assert host.shown(A_POD) == FORMER
+
+
+def test_a_start_overwrites_no_successors_mark(host, daemons):
+    first, _ = daemons
+    later = Daemon(host, "later")
+    later.pin(A_POD)
+    first.journal().begin()
+    assert host.owner(A_POD) == str(later.path.parent)
+
+
+@pytest.mark.parametrize("files", [("cpu.weight",), ("cpu.weight", "cpuset.cpus")])
+def test_forgotten_values_leave_a_successors_mark(host, daemons, files):
+    earlier = daemons[0].journal()
+    earlier.begin()
+    later = Daemon(host, "later")
+    later.pin(A_POD)
+    for name in files:
+        earlier.forget(str(host.base / A_POD / name))
+    assert host.owner(A_POD) == str(later.path.parent)
+
+
+def test_kept_values_leave_a_successors_mark(host, daemons):
+    earlier = daemons[0].journal()
+    earlier.begin()
+    later = Daemon(host, "later")
+    later.pin(A_POD)
+    earlier.keep(())
+    assert host.owner(A_POD) == str(later.path.parent)
+
+
+def test_a_daemon_takes_its_pod_back(host, daemons):
+    first, _ = daemons
+    Daemon(host, "later").pin(A_POD, "2-5")
+    first.pin(A_POD)
+    first.restore()
+    assert host.shown(A_POD) == FORMER
 
 
 def test_a_neighbour_with_an_equal_path_is_told_by_its_name(host, daemons):
