@@ -63,7 +63,7 @@ class Journal:
         self._contents = Contents()
         self._owner = Owner(os.path.realpath(self._path.parent), secrets.token_hex(8))
         self._others: dict[str, dict[str, Mark]] = {}
-        """Marks of other daemons, by folder and file."""
+        """Marks that other daemons had at the start, by folder and file."""
         self._elsewhere: Mapping[str, int] = {}
         self._is_whole = True
         self._distrusted: frozenset[str] = frozenset()
@@ -189,8 +189,8 @@ class Journal:
         with self._lock:
             if self._is_distrusted(file):
                 self._note(file, former.unknown(file, found))
-            else:
-                self._take_over(self._folder_of(file))
+            elif (folder := self._folder_of(file)) in self._others:
+                self._take_over(folder)
 
     def note_known(self, file: str, original: str) -> None:
         """Note an original value that is known from another source than the file."""
@@ -259,6 +259,8 @@ class Journal:
 
     def _note(self, file: str, original: Former) -> None:
         file, folder = file.removeprefix(self._root), self._folder_of(file)
+        if file in self._originals and folder not in self._others:
+            return
         self._take_over(folder)
         if file not in self._originals:
             self._add(folder, {file: original})
@@ -270,10 +272,18 @@ class Journal:
         self._append(journal_file.text(originals))
 
     def _take_over(self, folder: str) -> None:
-        """Take over another daemon's mark on a cgroup that this daemon acts on: the values there are not original."""
-        found = self._others.pop(folder, None)
+        """Take over another daemon's mark on a cgroup that this daemon acts on: the values there are not original.
+
+        The mark is read again: since this daemon's start the other daemon may have restored values or written new ones.
+        """
+        self._others.pop(folder, None)
+        found = {
+            file.removeprefix(self._root): mark.former
+            for file, mark in self._marks.of(self._root + folder).items()
+            if mark.owner.name != self._owner.name
+        }
         if found:
-            self._add(folder, {file: mark.former for file, mark in found.items()} | self._held_in(folder))
+            self._add(folder, found | self._held_in(folder))
 
     def _held_in(self, folder: str) -> dict[str, Former]:
         return {file: self._originals[file] for file in self._in_folder.get(folder, ())}

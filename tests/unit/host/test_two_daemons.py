@@ -19,6 +19,7 @@ from tests.rig import attributes
 
 A_POD = "a/kubepods/burstable/pod1"
 B_POD = "b/kubepods/burstable/pod1"
+C_POD = "a/kubepods/burstable/pod2"
 FORMER = {"cpuset.cpus": "", "cpu.weight": "39"}
 
 
@@ -27,10 +28,11 @@ class Host:
 
     def __init__(self, root: Path) -> None:
         self.root, self.base = root, root / "sys/fs/cgroup"
-        for path in (A_POD, B_POD):
+        for path in (A_POD, B_POD, C_POD):
             (self.base / path).mkdir(parents=True)
             for name, text in {**FORMER, "cpuset.cpus.effective": "0-7"}.items():
                 (self.base / path / name).write_text(f"{text}\n")
+            (self.base / path / "memory.max").write_text("8192\n")
         for folder in (self.base, *self.base.rglob("*/")):
             folder.chmod(0o755)
         self.layout = CgroupLayout(2, *[str(self.base)] * 4)
@@ -62,9 +64,13 @@ class Daemon:
     def journal(self) -> Journal:
         return Journal(str(self.path), str(self._host.root), Marks(self._host.layout.mounts))
 
-    def pin(self, path: str, cpus: str = "0-3") -> None:
+    def begun(self) -> Journal:
         journal = self.journal()
         journal.begin()
+        return journal
+
+    def pin(self, path: str, cpus: str = "0-3") -> None:
+        journal = self.begun()
         writer = CgroupWriter(self._host.layout, journal, str(self._host.root), lambda _: None)
         values = (FileValue("cpu", "cpu.weight", "1"),)
         writer.apply(Target(path, cpuset.parse(cpus), values, journalled=True))
@@ -119,7 +125,7 @@ def test_a_lost_state_folder_costs_no_neighbour(host, daemons):
 
 def test_a_restart_takes_no_neighbours_values(host, daemons):
     first, second = daemons
-    first.journal().begin()
+    first.begun()
     assert all(B_POD not in file for file in first.journal().files())
     second.path.unlink()
     second.restore()
@@ -158,14 +164,13 @@ def test_a_start_overwrites_no_successors_mark(host, daemons):
     first, _ = daemons
     later = Daemon(host, "later")
     later.pin(A_POD)
-    first.journal().begin()
+    first.begun()
     assert host.owner(A_POD) == str(later.path.parent)
 
 
 @pytest.mark.parametrize("files", [("cpu.weight",), ("cpu.weight", "cpuset.cpus")])
 def test_forgotten_values_leave_a_successors_mark(host, daemons, files):
-    earlier = daemons[0].journal()
-    earlier.begin()
+    earlier = daemons[0].begun()
     later = Daemon(host, "later")
     later.pin(A_POD)
     for name in files:
@@ -174,8 +179,7 @@ def test_forgotten_values_leave_a_successors_mark(host, daemons, files):
 
 
 def test_kept_values_leave_a_successors_mark(host, daemons):
-    earlier = daemons[0].journal()
-    earlier.begin()
+    earlier = daemons[0].begun()
     later = Daemon(host, "later")
     later.pin(A_POD)
     earlier.keep(())
@@ -188,6 +192,39 @@ def test_a_daemon_takes_its_pod_back(host, daemons):
     first.pin(A_POD)
     first.restore()
     assert host.shown(A_POD) == FORMER
+
+
+def test_a_take_over_adopts_no_restored_value(host, daemons):
+    later = Daemon(host, "later")
+    beside = later.begun()
+    daemons[0].restore()
+    weight, cpus = (host.base / A_POD / name for name in ("cpu.weight", "cpuset.cpus"))
+    weight.write_text("79\n")
+    beside.note(str(cpus), "")
+    cpus.write_text("2-5\n")
+    later.restore()
+    assert host.shown(A_POD) == {"cpuset.cpus": "", "cpu.weight": "79"}
+
+
+@pytest.mark.parametrize("act", ["note", "renew"])
+def test_a_take_over_sees_later_marks(host, daemons, act):
+    del daemons
+    third = Daemon(host, "third")
+    beside = third.begun()
+    Daemon(host, "fourth").pin(C_POD)
+    getattr(beside, act)(str(host.base / C_POD / "memory.max"), "8192")
+    third.restore()
+    assert host.shown(C_POD) == FORMER
+
+
+def test_a_renewed_value_takes_the_cgroup_back(host, daemons):
+    first, _ = daemons
+    earlier = first.begun()
+    Daemon(host, "later").pin(A_POD)
+    earlier.renew(str(host.base / A_POD / "cpu.weight"), "79")
+    first.path.unlink()
+    first.restore()
+    assert host.shown(A_POD) == FORMER | {"cpu.weight": "79"}
 
 
 def test_a_neighbour_with_an_equal_path_is_told_by_its_name(host, daemons):
@@ -218,7 +255,7 @@ def test_an_update_names_the_nameless_marks(host, daemons):
     first, _ = daemons
     first.forget_name()
     host.forget_names()
-    first.journal().begin()
+    first.begun()
     first.path.unlink()
     first.restore()
     assert host.shown(A_POD) == FORMER
