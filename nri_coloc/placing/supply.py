@@ -177,12 +177,20 @@ def told_memory(state: NodeState, pod_id: str) -> int | None:
 
 
 def memory_request_of_pod(state: NodeState, pod_id: str) -> int:
-    """Return the bytes of a pod's memory request that are certain, 0 where nothing is."""
+    """Return the bytes that a pod's memory protection may have: the certain part of its request, lowered by facts."""
+    return _bound(state, pod_id, told_memory(state, pod_id))
+
+
+def _kept_request(state: NodeState, pod_id: str) -> int:
+    """Return the bytes of a pod's memory request that its nodes keep; a false fact frees none for other pods."""
+    return max(_bound(state, pod_id, told) for told in (None, told_memory(state, pod_id)))
+
+
+def _bound(state: NodeState, pod_id: str, told: int | None) -> int:
     place = state.pods.get(pod_id)
     if place is None:
         return 0
     containers = (assignment.container for assignment in state.of_pod(pod_id))
-    told = told_memory(state, pod_id)
     return memory_request.bound_of_pod(place.pod, containers, state.topology.memory_bytes, told)
 
 
@@ -208,7 +216,7 @@ def _promised(state: NodeState) -> Iterator[tuple[Assignment, int]]:
     A tenant sets a limit without any cost. So the limits of one pod count as far as its memory request covers them.
     """
     bound = [a for a in state.containers.of_pool(DEDICATED) if a.mems]
-    covered = {k: memory_request_of_pod(state, k) for k in {a.container.pod_id for a in bound}}
+    covered = {k: _kept_request(state, k) for k in {a.container.pod_id for a in bound}}
     for assignment in sorted(bound, key=lambda a: (a.mems.bit_count(), a.id)):
         pod_id = assignment.container.pod_id
         promised = min(memory_of(assignment.container, assignment.wish), covered[pod_id])

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.events import ContainerCreating, FactsReported
 from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import ISOLATED, Numa, Placement, Resources
@@ -18,6 +19,21 @@ from tests.unit.placing.kit import DEDICATED, Node, asking, container, figures, 
 GIB = 1 << 30
 ASIDE = replace(DEDICATED, pool=ISOLATED)
 BOUND = replace(DEDICATED, numa=Numa.SINGLE)
+
+
+def report(node: Node, pod_id: str, memory_bytes: int) -> None:
+    """Report a memory request as a companion does."""
+    found = node.state.pods[pod_id].pod
+    told = Facts(
+        uid=found.uid,
+        namespace=found.namespace,
+        name=found.name,
+        owner=Owner(),
+        priority=0,
+        cpu_milli=0,
+        memory_bytes=memory_bytes,
+    )
+    node.happen(FactsReported(PodFacts({found.uid: told})))
 
 
 class TestIsolated:
@@ -132,6 +148,14 @@ class TestMemory:
             node.happen(ContainerCreating(burstable, asked, BOUND))
         asked = container("next", resources=Resources(memory_limit=1))
         assert supply.room(node.state, asked, BOUND, 0).left == ((0, 12 * GIB), (1, 16 * GIB))
+
+    @pytest.mark.parametrize("told", [0, GIB, 64 * GIB])
+    def test_no_fact_frees_a_promise(self, told):
+        node = Node()
+        self.limited(node, "web", 10)
+        report(node, "web", told)
+        asked = container("next", resources=Resources(memory_limit=1))
+        assert supply.room(node.state, asked, BOUND, 0).left == ((0, 6 * GIB), (1, 16 * GIB))
 
     def test_what_ended_is_not_counted_any_more(self):
         node = Node()
