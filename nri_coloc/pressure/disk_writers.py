@@ -4,7 +4,8 @@
          ▲                                │ hardly less is left: a new minute                   │
          └────────────────────────────────┴─────────────────────────────────────────────────────┘ one of them has ended
 
-The largest writers stay named until one of them has ended or the shortage is over: a full disk fills no further.
+The largest writers stay named until one of them has ended, as much is left as before they wrote, or the shortage is
+over: a full disk fills no further.
 Only written bytes can be proved of a pod: the space that its files use is unknown without a walk over all files. A pod
 that wrote before the shortage and writes no more is not named. Without the number of the disk no pod is.
 """
@@ -129,8 +130,10 @@ class DiskWriters:
 
 
 def _holds(found: Filled, short: DiskShort, pods: Mapping[str, Reclaimed]) -> bool:
-    """Return whether the same resource is still short, and no writer has ended."""
-    return found.short[:2] == short[:2] and found.writers.keys() <= pods.keys()
+    """Return whether the same resource is short, less is left than before its writers wrote, and none has ended."""
+    if found.short[:2] != short[:2] or short.amount_left >= found.short.amount_left + found.lost:
+        return False
+    return found.writers.keys() <= pods.keys()
 
 
 def filled(

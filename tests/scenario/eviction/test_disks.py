@@ -73,6 +73,20 @@ def test_a_disk_that_is_free_again_evicts_none(make: Callable[..., Bed]):
     assert bed.cluster.names == []
 
 
+def test_a_disk_that_has_recovered_evicts_no_writer(make: Callable[..., Bed]):
+    bed = filled_while_the_pace_is_used_up(make(small=1, large=1))
+    bed.disk.left = 0.106
+    bed.seconds(300)
+    assert bed.cluster.names == [], "it is short for another reason"
+
+
+def test_a_disk_that_recovers_in_part_evicts(make: Callable[..., Bed]):
+    bed = filled_while_the_pace_is_used_up(make(small=1, large=1))
+    bed.disk.left = 0.09
+    bed.seconds(35)
+    assert bed.cluster.names == ["large"]
+
+
 def test_a_budget_sends_the_next_writer(make: Callable[..., Bed]):
     bed = make(small=1, large=1)
     bed.cluster.budgets = {"large"}
