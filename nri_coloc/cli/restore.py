@@ -1,7 +1,8 @@
 """`nri-coloc restore`: restore original values and print a line for each; refuse while a daemon runs."""
 
+import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from nri_coloc.cli.asking import plain
@@ -113,17 +114,29 @@ def _remarks(undone: Undone, journal: Journal) -> Iterator[str]:
         yield f"the restore journal {journal.path} {journal.complaint}; {_left_of(journal, undone)}"
     elif undone.lacking:
         yield f"{undone.lacking}; settings of pods that are not listed here end with the pods"
-    if journal.elsewhere:
-        yield _elsewhere(journal.elsewhere)
+    yield from _elsewhere(journal)
     if journal.dropped:
         yield (
             f"{journal.dropped} values of the journal are from before the last boot, and their cgroups no longer exist"
         )
 
 
-def _elsewhere(folders: Mapping[str, int]) -> str:
-    known = ", ".join(f"{folder} (values={number})" for folder, number in sorted(folders.items()))
-    return f"values on cgroups belong to daemons with other state folders: {known}; name one of these with --state-dir"
+def _elsewhere(journal: Journal) -> Iterator[str]:
+    """Yield a sentence on values of other daemons with other state folders, and with this one."""
+    folders = dict(journal.elsewhere)
+    state_dir = os.path.realpath(Path(journal.path).parent)
+    number = folders.pop(state_dir, 0)
+    if folders:
+        known = ", ".join(f"{folder} (values={number})" for folder, number in sorted(folders.items()))
+        yield (
+            f"values on cgroups belong to daemons with other state folders: {known}; name one of these with --state-dir"
+        )
+    if number:
+        yield (
+            f"values on cgroups belong to another daemon with the state folder {state_dir} (values={number}); if "
+            f"{journal.path} came from a backup or an image, remove it and run restore again; if a container on this "
+            "machine, such as a kind node, has its own folder with this path, run restore there"
+        )
 
 
 def _left_of(journal: Journal, undone: Undone) -> str:

@@ -9,7 +9,7 @@ import errno
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
@@ -93,7 +93,7 @@ class Journal:
 
     @property
     def elsewhere(self) -> Mapping[str, int]:
-        """Return the number of marked values of each other state folder; empty if this daemon has values or a name."""
+        """Return the numbers of values that marks of other daemons hold instead of this one, by state folder."""
         return self._elsewhere
 
     # ---- the file and the marks as a whole ----
@@ -107,11 +107,10 @@ class Journal:
             self._marks.probe()
             contents = self._read()
             self._is_whole = contents.is_whole
-            marked = self._marked()
-            self._hold(self._not_taken_over(contents.entries) | marked)
-            if not (contents.name or self._originals):
-                owners = (mark.owner for found in self._others.values() for mark in found.values())
-                self._elsewhere = Counter(owner.folder for owner in owners if owner.folder)
+            marked, taken = self._marked(), self._taken_over(contents.entries)
+            kept = {file: one for file, one in contents.entries.items() if self._folder_of(file) not in taken}
+            self._hold(kept | marked)
+            self._elsewhere = self._counted_elsewhere(taken)
 
     def begin(self) -> list[Remark]:
         """Load all, rewrite file and marks, and return remarks on problems that were found.
@@ -337,13 +336,26 @@ class Journal:
                 self._others.setdefault(self._folder_of(name), {})[name] = mark
         return ours
 
-    def _not_taken_over(self, entries: Mapping[str, Former]) -> dict[str, Former]:
-        taken = {
-            folder
-            for folder, found in self._others.items()
-            if any(mark.owner.name for mark in found.values())
+    def _taken_over(self, entries: Iterable[str]) -> set[str]:
+        """Return the folders of entries that have the mark of another named daemon."""
+        folders = {self._folder_of(file) for file in entries} & self._others.keys()
+        return {
+            folder for folder in folders if any(mark.owner.name for mark in self._others[folder].values())
         }
-        return {file: one for file, one in entries.items() if self._folder_of(file) not in taken}
+
+    def _counted_elsewhere(self, taken: Container[str]) -> Mapping[str, int]:
+        """Return the numbers of values by state folder: of cgroups that were taken over, and of this state folder.
+
+        The latter have another name if the journal came from a backup. Without any name or value all are counted.
+        """
+        has_none = not (self._contents.name or self._originals)
+        owners = (
+            mark.owner
+            for folder, found in self._others.items()
+            for mark in found.values()
+            if has_none or folder in taken or mark.owner.folder == self._owner.folder
+        )
+        return Counter(owner.folder for owner in owners if owner.folder)
 
     def _is_foreign(self, folder: str) -> bool:
         """Return whether a cgroup has the mark of another named daemon."""

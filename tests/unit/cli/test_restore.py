@@ -12,8 +12,10 @@ import pytest
 from nri_coloc.cli import main, restore
 from nri_coloc.errors import SettingsError
 from nri_coloc.host import journal_file
+from nri_coloc.host.marks import NAME, Owner
 from nri_coloc.restore.restoration import RuntimeAt
 from nri_coloc.service.instance_lock import InstanceLock
+from tests.rig import attributes
 from tests.rig.journals import load
 
 
@@ -155,6 +157,25 @@ def read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
     monkeypatch.setattr(os, "open", opening)
     monkeypatch.setattr(journal_file, "replace", refusing(errno.EROFS))
+
+
+def test_a_journal_of_a_backup_names_the_remedy(tmp_path, capsys):
+    with attributes.folder(tmp_path) as root:
+        state, pod = root / "state", root / "sys/fs/cgroup/kubepods/burstable/pod1"
+        state.mkdir()
+        pod.mkdir(parents=True)
+        for folder in (root / "sys/fs/cgroup").rglob("*/"):
+            folder.chmod(0o755)
+        (root / "sys/fs/cgroup/cgroup.controllers").touch()
+        os.setxattr(
+            pod, NAME, json.dumps([{"cpu.weight": "39"}, [], Owner(str(state), "new")._asdict()]).encode()
+        )
+        (state / "restore.jsonl").write_text('{"journal":2,"boot":"","whole":true,"name":"old"}\n')
+        assert restore.run(str(state), str(root), None) == 0
+    said = capsys.readouterr()
+    assert said.out == "0 restored, 0 gone, 0 refused\n"
+    assert f"another daemon with the state folder {state} (values=1)" in said.err
+    assert f"{state}/restore.jsonl came from a backup or an image, remove it" in said.err
 
 
 def test_without_a_journal_there_is_nothing_to_do(state, tmp_path, capsys):

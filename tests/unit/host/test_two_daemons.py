@@ -81,6 +81,12 @@ class Daemon:
         assert header.startswith('{"journal":2')
         self.path.write_text('{"journal":2,"boot":"","whole":true}\n' + entries)
 
+    def elsewhere(self) -> dict[str, int]:
+        """Return the numbers of values that `restore` reports as another daemon's, by state folder."""
+        journal = self.journal()
+        journal.load()
+        return dict(journal.elsewhere)
+
     def restore(self) -> restoration.Restored:
         journal = self.journal()
         journal.load()
@@ -225,6 +231,30 @@ def test_a_renewed_value_takes_the_cgroup_back(host, daemons):
     first.path.unlink()
     first.restore()
     assert host.shown(A_POD) == FORMER | {"cpu.weight": "79"}
+
+
+def test_a_journal_of_a_backup_tells_of_marks(host, daemons):
+    del daemons
+    daemon = Daemon(host, "third")
+    daemon.begun()
+    backup = daemon.path.read_text()
+    daemon.path.unlink()
+    daemon.pin(C_POD)
+    daemon.path.write_text(backup)
+    assert (daemon.restore(), daemon.elsewhere()) == (restoration.Restored(), {str(daemon.path.parent): 2})
+    daemon.path.unlink()
+    daemon.restore()
+    assert host.shown(C_POD) == FORMER
+
+
+def test_an_old_state_folder_names_its_successor(host, daemons):
+    later = Daemon(host, "later")
+    later.pin(A_POD)
+    assert daemons[0].elsewhere() == {str(later.path.parent): 2}
+
+
+def test_a_neighbour_is_not_named(daemons):
+    assert [daemon.elsewhere() for daemon in daemons] == [{}, {}]
 
 
 def test_a_neighbour_with_an_equal_path_is_told_by_its_name(host, daemons):
