@@ -6,7 +6,7 @@ overrides the switch `kubernetes.evict` and the annotation `avoidance`, but not 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
@@ -54,6 +54,8 @@ _NO_NOTICE: Final = (400, 403, 413, 422)
 """Statuses of a notice that can never be written: the pod's author can cause them."""
 
 _NO_REASON: Final = "a PodDisruptionBudget allows no eviction now"
+
+_KINDS: Final = ("container", "initContainer", "ephemeralContainer")
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a static pod's object. The kubelet creates such a pod again at once."""
@@ -226,7 +228,7 @@ def _problem(pending: Order, pod: Mapping[str, Any], node: str, tuning: Tuning) 
         return "the kubelet would create this static pod again at once"
     if any(_is_daemonset(each) for each in objects.children(metadata, "ownerReferences")):
         return "its DaemonSet would create the pod on this node again at once"
-    wish = annotations.resolve_pod(_pod(pod, tuning), tuning, _names(spec))
+    wish = annotations.resolve_pod(_pod(pod, tuning), tuning, _names(pod))
     if wish.qos is not QoSClass.RECLAIMED:
         return f"the pod has class {wish.qos} ({wish.because}); only class reclaimed is evicted"[
             :LONGEST_DETAIL
@@ -238,14 +240,22 @@ def _problem(pending: Order, pod: Mapping[str, Any], node: str, tuning: Tuning) 
     return ""
 
 
-def _names(spec: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of all containers in a pod's spec."""
-    kinds = ("containers", "initContainers", "ephemeralContainers")
-    return frozenset(
-        objects.text(each, "name", _LONGEST_CONTAINER)
-        for kind in kinds
-        for each in objects.children(spec, kind)
-    )
+def _names(pod: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of a pod's containers that have not ended."""
+    spec, status = objects.child(pod, "spec"), objects.child(pod, "status")
+    named = {name for kind in _KINDS for name, _ in _named(spec, f"{kind}s")}
+    ended = {name for kind in _KINDS for name, each in _named(status, f"{kind}Statuses") if _has_ended(each)}
+    return frozenset(named - ended)
+
+
+def _named(parent: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for each in objects.children(parent, key):
+        yield objects.text(each, "name", _LONGEST_CONTAINER), each
+
+
+def _has_ended(status: Mapping[str, Any]) -> bool:
+    """Return whether a container has ended. The kubelet writes its status; one that restarts is waiting or running."""
+    return objects.child(status, "state").get("terminated") is not None
 
 
 def _is_daemonset(owner: Mapping[str, Any]) -> bool:

@@ -77,6 +77,24 @@ def test_an_online_container_of_any_kind_protects(kind):
     assert outcome(found) is Outcome.REFUSED
 
 
+@pytest.mark.parametrize("kind", ["container", "initContainer", "ephemeralContainer"])
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"terminated": {"exitCode": 0}}, None),
+        ({"running": {}}, Outcome.REFUSED),
+        ({"waiting": {"reason": "PodInitializing"}}, Outcome.REFUSED),
+        ({}, Outcome.REFUSED),
+    ],
+    ids=["ended", "running", "waiting", "unknown"],
+)
+def test_an_ended_online_container_protects_nothing(kind, state, expected):
+    found = annotated(**{"qos_class": "reclaimed", "qos_class.web": "shared"})
+    found["spec"].setdefault(f"{kind}s", []).append({"name": "web"})
+    found["status"][f"{kind}Statuses"] = [{"name": "web", "state": state}]
+    assert outcome(found) is expected
+
+
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
