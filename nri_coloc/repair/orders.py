@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from itertools import chain
 from threading import Condition, Lock
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.core.decisions import Moves
+
+MOST_WAITING: Final = 256
+"""Orders that wait before equal ones are sorted out: a thread that hangs must cost no memory for each change."""
 
 
 class Taken(NamedTuple):
@@ -37,6 +40,9 @@ class Orders:
         """Order writes of cgroups. The thread that takes orders merges equal ones, so that no hook waits for that."""
         with self._wanted:
             self._moves.append(moves)
+            if len(self._moves) > MOST_WAITING:
+                pods, containers = _sorted_out(self._moves)
+                self._moves = [Moves(tuple(pods), tuple(containers))]
             self._wanted.notify()
 
     def add_sweep(self) -> "Future[int]":
@@ -62,5 +68,10 @@ class Orders:
                 return None
             moves, sweeps = self._moves, tuple(self._sweeps)
             self._moves, self._sweeps = [], []
-        pods = dict.fromkeys(chain.from_iterable([each.pods for each in moves]))
-        return Taken(pods, dict.fromkeys(chain.from_iterable([each.containers for each in moves])), sweeps)
+        return Taken(*_sorted_out(moves), sweeps)
+
+
+def _sorted_out(moves: list[Moves]) -> tuple[dict[str, None], dict[str, None]]:
+    """Return the ids of pods and of containers as keys, each once, in the order of their first order."""
+    pods = dict.fromkeys(chain.from_iterable([each.pods for each in moves]))
+    return pods, dict.fromkeys(chain.from_iterable([each.containers for each in moves]))

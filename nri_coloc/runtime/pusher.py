@@ -35,6 +35,9 @@ PAUSE_S: Final = 0.05
 """Least seconds between two pushes: each costs the runtime one runc under its global lock, and pods must start too.
 After a longer push the pause is as long as the push."""
 
+MOST_SUBMITTED: Final = 256
+"""Calls of `submit` before equal ids are sorted out: a push that hangs must cost no memory for each change."""
+
 BACK_OFF_S: Final = 2.0
 BACK_OFF_CAP_S: Final = 60.0
 
@@ -165,6 +168,8 @@ class Pusher:
             return  # most hooks concern no other container, and a thread that wakes up takes their time
         with self._wanted:
             self._submitted.append(container_ids)
+            if len(self._submitted) > MOST_SUBMITTED:
+                self._submitted = [tuple(dict.fromkeys(chain.from_iterable(self._submitted)))]
             self._wanted.notify()
 
     def changed(self, change: Change) -> None:

@@ -45,3 +45,11 @@ def test_nothing_is_taken_after_the_end():
     orders.add(Moves(("web",)))
     orders.end()
     assert orders.take(60) is None
+
+
+def test_equal_orders_do_not_pile_up():
+    orders = Orders()
+    for n in range(10_000):
+        orders.add(Moves(("web",), (f"c{n % 3}",)))
+    assert len(orders._moves) < 1000
+    assert orders.take(0) == ({"web": None}, dict.fromkeys(("c0", "c1", "c2")), ())

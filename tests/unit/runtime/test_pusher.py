@@ -371,6 +371,14 @@ def test_list_replaces_the_known_specs(rig):
     assert "ended" not in rig.pusher._specs
 
 
+def test_equal_submissions_do_not_pile_up(rig):
+    for n in range(10_000):
+        rig.pusher.submit((f"c{n % 3}", "app"))
+    assert len(rig.pusher._submitted) < 1000
+    rig.pusher._sort_in()
+    assert list(rig.pusher._waiting) == ["c0", "app", "c1", "c2"]
+
+
 def test_thread_pauses_between_pushes(running):
     create(running.node, "second")
     began = time.monotonic()
