@@ -232,14 +232,15 @@ class Translator:
     def _listed_pod(self, pod: Pod, now: _Now) -> tuple[Pod, Wish]:
         """Return a listed pod with its wish.
 
-        Its CPU request is read if a class, CPUs or the size of a pool follow from it.
+        Its CPU request is read if a class, CPUs, the size of a pool or the floor of degrading follow from it.
         """
         place = now.state.pods.get(pod.id)
         if place is not None:
             pod = replace(pod, cpu_request=place.pod.cpu_request)
         wish = self.pod_wish(pod, now.tuning)
-        sizes_pools = bool(now.tuning.pools) or now.tuning.reclaim.partition
-        is_asked = sizes_pools or wish.qos is QoSClass.DEDICATED or wish.mixed
+        tuning = now.tuning
+        of_all = bool(tuning.pools) or tuning.reclaim.partition or tuning.pressure.degrade
+        is_asked = of_all or wish.qos is QoSClass.DEDICATED or wish.mixed
         if not wish.short and (pod.cpu_request is not None or not is_asked):
             return pod, wish
         read = self._read_again(pod)

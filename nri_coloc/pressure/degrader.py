@@ -13,7 +13,7 @@ from nri_coloc.core.readings import GroupReading, milli_between
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
-from nri_coloc.placing import request, supply
+from nri_coloc.placing import supply
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure import population, words
 from nri_coloc.pressure.actions import degrade_cpu
@@ -133,7 +133,7 @@ class Degrader:
         return Member(
             pod_id=place.pod.id,
             use=use,
-            request=_request(state, one),
+            request=supply.of_pod(state, place.pod.id),
             most=own * 1000 / _period(one) if own > 0 else float("inf"),
             may=is_ours and online is not None and online.may_be_degraded,
             namespace=place.pod.namespace,
@@ -177,15 +177,6 @@ def _shared(state: NodeState) -> Iterable[Assignment]:
     for one in state.containers.values():
         if one.qos is QoSClass.SHARED and not one.exclusive and not one.follows:
             yield one
-
-
-def _request(state: NodeState, one: Assignment) -> float:
-    """Return the request of a container's pod; the sum of its containers' if it is unknown."""
-    own = [
-        request.of_container(each.container, each.wish).milli for each in state.of_pod(one.container.pod_id)
-    ]
-    pod = supply.of_pod(state, one.container.pod_id)
-    return float(sum(own) if pod is None else pod)
 
 
 def _period(one: Assignment) -> int:

@@ -181,7 +181,7 @@ def _of_degrading(step: degrade_cpu.Step) -> dict[str, Figure]:
         "pool_cpus_milli": round(step.pool_cpu_milli),
         "pool_use_milli": round(step.pool_use),
         "use_milli": None if member.use is None else round(member.use),
-        "request_milli": round(member.request),
+        "request_milli": None if member.request is None else round(member.request),
         "own_limit_milli": None if member.most == float("inf") else round(member.most),
         "limit_before_milli": None if step.before is None else round(step.before),
         "limit_milli": None if step.limit is None else round(step.limit),

@@ -137,7 +137,7 @@ def test_degrading_never_cuts_into_a_request(turns: list[tuple[Pool, float]]):
             one = pool.members[step.container_id]
             assert one.may
             assert step.limit is not None
-            assert max(one.request, LEAST) <= step.limit < min(one.most, one.use or 0.0)
+            assert max(_REQUESTS[one.pod_id], LEAST) <= step.limit < min(one.most, one.use or 0.0)
             assert one.pod_id not in step.victims
             used = {
                 k: sum(m.use or 0.0 for m in pool.members.values() if m.pod_id == k) for k in step.victims

@@ -61,6 +61,7 @@ class Bed(test_pressure.Bed):
     ) -> None:
         """Run an online pod with a CPU request, and a limit or none."""
         self.pod(name, QoSClass.SHARED, wish)
+        self.request(name, request_milli)
         quota = None if limit_milli is None else limit_milli * 100
         resources = Resources(shares=request_milli * 1024 // 1000, quota=quota, period=100_000)
         self.change(name, resources)
@@ -75,6 +76,12 @@ class Bed(test_pressure.Bed):
         one = self.known.state.containers[f"{name}-app"]
         made = replace(one, pool=SHARE, container=replace(one.container, resources=resources))
         self.known.state = replace(self.known.state, containers=self.known.state.containers.adding(made))
+
+    def request(self, name: str, milli: int | None) -> None:
+        """Let a pod have a CPU request by its own cgroup; None if that was not read."""
+        place = self.known.state.pods[name]
+        made = replace(place, pod=replace(place.pod, cpu_request=milli))
+        self.known.state = replace(self.known.state, pods={**self.known.state.pods, name: made})
 
     def second(self, doing: dict[str, Doing], span: float = 1.0) -> None:
         super().second(doing, span)
@@ -203,6 +210,21 @@ def test_only_a_pod_that_allows_it_is_degraded(make: Callable[..., Bed], allowed
     bed.seconds(20, bed.day(hog=400.0))
     bed.seconds(10, bed.day(hog=400.0, greedy=6000.0))
     assert bed.quota("greedy") == bed.quota("hog") == -1
+
+
+@pytest.mark.parametrize("name", ["hog", "web"], ids=["the heavy pod", "the hurt pod"])
+def test_an_unknown_request_degrades_nothing(make: Callable[..., Bed], name: str):
+    bed = make()
+    bed.request(name, None)
+    short(bed, 10)
+    assert bed.quota("hog") == -1
+
+
+def test_an_unread_request_ends_degrading(make: Callable[..., Bed]):
+    bed = short(make())
+    bed.request("hog", None)
+    bed.second(bed.day(hog=6000.0)())
+    assert bed.quota("hog") == -1
 
 
 def test_a_reclaimed_culprit_goes_first(make: Callable[..., Bed]):

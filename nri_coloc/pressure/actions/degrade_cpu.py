@@ -41,7 +41,7 @@ class Member(NamedTuple):
     """One online container of a pool.
 
     use: milli-CPU, None if unknown.
-    request: of its pod, milli-CPU.
+    request: of its pod, milli-CPU; None if unknown: it is not degraded, and its pod is no victim.
     most: its own quota, milli-CPU; infinity for none.
     may: whether it may be degraded.
     kube_priority: priority of its PriorityClass.
@@ -50,7 +50,7 @@ class Member(NamedTuple):
 
     pod_id: str
     use: float | None
-    request: float
+    request: float | None
     most: float = float("inf")
     may: bool = False
     namespace: str = ""
@@ -59,7 +59,8 @@ class Member(NamedTuple):
 
     @property
     def floor(self) -> float:
-        return max(self.request, LEAST)
+        """Milli-CPU below which it is not degraded; infinity if its pod's request is unknown."""
+        return float("inf") if self.request is None else max(self.request, LEAST)
 
     @property
     def excess(self) -> float:
@@ -240,7 +241,11 @@ def _victims(pool: Pool, degraded: Mapping[str, Degraded]) -> frozenset[str]:
         if known is not None:
             is_unknown = one.use is None or container_id in degraded
             uses[one.pod_id] = None if is_unknown else known + (one.use or 0.0)
-    return frozenset(k for k, use in uses.items() if use is not None and k in requests and use <= requests[k])
+    return frozenset(
+        k
+        for k, use in uses.items()
+        if use is not None and (request := requests.get(k)) is not None and use <= request
+    )
 
 
 def _present(container_id: str, one: Member, course: Course) -> float:

@@ -9,7 +9,7 @@ import pytest
 from nri_coloc._pb import told_pb2
 from nri_coloc.core.events import PodResized
 from nri_coloc.core.knobs import Knobs, Original
-from nri_coloc.core.settings import ClassTuning, PoolTuning, ReclaimTuning, Tuning
+from nri_coloc.core.settings import ClassTuning, PoolTuning, PressureTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import Phase, QoSClass
 from nri_coloc.hooks.translation import Translator
@@ -407,10 +407,14 @@ def test_a_list_reads_no_request_that_decides_nothing(qos):
 
 @pytest.mark.parametrize(
     "tuning",
-    [Tuning(pools=(PoolTuning("gold", minimum=1),)), Tuning(reclaim=ReclaimTuning(partition=True))],
-    ids=["pools", "partition"],
+    [
+        Tuning(pools=(PoolTuning("gold", minimum=1),)),
+        Tuning(reclaim=ReclaimTuning(partition=True)),
+        Tuning(pressure=PressureTuning(degrade=True)),
+    ],
+    ids=["pools", "partition", "degrade"],
 )
-def test_a_list_reads_requests_that_size_pools(tuning):
+def test_a_list_reads_requests_that_are_needed(tuning):
     asking = Asking(Requests({"p": 2000}), qos="shared", tuning=tuning)
     listed = asking.listed()
     assert [pod.cpu_request for pod, _ in listed.pods] == [2000]
