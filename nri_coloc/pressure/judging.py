@@ -111,17 +111,26 @@ class Verdict(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The result of one turn; `hurt` are the pods that are hurt now, with or without a culprit."""
+    """The result of one turn.
+
+    hurt: pods that are hurt now, with or without a culprit.
+    awaited: of these on CPU, the pods whose culprits are searched in a later turn.
+    """
 
     watch: Watch
     verdicts: tuple[Verdict, ...]
     hurt: Mapping[Resource, frozenset[str]]
+    awaited: frozenset[str] = frozenset()
 
     @property
     def short_of_cpu(self) -> dict[str, int]:
-        """Return the number of hurt readings in a row, by pod that waits for CPU without a reclaimed culprit."""
-        blamed = {one.victim for one in self.verdicts if one.resource is Resource.CPU}
-        hurt = self.hurt[Resource.CPU] - blamed
+        """Return the number of hurt readings in a row, by pod that waits for CPU without a reclaimed culprit.
+
+        A culprit of one pod may hurt all others: few are searched in a turn. So there are none beside a verdict.
+        """
+        if any(one.resource is Resource.CPU for one in self.verdicts):
+            return {}
+        hurt = self.hurt[Resource.CPU] - self.awaited
         return {k: self.watch[k].felt[Resource.CPU].feeling.streak for k in hurt}
 
     @property
@@ -152,7 +161,9 @@ def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
         newest = _newest(former, reading)
         after[pod_id] = _watched(former, reading, newest, _felt(former, reading, newest, pod_id, seen))
     hurt = {resource: _hurt(after, seen, resource) for resource in Resource}
-    return Judged(after, tuple(_verdicts(after, seen, hurt, tuning)), hurt)
+    cpu = Resource.CPU
+    awaited = frozenset(k for k in hurt[cpu] if seen.reclaimed and not after[k].felt[cpu].is_due(0))
+    return Judged(after, tuple(_verdicts(after, seen, hurt, tuning)), hurt, awaited)
 
 
 def rungs(tuning: PressureTuning) -> Mapping[Resource, RungTuning]:

@@ -236,6 +236,37 @@ def test_a_reclaimed_culprit_goes_first(make: Callable[..., Bed]):
     assert bed.quota("hog") == -1
 
 
+def test_one_culprit_of_many_hurt_pods_goes_first(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("batch", QoSClass.RECLAIMED)
+    names = ["web", "api", "db"]
+    for name in names[1:]:
+        bed.online(name, 1000, Wish(QoSClass.SHARED))
+    bed.seconds(20, lambda: {**dict.fromkeys(names, CALM), "hog": Doing(cpu=4500.0)})
+    hurt = {**dict.fromkeys(names, WAITS), "hog": Doing(cpu=4500.0), "batch": Doing(cpu=2000.0)}
+    bed.seconds(5, lambda: hurt)
+    assert bed.events(AuditEvent.PRESSURE_VERDICT)
+    assert bed.quota("hog") == -1
+
+
+def test_a_late_verdict_comes_before_degrading(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("batch", QoSClass.RECLAIMED)
+    bed.seconds(20, lambda: {"web": CALM, "hog": Doing(cpu=3000.0)})
+    bed.seconds(6, lambda: {"web": WAITS, "hog": Doing(cpu=3000.0)})  # no culprit, and idle CPU
+    bed.seconds(20, lambda: {"web": CALM, "hog": Doing(cpu=6000.0)})
+    hurt = {"web": WAITS, "hog": Doing(cpu=6000.0), "batch": Doing(cpu=2000.0)}
+    bed.seconds(8, lambda: hurt)
+    assert bed.events(AuditEvent.PRESSURE_VERDICT)
+    assert bed.quota("hog") == -1
+
+
+def test_an_idle_reclaimed_pod_delays_nothing(make: Callable[..., Bed]):
+    bed = make()
+    bed.pod("batch", QoSClass.RECLAIMED)
+    assert short(bed).quota("hog") == 325_000
+
+
 def test_switching_off_restores(make: Callable[..., Bed]):
     bed = short(make())
     bed.known.tuning = Tuning()
