@@ -84,9 +84,9 @@ class PodBandwidths:
         state, left = self._node.state, self._writer.held_back()
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
         why = "the previous process had changed it"
-        # independent of its present class; an offline container's quota is its loan
+        # independent of its present class and handler; the quota of a loan is kept
         former = [
-            a for a in state.containers.values() if paths[a.id] in left and a.qos is not QoSClass.RECLAIMED
+            a for a in state.containers.values() if paths[a.id] in left and loans.loan(a.wish).quota is None
         ]
         self.raised = {**{a.id: back(a, why) for a in former if _own(a)}, **self.raised}
         self.lowered = {**{a.id: _LEFT for a in former if not _own(a)}, **self.lowered}
@@ -212,10 +212,17 @@ class PodBandwidths:
         shares = {}
         for assignment in state.of_pod(pod_id):
             path = targets.container_path(assignment)
-            if path is not None and assignment.wish.handler == "container":
+            if path is not None and self._has_share(assignment):
                 shares[path] = self._share(state, assignment)
         unit = reclaim_cgroups.knobs(state, pod_id) if place.wish.handler == "pod" else NO_KNOBS
         return PodBandwidth(pod, shares, unit.quota, unit.burst)
+
+    def _has_share(self, assignment: Assignment) -> bool:
+        """Return whether a container's own cgroup may have values of ours, also from before its handler changed.
+
+        A VM's values are its pod's. An ignored container has no values, so that its original ones are restored.
+        """
+        return assignment.wish.handler != "pod" or self._is_changed(assignment)
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
         own, raised = _own(assignment), self.raised.get(assignment.id)
@@ -246,8 +253,11 @@ class PodBandwidths:
     def _wants(self, assignment: Assignment) -> bool:
         wish = assignment.wish
         lends = wish.handler == "pod" and loans.loan(wish).quota is not None
-        is_changed = assignment.id in self.raised or assignment.id in self.lowered
-        return lends or wish.cpu_burst_percent is not None or is_changed
+        return lends or wish.cpu_burst_percent is not None or self._is_changed(assignment)
+
+    def _is_changed(self, assignment: Assignment) -> bool:
+        """Return whether a container's quota is raised, lowered, or to be restored."""
+        return assignment.id in self.raised or assignment.id in self.lowered
 
     def is_resized(self, pod_id: str) -> bool:
         """Return whether a resize of a pod is in progress."""

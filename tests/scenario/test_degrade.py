@@ -83,6 +83,19 @@ class Bed(test_pressure.Bed):
         made = replace(place, pod=replace(place.pod, cpu_request=milli))
         self.known.state = replace(self.known.state, pods={**self.known.state.pods, name: made})
 
+    def restart(self) -> None:
+        """Start a new process after the previous one was killed."""
+        self.loop = self.daemon()
+        self.bandwidths.take_over()
+        self.bandwidths.sweep()
+
+    def judge_again(self, name: str, **changed: Any) -> None:
+        """Let a container have another class or runtime handler."""
+        one = self.known.state.containers[f"{name}-app"]
+        wish = replace(one.wish, **changed)
+        made = replace(one, qos=wish.qos, pool=wish.qos.value, wish=wish)
+        self.known.state = replace(self.known.state, containers=self.known.state.containers.adding(made))
+
     def second(self, doing: dict[str, Doing], span: float = 1.0) -> None:
         super().second(doing, span)
         self.degrader.look(self.now)
@@ -289,11 +302,36 @@ def test_a_killed_daemons_quota_is_restored(make: Callable[..., Bed], limit_mill
     bed.seconds(20, bed.day(capped=400.0))
     bed.seconds(2, bed.day(capped=6000.0))
     assert bed.quota("capped") == 325_000
-    bed.loop = bed.daemon()
-    bed.bandwidths.take_over()
-    bed.bandwidths.sweep()
+    bed.restart()
     assert bed.quota("capped") == (700_000 if limit_milli else -1)
     assert [one.reason for one in bed.events(AuditEvent.PRESSURE_RECOVER)] == [Reason.UNWATCHED]
+
+
+@pytest.mark.parametrize("handler", ["ignore", "pod"])
+def test_another_handler_restores(make: Callable[..., Bed], handler: str):
+    bed = short(make())
+    bed.judge_again("hog", handler=handler)
+    bed.second(bed.day(hog=400.0)())
+    assert bed.quota("hog") == -1
+
+
+@pytest.mark.parametrize("limit_milli", [None, 7000], ids=["no limit", "a limit"])
+@pytest.mark.parametrize(
+    "changed",
+    [{"handler": "ignore"}, {"handler": "pod"}, {"qos": QoSClass.RECLAIMED}],
+    ids=["ignored", "a VM", "reclaimed"],
+)
+def test_a_changed_containers_left_quota_is_restored(
+    make: Callable[..., Bed], changed: dict[str, object], limit_milli: int | None
+):
+    bed = make()
+    bed.online("capped", 500, limit_milli=limit_milli)
+    bed.seconds(20, bed.day(capped=400.0))
+    bed.seconds(2, bed.day(capped=6000.0))
+    assert bed.quota("capped") == 325_000
+    bed.judge_again("capped", **changed)
+    bed.restart()
+    assert bed.quota("capped") == (700_000 if limit_milli else -1)
 
 
 def test_restore_takes_the_quota_back(make: Callable[..., Bed], tmp_path: Path):

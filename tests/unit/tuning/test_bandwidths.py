@@ -10,7 +10,7 @@ from nri_coloc.core.events import PodRemoved
 from nri_coloc.core.lending import Headroom
 from nri_coloc.core.settings import Tuning
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host.bandwidth_files import PodBandwidth
+from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.repair.drift import REPAIRS_PER_MINUTE
 from nri_coloc.tuning import bandwidths
 from nri_coloc.tuning.bandwidths import RESIZE_LASTS_S
@@ -41,6 +41,15 @@ class TestPodsBandwidths:
         rig.bandwidths.place("app")
         assert rig.files.applied == [PodBandwidth("kubepods/podweb", burst=50_000)]
         assert not bandwidths.may_be_raised(rig.node.state, rig.node.state.containers["app"])
+
+    def test_a_handler_that_is_ignored_loses_its_burst(self):
+        rig = Rig(wish=self.BURSTING)
+        rig.bandwidths.place("app")
+        state, one = rig.node.state, rig.node.state.containers["app"]
+        ignored = replace(one, wish=replace(one.wish, handler="ignore"))
+        rig.node.state = replace(state, containers=state.containers.adding(ignored))
+        rig.bandwidths.sweep()
+        assert rig.files.applied[-1].containers == {APP: Share(QUOTA)}
 
     def test_pods_that_want_neither_are_not_looked_at(self, rig):
         rig.bandwidths.place("app")
