@@ -121,7 +121,9 @@ class Degrader:
                 cpus[one.pool] = 1000.0 * state.cpus_of(one).bit_count()
                 members.setdefault(one.pool, {})[one.id] = self._member(state, one, found.uses[one.id])
         return {
-            name: Pool(cpus[name], some, hurt & {one.pod_id for one in some.values()})
+            name: Pool(
+                cpus[name], some, _all_within(state, hurt & {one.pod_id for one in some.values()}, name)
+            )
             for name, some in members.items()
         }
 
@@ -173,10 +175,18 @@ class Degrader:
 
 
 def _shared(state: NodeState) -> Iterable[Assignment]:
-    """Yield the containers of online pools: they have no CPUs of their own."""
-    for one in state.containers.values():
-        if one.qos is QoSClass.SHARED and not one.exclusive and not one.follows:
-            yield one
+    """Return the containers of online pools."""
+    return filter(_is_shared, state.containers.values())
+
+
+def _is_shared(one: Assignment) -> bool:
+    """Return whether a container is in an online pool: it has no CPUs of its own."""
+    return one.qos is QoSClass.SHARED and not one.exclusive and not one.follows
+
+
+def _all_within(state: NodeState, pods: frozenset[str], pool: str) -> frozenset[str]:
+    """Return the pods that have all their containers in a pool: stall and request are of the whole pod."""
+    return frozenset(k for k in pods if all(_is_shared(one) and one.pool == pool for one in state.of_pod(k)))
 
 
 def _period(one: Assignment) -> int:

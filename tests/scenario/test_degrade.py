@@ -16,7 +16,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Drift, Subject
 from nri_coloc.core.settings import PressureTuning, RungTuning, Tuning
-from nri_coloc.core.state import SHARE, Crowd, NodeState
+from nri_coloc.core.state import DEDICATED, SHARE, Crowd, NodeState
 from nri_coloc.core.workload import QoSClass, Resources, Wish
 from nri_coloc.host import cgroup_layout, restoration
 from nri_coloc.host.cgroups import CgroupWriter
@@ -238,6 +238,21 @@ def test_an_unread_request_ends_degrading(make: Callable[..., Bed]):
     bed.request("hog", None)
     bed.second(bed.day(hog=6000.0)())
     assert bed.quota("hog") == -1
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{"qos": QoSClass.DEDICATED, "pool": DEDICATED, "exclusive": 0b11}, {"pool": "gold"}],
+    ids=["its own CPUs", "another pool"],
+)
+def test_a_stall_elsewhere_degrades_nothing(make: Callable[..., Bed], elsewhere: dict[str, Any]):
+    bed = make()
+    state = bed.known.state
+    one = state.containers["web-app"]
+    sidecar = replace(one, container=replace(one.container, id="web-sidecar", name="sidecar"))
+    containers = state.containers.adding(replace(one, **elsewhere)).adding(sidecar)
+    bed.known.state = replace(state, containers=containers)
+    assert short(bed, 10).quota("hog") == -1
 
 
 def test_a_reclaimed_culprit_goes_first(make: Callable[..., Bed]):

@@ -72,7 +72,7 @@ class Pool(NamedTuple):
     """One online pool.
 
     members: by container id.
-    hurt: pods in it that wait for CPU, and no reclaimed pod is the cause.
+    hurt: pods with all their containers in it that wait for CPU, and no reclaimed pod is the cause.
     """
 
     cpu_milli: float
