@@ -114,11 +114,13 @@ class Written(NamedTuple):
     done: files that were written.
     failures: writes that the kernel refused.
     is_waiting: a container's quota rises once its pod's quota has been shown for `SHOWN_S`.
+    not_lowered: containers that get no lower quota, by rule 2; their cgroups' paths.
     """
 
     done: tuple[Write, ...] = ()
     failures: tuple[KernelInterfaceError, ...] = ()
     is_waiting: bool = False
+    not_lowered: frozenset[str] = frozenset()
 
 
 class _Shown(NamedTuple):
@@ -151,7 +153,7 @@ class Bandwidths:
                 continue
             if here is not None:
                 found[name] = here
-        highest = None
+        highest, wanted = None, pod
         if POD in found:
             pod = self._of_one_sum(pod, found[POD])
             highest = self._highest(found[POD], now)
@@ -167,7 +169,7 @@ class Bandwidths:
             self._forget_former_own(pod, found, after)
         if POD in found and highest is not None and after[POD].quota > found[POD].bandwidth.quota:
             self._shown[f"{found[POD].folder}/{self._quota}"] = _Shown(highest, now)
-        return Written(tuple(filter(None, done)), tuple(failures), near != pod)
+        return Written(tuple(filter(None, done)), tuple(failures), near != pod, _not_lowered(wanted, pod))
 
     def tidy(self) -> None:
         """Forget the writes to files that the journal has forgotten."""
@@ -332,6 +334,12 @@ class _Found(NamedTuple):
     @property
     def bandwidth(self) -> Bandwidth:
         return Bandwidth(_quota_of(self.text), self.burst or 0)
+
+
+def _not_lowered(wanted: PodBandwidth, pod: PodBandwidth) -> frozenset[str]:
+    """Return the containers whose lower quota was wanted, and is left out."""
+    lowered = {k for k, one in wanted.containers.items() if one.is_lowered and one.quota is not None}
+    return frozenset(k for k in lowered if pod.containers[k].quota is None)
 
 
 def _below(pod: PodBandwidth, highest: int | None) -> PodBandwidth:

@@ -39,6 +39,7 @@ class Quotas(Protocol):
     def lowered(self) -> Mapping[str, LoweredQuota]: ...
     def lower_to(self, lowered: Mapping[str, LoweredQuota]) -> None: ...
     def is_refused(self, container_id: str) -> bool: ...
+    def is_degraded(self, container_id: str) -> bool: ...
 
 
 class Judge(Protocol):
@@ -70,8 +71,8 @@ class Degrader:
 
     @property
     def count(self) -> int:
-        """Return the number of degraded containers."""
-        return len(self._course.degraded)
+        """Return the number of containers whose lowered quota is in force."""
+        return sum(map(self._quotas.is_degraded, self._course.degraded))
 
     def look(self, now: float) -> None:
         """Take one turn; nothing before the runtime's first list."""

@@ -72,6 +72,7 @@ class PodBandwidths:
         self._writer = writer
         self._report = report
         self._applied: dict[str, PodBandwidth] = {}
+        self._not_lowered: dict[str, frozenset[str]] = {}
         self._resized_at: dict[str, float] = {}
         self.drifts = Drifts()
         self._turn = Lock()
@@ -186,9 +187,23 @@ class PodBandwidths:
             del self._resized_at[first]
 
     def is_refused(self, container_id: str) -> bool:
-        """Return whether the kernel refused part of the values last wanted for a container's pod."""
+        """Return whether the kernel refused part of the values last wanted for a container's pod.
+
+        A lower quota that it would refuse is not written at all.
+        """
         assignment = self._node.state.containers.get(container_id)
-        return assignment is not None and self.drifts.refusals.refused(assignment.container.pod_id)
+        if assignment is None:
+            return False
+        pod_id = assignment.container.pod_id
+        is_left_out = targets.container_path(assignment) in self._not_lowered.get(pod_id, ())
+        return is_left_out or self.drifts.refusals.refused(pod_id)
+
+    def is_degraded(self, container_id: str) -> bool:
+        """Return whether a container has a lowered quota now."""
+        assignment, lowered = self._node.state.containers.get(container_id), self.lowered.get(container_id)
+        if assignment is None or lowered is None or lowered.quota is None:
+            return False
+        return self._is_lowered(assignment) and not self.is_refused(container_id)
 
     def _keep(self, pod_id: str) -> None:
         state = self._node.state
@@ -275,6 +290,7 @@ class PodBandwidths:
     def _write(self, pod_id: str, wanted: PodBandwidth) -> Written:
         written = self._writer.bandwidth(wanted, time.monotonic())
         self._applied[pod_id] = _OTHER_VALUES if written.is_waiting else wanted
+        self._not_lowered[pod_id] = written.not_lowered
         self.drifts.refusals.tried(pod_id, written.failures)
         for failure in written.failures:
             self._report.refused_by_kernel(failure, pod_id, self._node.state)
@@ -287,6 +303,7 @@ class PodBandwidths:
 
     def _forget(self, pod_id: str) -> None:
         self._applied.pop(pod_id, None)
+        self._not_lowered.pop(pod_id, None)
         self.drifts.forget(pod_id)
 
     def _say_changed(self, pod_id: str, wanted: PodBandwidth, quotas: Mapping[str, Correction]) -> None:

@@ -295,6 +295,26 @@ def test_an_idle_reclaimed_pod_delays_nothing(make: Callable[..., Bed]):
     assert short(bed).quota("hog") == 325_000
 
 
+def test_only_quotas_in_force_are_counted(make: Callable[..., Bed]):
+    """On cgroup v1 no quota is written to a container without one in a pod that has one."""
+    bed = make()
+    tree, (pod, _) = bed.node.tree, bed.paths["hog"]
+    if tree.version == 1:
+        tree.write(pod, "cpu.cfs_quota_us", "700000")
+    bed.seconds(20, bed.day(hog=400.0, lean=400.0))
+    bed.seconds(6, bed.day(hog=5000.0, lean=1500.0))
+    found = [name for name in ("hog", "lean") if bed.quota(name) > 0]
+    assert found == (["lean"] if tree.version == 1 else ["hog"])
+    assert bed.degrader.count == 1
+
+
+def test_a_quota_is_not_counted_during_a_resize(make: Callable[..., Bed]):
+    bed = short(make())
+    bed.bandwidths.resized("hog")
+    assert bed.quota("hog") == -1
+    assert bed.degrader.count == 0
+
+
 def test_switching_off_restores(make: Callable[..., Bed]):
     bed = short(make())
     bed.known.tuning = Tuning()
