@@ -25,6 +25,9 @@ FULL: Final = 0.8
 LEAST: Final = 100.0
 """Milli-CPU: a container is not degraded for less than this above its request, and never below it."""
 
+ALIKE: Final = 0.5
+"""Part of the largest excess from which `coloc.nri.io/priority` orders: a step on less frees little CPU."""
+
 SETTLES_S: Final = 2.0
 """Seconds between two steps in one pool: two readings show the effect of a step."""
 
@@ -264,15 +267,18 @@ def _first(found: Mapping[str, Member]) -> str | None:
     """Return the container to degrade; None for none.
 
     The lowest PriorityClass, and then the container furthest above its request, select a namespace. In it the lowest
-    `coloc.nri.io/priority` goes first, then the container furthest above its request.
+    `coloc.nri.io/priority` goes first among the containers at least half as far above their requests, then the
+    container furthest above its request. So many light containers do not delay the step of a heavy one.
     """
     if not found:
         return None
-    worst = min(found, key=lambda k: (found[k].kube_priority, -found[k].excess, k))
+    first = min(found, key=lambda k: (found[k].kube_priority, -found[k].excess, k))
+    worst = found[first]
     alike = [
         k
         for k, one in found.items()
-        if (one.namespace, one.kube_priority) == (found[worst].namespace, found[worst].kube_priority)
+        if (one.namespace, one.kube_priority) == (worst.namespace, worst.kube_priority)
+        and one.excess >= ALIKE * worst.excess
     ]
     return min(alike, key=lambda k: (found[k].priority, -found[k].excess, k))
 

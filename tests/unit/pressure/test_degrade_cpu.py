@@ -97,8 +97,13 @@ def test_the_heaviest_above_its_request_goes_first():
 
 def test_priority_counts_within_its_namespace():
     heavy = hog(namespace="shop", priority=5)
-    light, other = hog(use=1500.0, namespace="shop"), hog(use=2000.0, namespace="bank", priority=-9)
+    light, other = hog(use=2000.0, namespace="shop"), hog(use=2500.0, namespace="bank", priority=-9)
     assert first(pool({"heavy": heavy, "light": light, "other": other})) == "light"
+
+
+def test_light_containers_delay_no_heavy_one():
+    decoys = {f"decoy{at}": hog(use=1250.0, priority=-1, pod_id=f"decoy{at}") for at in range(31)}
+    assert first(pool({"hog": hog(use=9000.0), **decoys})) == "hog"
 
 
 def test_steps_end_at_the_request():
