@@ -2,7 +2,7 @@
 
 A pod that the state has is not decoded again. An unknown pod is taken from the hook itself, because events get lost
 around a registration. The only I/O reads the pod's CPU request (`pod_requests`): when the sandbox starts, at a resize,
-and before a low request denies a class or CPUs.
+and before a low request denies a class or CPUs; if degrading is on, also at the first list and at a container's resize.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,14 +107,14 @@ class Translator:
         return _unless_the_kubelets(found, pod, container, tuning)
 
     def _in_pod(
-        self, now: _Now, pod: Pod, container: Container, *, is_created: bool = False
+        self, now: _Now, pod: Pod, container: Container, *, is_created: bool = False, reads: bool = False
     ) -> tuple[Pod, Container, Wish]:
         """Return a pod, one of its containers, and the container's wish.
 
-        If the pod requests too little CPU for the wish, the request is read again first.
+        If the pod requests too little CPU for the wish, the request is read again first. `reads`: read it in any case.
         """
         wish = self._wish(now, pod, container, is_created=is_created)
-        if not (wish.short or supply.falls_short(now.state, container, wish)):
+        if not (reads or wish.short or supply.falls_short(now.state, container, wish)):
             return pod, container, wish
         read = self._read_again(pod)
         if read is pod:
@@ -203,7 +203,10 @@ class Translator:
         figures = replace(requested, cpus="", mems="")
         asked = replace(kubelets, resources=merge(kubelets.resources, figures), record="")
         now = _Now(state, tuning)
-        read, _, wish = self._in_pod(now, pod, asked)
+        # a runtime without UpdatePodSandbox shows only here that the floor of degrading has changed
+        is_resized = known is not None and known.container.resources.shares != asked.resources.shares
+        reads = tuning.pressure.degrade and is_resized
+        read, _, wish = self._in_pod(now, pod, asked, reads=reads)
         wish = _as_resized(wish, known, asked)
         judged = self._other_classes(now, read, but=container.id) if read is not pod else {}
         if known is not None and wish.qos is not known.qos:

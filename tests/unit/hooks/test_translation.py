@@ -347,6 +347,15 @@ def test_a_growth_reads_the_request_again():
     assert asking.update("c", 4096).exclusive.bit_count() == 4
 
 
+def test_degrading_reads_a_resized_pods_request_again():
+    tuning = Tuning(pressure=PressureTuning(degrade=True))
+    asking = Asking(Requests({"p": 500}), qos="shared", tuning=tuning).started()
+    asking.create("c", 512)
+    asking.requests.by_pod["p"] = 4000
+    asking.update("c", 4096)
+    assert asking.request == 4000
+
+
 def test_unreadable_request_stays():
     asking = Asking(Requests({"p": 2000})).started()
     asking.create()
