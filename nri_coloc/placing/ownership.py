@@ -182,9 +182,13 @@ def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision,
 
 
 def _without_own(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:
-    """Take the CPUs of a container that may own none any more, as at its end; it follows its pod's heir, if any."""
+    """Take the CPUs of a container that may own none any more, as at its end; it follows its pod's heir, if any.
+
+    A container that owned no CPUs has no heir: beside its pod's main container it waits in `share` for its own.
+    """
     after, of_followers = lifecycle.without(state, (state.containers[now.id],))
-    heir = admission.main_of(after, now.container.pod_id) if now.qos is QoSClass.DEDICATED else None
+    bequeaths = now.id in state.owners and now.qos is QoSClass.DEDICATED
+    heir = admission.main_of(after, now.container.pod_id) if bequeaths else None
     if heir is not None:
         now = replace(now, pool=DEDICATED, follows=heir.id, mems=heir.mems)
     return change.with_container(after, now), of_followers

@@ -230,6 +230,42 @@ class TestWhoOwnsNothing:
         assert node["web"].wish.cpu_milli == 0
 
 
+class TestTwoMainContainers:
+    """A second container of a pod that asks for CPUs of its own waits for them, beside a main container or not."""
+
+    def waiting(self) -> Node:
+        node = Node()
+        node.run("main", 2000)
+        node.run("other", 4000, on="other")
+        node.run("second", 3000)
+        return node
+
+    def test_a_smaller_unmet_request_stays_in_share(self):
+        node = self.waiting()
+        outcome = resize(node, 2000, "second")
+        assert (node["second"].follows, node.cpus("second"), first(outcome).reason.value) == (
+            "",
+            "2-3",
+            "resize_unmet",
+        )
+        assert outcome.moves == NOBODY
+
+    def test_an_unmet_class_stays_in_share(self):
+        node = Node()
+        node.run("main", 2000)
+        node.run("other", 4000, on="other")
+        node.run("second", 3000, SHARED)
+        node.update("second", asking(3000), judged={"second": DEDICATED})
+        assert (node["second"].follows, node.cpus("second")) == ("", "2-3")
+
+    def test_a_restart_leaves_it_in_share(self):
+        node = self.waiting()
+        node.synchronize()
+        node.listed["second"] = replace(node.listed["second"], resources=asking(2000, cpus="2-3"))
+        node.synchronize()
+        assert (node["second"].follows, node.cpus("second")) == ("", "2-3")
+
+
 class TestWhoBeginsToFollow:
     def refused(self, wish: Wish = DEDICATED) -> Node:
         """Return a node on which `side` was refused CPUs before its pod's main container was created."""
