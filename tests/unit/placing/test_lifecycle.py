@@ -102,6 +102,15 @@ class TestTheNextAttempt:
         node.attempt("web-1", "web")
         assert (node["side"].follows, node.cpus("side")) == ("web-1", "0-1")
 
+    def test_it_follows_the_heir_of_its_pods_cpus(self):
+        node = Node()
+        node.requests["web"] = 2000
+        node.attempt("web-0", "web", 0)
+        node.create("mate")
+        node.attempt("web-1", "web", 0)
+        assert node.owners() == {"mate": "0-1"}
+        assert node["web-1"].follows == "mate"
+
     @pytest.mark.parametrize(("name", "on"), [("other", "web"), ("web", "elsewhere"), ("", "web")])
     def test_another_container_takes_nothing(self, name, on):
         node = Node()
