@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.events import Synchronized
@@ -49,22 +50,66 @@ def claims(state: NodeState, near: Pools, event: Synchronized) -> CPUMask:
         for c, wish in event.containers
         if c.id not in state.containers
     ]
-    recorded = (found.cpus for _, found in unknown if found.recorded and not found.is_belied)
-    owned = reduce(or_, recorded, state.pools.dedicated)
+    recorded = [(c, found) for c, found in unknown if found.recorded and not found.is_belied]
+    owned = _recorded(state, near, recorded, event)
     by_spec = [(c, found) for c, found in unknown if found.cpus & ~owned and not found.recorded]
     return owned | _by_spec(state, near, owned, by_spec, event) if by_spec else owned
+
+
+def _recorded(state: NodeState, near: Pools, recorded: list[_Claimant], event: Synchronized) -> CPUMask:
+    """Return the CPUs that are owned by record.
+
+    A container that returned its CPUs since may have, by chance, a set of `share` that agrees with its record. If the
+    claims would leave `share` without a CPU, claims to CPUs that another container's spec names have lapsed.
+    """
+    owned = reduce(or_, (found.cpus for _, found in recorded), state.pools.dedicated)
+    if _leaves_share(state, near, owned):
+        return owned
+    contested = named_twice(event.containers, {c.pod_id for c, _ in recorded})
+    holding = (found.cpus for _, found in recorded if not found.cpus & contested)
+    return reduce(or_, holding, state.pools.dedicated)
+
+
+def _leaves_share(state: NodeState, near: Pools, owned: CPUMask) -> bool:
+    """Return whether `share` has a CPU beside these owned CPUs and the CPUs of the pools."""
+    of_pools, idle = _pools_have(state.pools, near)
+    left = state.pools.system & ~state.pools.reserved & ~owned & ~of_pools
+    return left.bit_count() > idle
 
 
 def _by_spec(
     state: NodeState, near: Pools, owned: CPUMask, by_spec: list[_Claimant], event: Synchronized
 ) -> CPUMask:
-    contested = named_twice(event.containers, {c.pod_id for c, _ in by_spec})
-    alone = reduce(or_, (found.cpus for _, found in by_spec if not found.cpus & contested), 0)
+    alone = reduce(or_, _uncontested(by_spec, event.containers), 0)
     if any(_lives_in_share(state.pools, c, wish) for c, wish in event.containers):
         return alone
-    of_pools, idle = _pools_have(state.pools, near)
-    left = state.pools.system & ~state.pools.reserved & ~owned & ~alone & ~of_pools
-    return alone if left.bit_count() > idle else 0
+    return alone if _leaves_share(state, near, owned | alone) else 0
+
+
+def _uncontested(by_spec: list[_Claimant], listed: tuple[tuple[Container, Wish], ...]) -> list[CPUMask]:
+    """Return the claims to CPUs that no other container's spec names.
+
+    Our record on a container shows that its own spec is one of those that we placed. Without it, one other spec is
+    enough to contest the claim: the container's pod may hide the record to look like an owner.
+    """
+    names = _named(listed, {c.pod_id for c, _ in by_spec})
+    of_strangers = _Names().adding(found.cpus for c, found in by_spec if not c.record)
+    without_record = names.once | of_strangers.twice
+    return [
+        found.cpus for c, found in by_spec if not found.cpus & (names.twice if c.record else without_record)
+    ]
+
+
+class _Names(NamedTuple):
+    """CPUs that at least one spec names, and CPUs that at least two specs name."""
+
+    once: CPUMask = 0
+    twice: CPUMask = 0
+
+    def adding(self, specs: Iterable[CPUMask]) -> "_Names":
+        return reduce(
+            lambda names, cpus: _Names(names.once | cpus, names.twice | names.once & cpus), specs, self
+        )
 
 
 def named_twice(listed: tuple[tuple[Container, Wish], ...], pods: set[str]) -> CPUMask:
@@ -72,15 +117,16 @@ def named_twice(listed: tuple[tuple[Container, Wish], ...], pods: set[str]) -> C
 
     A container that may follow a claimant in its pod does not count.
     """
-    once = twice = 0
-    for container, wish in listed:
-        if _lives_by_pools(container, wish) and not (
-            container.pod_id in pods and _may_follow(container, wish)
-        ):
-            cpus = claim.in_spec(container)
-            twice |= once & cpus
-            once |= cpus
-    return twice
+    return _named(listed, pods).twice
+
+
+def _named(listed: tuple[tuple[Container, Wish], ...], pods: set[str]) -> _Names:
+    return _Names().adding(
+        claim.in_spec(container)
+        for container, wish in listed
+        if _lives_by_pools(container, wish)
+        and not (container.pod_id in pods and _may_follow(container, wish))
+    )
 
 
 def _lives_by_pools(container: Container, wish: Wish) -> bool:

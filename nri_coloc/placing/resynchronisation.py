@@ -12,7 +12,7 @@ from nri_coloc.core.events import Reconfigured, Synchronized
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
-from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
+from nri_coloc.core.state import POOLS, Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, Pod, Wish
@@ -75,15 +75,14 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     released = lifecycle.release(state, vanished, Reason.VANISHED)
     own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
     decisions = [d for d in released.decisions if d.event not in own]
-    state = pools.claimed(
-        _with_pods(released.state, event, listed), near, membership.claims(state, near, event)
-    )
-    for container, wish in _in_order(state, event.containers):
-        by_file = None if record.read(container.record) else Reason.ADOPTED
-        state, said = _replayed(state, container, wish, tuning, by_file)
-        decisions.extend(said)
-    state, said = _requests_met(before, state, event, tuning)
-    decisions.extend(said)
+    claims = membership.claims(state, near, event)
+    state = pools.claimed(_with_pods(released.state, event, listed), near, claims)
+    in_pools, others = _in_order(state, event.containers)
+    state, said = _all_replayed(state, in_pools, tuning)
+    # each pool has its size now, and its earlier CPUs again
+    state, more = _all_replayed(pools.claimed(state, near, claims), others, tuning)
+    state, met = _requests_met(before, state, event, tuning)
+    decisions += (*said, *more, *met)
     state = pools.settled(box_again(state), near)
     cause = f"pool resized: the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
@@ -143,14 +142,25 @@ def _unless_same(before: NodeState, after: NodeState) -> NodeState:
     return before if same else after
 
 
-def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> list[tuple[Container, Wish]]:
-    """Return the list in the order of the replay.
+_SIZING: Final = 2
+"""Place in the replay of the containers in the operator's pools."""
+
+_Line = list[tuple[Container, Wish]]
+
+
+def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> tuple[_Line, _Line]:
+    """Return the list in the order of the replay, divided after the containers that size pools.
 
     1. containers that this process knows;
-    2. claims on which record and spec agree;
-    3. CPUs that the DRA CPU driver gave;
-    4. other claims that can still be met;
-    5. the rest, by age.
+    2. CPUs that the DRA CPU driver gave;
+    3. containers of the operator's pools, by age: they size the pools;
+    4. claims on which record and spec agree;
+    5. other claims that can still be met;
+    6. the rest of the containers with a record, by age;
+    7. the rest of the others, by age: a pod that carries the key of the record hides its containers' records.
+
+    A pool leaves claimed CPUs alone (`membership.claims`). A dedicated container without such a claim gets only the
+    CPUs that the pools leave, as at a creation.
 
     A record is a claim from the time of creation. If two containers claim one CPU, the younger has it: when its claim
     was made, the older claim had lapsed. If claims would leave `share` without a CPU, a claim to CPUs that another
@@ -177,7 +187,7 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     ]
     usable = state.topology.usable
     free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
-    holding: list[tuple[int, int, str]] = [(0, 2, k) for k in driven]
+    holding: list[tuple[int, int, str]] = []
     for doubts, _, _, small, _, container_id, cpus in sorted(claims):
         # the last CPU of share is never owned; isolated CPUs are not share's
         if cpus & free == cpus and (free & ~cpus & usable or not cpus & usable):
@@ -186,14 +196,20 @@ def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> l
     ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}
 
     def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
-        container = pair[0]
+        container, wish = pair
         if container.id in state.containers:
             return (0, 0, container.id)
+        if container.id in driven:
+            return (1, 0, container.id)
+        if tiers.pool_of(wish) not in POOLS:
+            return (_SIZING, container.created_at, container.id)
         if container.id in ranks:
-            return (1, ranks[container.id], container.id)
-        return (2, container.created_at, container.id)
+            return (3, ranks[container.id], container.id)
+        return (4 + (not container.record), container.created_at, container.id)
 
-    return sorted(listed, key=place_in_line)
+    line = sorted(listed, key=place_in_line)
+    in_pools = sum(place_in_line(pair)[0] <= _SIZING for pair in line)
+    return line[:in_pools], line[in_pools:]
 
 
 def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
@@ -232,6 +248,15 @@ def _seniority(state: NodeState, event: Synchronized) -> Callable[[tuple[Pod, Wi
 
 def _belongs(pod: Pod, wish: Wish) -> bool:
     return pod.owns_cgroup and reclaim_cgroups.belongs(wish)
+
+
+def _all_replayed(state: NodeState, listed: _Line, tuning: Tuning) -> tuple[NodeState, list[Decision]]:
+    decisions: list[Decision] = []
+    for container, wish in listed:
+        by_file = None if record.read(container.record) else Reason.ADOPTED
+        state, said = _replayed(state, container, wish, tuning, by_file)
+        decisions += said
+    return state, decisions
 
 
 def _replayed(

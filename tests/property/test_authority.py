@@ -53,6 +53,9 @@ FAULT_1 = TenantPod((ContainerSpec("app", variables=("DRA_CPUSET_x=0-7",)),))
 FAULT_2 = TenantPod((ALL,), annotations=ASKING)
 THREE = tuple(ContainerSpec(name) for name in ("app", "log", "extra"))
 FAULT_7 = TenantPod(THREE, Figures(2000, 2000), ASKING)
+A_HIDDEN_RECORD = TenantPod(
+    (ContainerSpec("app", Figures(None, 3000)),), annotations={**ASKING, "coloc.nri.io/record": "{}"}
+)
 A_LIMIT_OF_THE_POD = TenantPod(THREE, Figures(1000, 8000), ASKING)
 
 
@@ -121,6 +124,7 @@ class Others:
 @example(FAULT_1, "driver", Kubelet(named="0-7"))
 @example(FAULT_2, "default", Kubelet())
 @example(FAULT_7, "default", Kubelet())
+@example(A_HIDDEN_RECORD, "pools", Kubelet())
 @example(A_LIMIT_OF_THE_POD, "default", Kubelet())
 @example(replace(A_LIMIT_OF_THE_POD, figures=Figures(1000, 8000)), "default", Kubelet(2))
 @example(replace(A_LIMIT_OF_THE_POD, figures=Figures(1000, 3000)), "default", Kubelet(is_per_qos=False))

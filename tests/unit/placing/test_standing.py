@@ -6,8 +6,9 @@ import pytest
 
 from nri_coloc.core.events import Synchronized
 from nri_coloc.core.settings import PoolTuning, Tuning
-from nri_coloc.core.workload import Container, QoSClass, Wish
+from nri_coloc.core.workload import Container, Phase, QoSClass, Wish
 from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking, container
+from tests.unit.placing.pools_kit import having, join
 
 GOLD = PoolTuning("gold", minimum=6)
 IN_GOLD = Wish(QoSClass.SHARED, pool="gold")
@@ -76,3 +77,57 @@ class TestWhoLivedInShare:
         node = restarted(owner("6-7"), another("member", "0-4"), pools=pools)
         assert node.owners() == {}
         assert (node.pool("gold"), node.pool("etl")) == ("0-4", "5")
+
+
+class TestWaitingAfterAResize:
+    """A container that returned its CPUs and asks for CPUs again has a set of `share` in its spec while it waits."""
+
+    @pytest.mark.parametrize(("asked", "members"), [(2000, 6), (6000, 3), (4000, 5)])
+    def test_its_record_takes_no_cpu_of_a_pool(self, asked, members):
+        node = having(PoolTuning("gold", minimum=1))
+        node.run("online", 500, SHARED, on="shop")
+        node.run("greedy", 1000)
+        node.update("greedy", asking(100))
+        for number in range(members):
+            join(node, f"member-{number}", 1000, on="gold")
+        node.update("greedy", asking(asked))
+        node.push()
+        again = node.anew()
+        assert node.owners() == {}
+        assert again.pool("gold") == node.pool("gold")
+
+
+class TestWithoutTheirRecords:
+    """A pod that carries the key of the record hides its containers' records: after a restart they look new."""
+
+    def stranger(self, spec: str, milli: int) -> Listed:
+        found = container("stranger", "web", resources=asking(milli, cpus=spec), phase=Phase.RUNNING)
+        return found, DEDICATED
+
+    @pytest.mark.parametrize("spec", ["2-7", ""])
+    @pytest.mark.parametrize(
+        "pool", [PoolTuning("gold", minimum=1), PoolTuning("gold", group_by="namespace")]
+    )
+    def test_pools_are_sized_first(self, spec, pool):
+        name = f"gold{'/a' * bool(pool.group_by)}"
+        (young, wish) = another("member", "0-1", replace(IN_GOLD, pool=name), milli=3000)
+        member = replace(young, created_at=9), wish
+        node = restarted(self.stranger(spec, 6000), another("witness", "2-7", SHARED), member, pools=(pool,))
+        assert node.state.pools.tiers[name].bit_count() == 3
+
+    def test_a_set_of_share_is_no_claim(self):
+        node = restarted(
+            self.stranger("2-7", 6000),
+            another("witness", "2-7", SHARED),
+            another("member", "0-1", milli=2000),
+            pools=(PoolTuning("gold", minimum=1),),
+        )
+        assert node.owners() == {}
+        assert node.pool("gold") == "0-1"
+
+    def test_a_record_is_placed_before_them(self):
+        record = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"3,9","original":{"cpus":null}}'
+        resources = asking(2000, cpus="3,9")
+        known = container("known", "other", resources=resources, record=record, created_at=9)
+        node = restarted(self.stranger("", 6000), (known, DEDICATED), pools=())
+        assert node.owners() == {"known": "2-3"}
