@@ -169,22 +169,22 @@ def shorten_cool_down(cluster: Cluster, colocation: Colocation) -> float:
 
 
 def test_a_closing_window_evicts_after_a_notice(cluster: Cluster, colocation: Colocation, pods: Pods):
-    pods.run(reclaimed("early"), ONLINE)
+    pods.run(reclaimed("windowed"), ONLINE)
     closes_s = (time.time() + AHEAD_S) // 60 * 60 + 60
     opens_s = closes_s + 60
     colocation.configure(windows(closes_s, opens_s))
     cluster.wait(lambda: OPEN not in colocation.allocatable(), "a closed node")
     assert time.time() < closes_s
-    pods.create(reclaimed("late"))
-    cluster.wait(lambda: evict_at_s(cluster.get("pod", "early")), "a notice")
-    notice_s = evict_at_s(cluster.get("pod", "early"))
+    pods.create(reclaimed("next-window"))
+    cluster.wait(lambda: evict_at_s(cluster.get("pod", "windowed")), "a notice")
+    notice_s = evict_at_s(cluster.get("pod", "windowed"))
     assert notice_s >= closes_s + NOTICE_S["schedule"] - 1
-    cluster.wait(lambda: not cluster.get("pod", "early"), "the end of the pod")
-    assert seconds(colocation.event("early", EventReason.EVICTION_ORDERED)["firstTimestamp"]) < notice_s
-    assert seconds(colocation.event("early", SIGTERM)["firstTimestamp"]) >= notice_s
-    assert waits_for_an_open_node(cluster.get("pod", "late"))
-    cluster.wait(lambda: pods.is_running("late"), "the pod that waited for the next window")
-    assert seconds(scheduled(cluster.get("pod", "late"))["lastTransitionTime"]) >= opens_s
+    cluster.wait(lambda: not cluster.get("pod", "windowed"), "the end of the pod")
+    assert seconds(colocation.event("windowed", EventReason.EVICTION_ORDERED)["firstTimestamp"]) < notice_s
+    assert seconds(colocation.event("windowed", SIGTERM)["firstTimestamp"]) >= notice_s
+    assert waits_for_an_open_node(cluster.get("pod", "next-window"))
+    cluster.wait(lambda: pods.is_running("next-window"), "the pod that waited for the next window")
+    assert seconds(scheduled(cluster.get("pod", "next-window"))["lastTransitionTime"]) >= opens_s
     assert pods.is_running("online")
 
 

@@ -124,6 +124,7 @@ def test_killed_all_along_a_dedicated_containers_life(
             getattr(career, call)()
         assert inspector.breaches() == [], f"placed containers stay in place without a daemon, after {step}"
         mortal.next()
+        mortal.daemon.wait_written()  # else its thread may journal the files of a container before the hook does
         if call == "start":
             career.started()
         inspector.wait_until_sound()

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
+from nri_coloc.cli import admin
+from nri_coloc.service.admin_client import AdminUnreachable
 from tests.rig import RigError
 from tests.rig.containerd import Containerd
 from tests.rig.lane import free_port
@@ -155,6 +157,16 @@ class Daemon:
 
     def _is_synchronised(self) -> bool:
         return " synchronised " in self.log()[self._log_start :]
+
+    def wait_written(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until the values that were decided are written: an ordered sweep comes after all earlier orders."""
+        wait_until(self._swept, seconds, "the sweep that was ordered")
+
+    def _swept(self) -> bool:
+        try:
+            return admin.repair(str(self.folder / "admin" / "admin.sock")) == 0
+        except AdminUnreachable:  # it serves orders some time after it is synchronised
+            return False
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> None:
         """Wait until `/readyz` reports that the daemon is ready."""
