@@ -29,7 +29,7 @@ class DaemonSilent(ColocError):
 
 
 def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
-    """Return the daemon's answer at a path, with any HTTP status (`/readyz` of a daemon that is not ready too)."""
+    """Return the daemon's answer at a path, also with an HTTP error status, such as 503 of `/readyz`."""
     try:
         host, port = endpoint.split(address)
     except ValueError as error:

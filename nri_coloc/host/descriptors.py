@@ -75,7 +75,7 @@ class Descriptors:
         return self._limit
 
     def open(self, folder: str, name: str) -> "OpenFile | None":
-        """Open a file of a folder; None if it is not there. Raises Refused where that is not known, or it is not read.
+        """Open a file of a folder; None if it is not there. Raise Refused if it cannot be opened or read.
 
         Where PSI is switched off, pressure files may be there, and refuse (kernel/sched/psi.c, psi_show: EOPNOTSUPP).
         """
@@ -90,7 +90,7 @@ class Descriptors:
         return opened
 
     def open_readable(self, folder: str, name: str) -> "OpenFile | None":
-        """As `open`; None also for one that is refused."""
+        """Open a file of a folder; None if it is not there, or cannot be opened or read."""
         try:
             return self.open(folder, name)
         except Refused:

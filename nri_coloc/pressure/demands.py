@@ -66,9 +66,9 @@ def of_starvation(
 
 
 def of_verdict(verdict: Verdict, uses: Mapping[str, float], state: NodeState) -> Demand:
-    """Return the demand of an online pod that a milder action did not help: one culprit goes.
+    """Return the demand for the end of one culprit, because milder actions did not help the online pod.
 
-    uses: by culprit, what its end frees, in any unit.
+    uses: by culprit, the amount that its end frees, in any unit.
     """
     victim = state.pods[verdict.victim].pod
     reason = Reason.IO_STALL if verdict.resource is Resource.IO else Reason.MEMORY_STALL

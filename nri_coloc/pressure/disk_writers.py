@@ -47,9 +47,9 @@ class Written(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A shortage that goes on.
+    """A short file system that fills further.
 
-    lost: bytes, or inodes, that are left less than when the time began.
+    lost: bytes or inodes by which less is left than at the beginning of the time.
     writers: the bytes that the largest writers wrote in this time, by pod id.
     """
 

@@ -1,4 +1,9 @@
-"""The actions, one file each. A new action is a new file and its line in `ACTIONS`."""
+"""The actions, one file each.
+
+`ACTIONS` has the actions on culprits, one at most for each resource; `loop` has them carried out. `degrade_cpu` limits
+online containers, so it is not in that table: `degrader` has it carried out. CONTRIBUTING lists the files that a new
+action needs.
+"""
 
 from collections.abc import Mapping
 from typing import Final
