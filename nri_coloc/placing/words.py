@@ -133,7 +133,7 @@ def _in_a_vm(state: NodeState, assignment: Assignment) -> tuple[str, dict[str, F
     pod_id, asked = assignment.container.pod_id, admission.wanted(state, assignment)
     place = state.pods.get(pod_id)
     if place is None or not place.pod.owns_cgroup:
-        return "; not set: its VM's cgroup is not its pod's alone", {"not_set": " ".join(asked.named())}
+        return "; not set: other pods share the cgroup of its VM", {"not_set": " ".join(asked.named())}
     protected = Knobs(memory_low=asked.memory_low, memory_min=asked.memory_min)
     lost = asked.without(reclaim_cgroups.knobs(state, pod_id).overlaid(protected))._replace(period=None)
     said = f"; set on its pod's cgroup, where runtime handler {place.pod.handler} runs a VM"
@@ -361,7 +361,7 @@ def _weight(before: NodeState, after: NodeState, pod_id: str) -> Decision | None
     return Decision(
         AuditEvent.POD_LIMIT,
         Reason.BOX_MEMBER if place.boxed else Reason.POOL_MEMBER,
-        f"I/O weight changed from {had} to {has}: the highest of its containers counts, its own without any",
+        f"I/O weight changed from {had} to {has}: the highest of its containers; the pod's own if it has none",
         pod_id=pod_id,
         pool=RECLAIM if place.boxed else "",
         before=Knobs(io_weight=had),
