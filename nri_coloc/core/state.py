@@ -37,22 +37,22 @@ Index = list[dict[str, tuple[_T, ...]]]
 class Crowd(Mapping[str, "Assignment"]):
     """An immutable index of containers. Two with the same containers are equal.
 
-    apart: the ids of containers whose own cgroup does not get the CPUs of their pool (`Assignment.is_apart`).
+    unmanaged: the ids of containers whose own cgroup does not get the CPUs of their pool (`Assignment.is_managed`).
     """
 
-    __slots__ = ("_by_id", "_by_pod", "_by_pool", "apart")
+    __slots__ = ("_by_id", "_by_pod", "_by_pool", "unmanaged")
 
     def __init__(
         self,
         by_id: list[dict[str, "Assignment"]],
         by_pod: Index["Assignment"],
         by_pool: Index[str],
-        apart: frozenset[str],
+        unmanaged: frozenset[str],
     ) -> None:
         self._by_id = by_id
         self._by_pod = by_pod
         self._by_pool = by_pool
-        self.apart = apart
+        self.unmanaged = unmanaged
 
     @classmethod
     def of(cls, assignments: Iterable["Assignment"]) -> "Crowd":
@@ -133,10 +133,10 @@ class Crowd(Mapping[str, "Assignment"]):
         elif former.pool != pool:
             by_pool = _with(_less(by_pool, number, former.pool, container_id), number, pool, container_id)
         shelf[container_id] = assignment
-        apart = self.apart
-        if assignment.is_apart != (container_id in apart):
-            apart ^= {container_id}
-        return Crowd(by_id, self._in_its_pod(assignment, former), by_pool, apart)
+        unmanaged = self.unmanaged
+        if assignment.is_managed == (container_id in unmanaged):
+            unmanaged ^= {container_id}
+        return Crowd(by_id, self._in_its_pod(assignment, former), by_pool, unmanaged)
 
     def _in_its_pod(self, assignment: "Assignment", former: "Assignment | None") -> Index["Assignment"]:
         """Return the containers by pod with an assignment in the place of the former one, or as the youngest."""
@@ -162,8 +162,10 @@ class Crowd(Mapping[str, "Assignment"]):
         pod_id = gone.container.pod_id
         by_pod = _less(self._by_pod, _shelf(pod_id), pod_id, gone)
         by_pool = _less(self._by_pool, number, gone.pool, container_id)
-        apart = self.apart - {container_id} if container_id in self.apart else self.apart
-        return Crowd(by_id, by_pod, by_pool, apart)
+        unmanaged = self.unmanaged
+        if container_id in unmanaged:
+            unmanaged -= {container_id}
+        return Crowd(by_id, by_pod, by_pool, unmanaged)
 
 
 def _with(index: Index[_T], number: int, key: str, item: _T) -> Index[_T]:
@@ -309,9 +311,9 @@ class Assignment:
         return self.container.id
 
     @property
-    def is_apart(self) -> bool:
-        """Return whether its own cgroup does not get its pool's CPUs: it is left alone, or its pod runs in a VM."""
-        return self.hands_off or self.wish.handler != "container"
+    def is_managed(self) -> bool:
+        """Return whether its own cgroup gets CPUs of the policy: it is not left alone, and its pod runs in no VM."""
+        return not self.hands_off and self.wish.handler == "container"
 
 
 class Unstarted(NamedTuple):

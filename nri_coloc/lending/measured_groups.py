@@ -276,7 +276,7 @@ def _is_apart(state: NodeState, place: PodPlace, members: tuple[Assignment, ...]
     """Return whether all of a pod's containers run on owned CPUs only; False for a pod held to the reclaim pool."""
     if whereabouts.is_held_to_box(place) or not members:
         return False
-    return all(whereabouts.is_apart(state, a, owned) for a in members)
+    return all(whereabouts.is_on_owned(state, a, owned) for a in members)
 
 
 def _role(place: PodPlace) -> Role:
@@ -305,7 +305,7 @@ def _containers(
         if path is None:
             continue
         if assignment.qos is not QoSClass.RECLAIMED:
-            apart = whereabouts.is_apart(state, assignment, owned)
+            apart = whereabouts.is_on_owned(state, assignment, owned)
             yield ContainerFacts(path, apart=apart, limited=_is_limited(assignment))
         elif whereabouts.is_lent_to(place, assignment):
             yield ContainerFacts(path, boxed=True)

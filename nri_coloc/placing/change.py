@@ -151,9 +151,9 @@ def movers(before: NodeState, after: NodeState) -> Movers:
     """
     changed, touched = changed_pools(before.pools, after.pools), _touched(before, after)
     crowd = after.containers
-    in_vms = map(crowd.__getitem__, crowd.apart.difference(touched))
+    in_vms = map(crowd.__getitem__, crowd.unmanaged.difference(touched))
     units = {a.container.pod_id for a in in_vms if a.pool in changed and _is_written(after, a)}
-    left_out = crowd.apart.union(touched)
+    left_out = crowd.unmanaged.union(touched)
     losing: list[str] = []
     gaining: list[str] = []
     for pool in changed:
@@ -166,10 +166,10 @@ def movers(before: NodeState, after: NodeState) -> Movers:
             and then is not None
             and (had := before.cpus_of(then)) != after.cpus_of(now)
         ):
-            if now.is_apart:
-                units.add(now.container.pod_id)
-            else:
+            if now.is_managed:
                 (gaining if after.cpus_of(now) & ~had else losing).append(container_id)
+            else:
+                units.add(now.container.pod_id)
     boxed = after.box if RECLAIM in changed else ()
     return Movers((*boxed, *sorted(units)), tuple(losing), tuple(gaining))
 

@@ -33,7 +33,7 @@ def _online(
         cpu_milli=sum(milli for _, milli in supply.counted(place.pod.cpu_request, list(members))),
         memory_bytes=memory_request.certain_of_pod(place.pod, (a.container for a in members), memory_bytes),
         memory_limit=sum(limits) + place.pod.overhead_bytes if limits and all(limits) else None,
-        own_cpus=bool(members) and all(whereabouts.is_apart(state, a, owned) for a in members),
+        own_cpus=bool(members) and all(whereabouts.is_on_owned(state, a, owned) for a in members),
         lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),
         on_reserved=any(whereabouts.of(state, a) & beyond for a in members),
     )

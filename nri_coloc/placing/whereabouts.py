@@ -2,8 +2,7 @@
 
 Only the use of lendable CPUs counts against lent CPU. Every CPU is lendable, `owned` or `beyond`. The use of owned
 CPUs is read from their owners' cgroups. The use of CPUs beyond is read from the CPUs' own counters. A container
-counts as `apart` only if it runs on owned CPUs alone: so no use is subtracted twice, and unknown use is not
-subtracted.
+counts as on owned CPUs only if it runs on no others: so no use is subtracted twice, and unknown use is not subtracted.
 """
 
 from functools import reduce
@@ -39,7 +38,7 @@ def of(state: NodeState, assignment: Assignment) -> CPUMask:
     return claim.in_spec(assignment.container) & state.topology.online or state.topology.online
 
 
-def is_apart(state: NodeState, assignment: Assignment, owned: CPUMask) -> bool:
+def is_on_owned(state: NodeState, assignment: Assignment, owned: CPUMask) -> bool:
     """Return whether a container runs on `owned` CPUs and nowhere else."""
     return not of(state, assignment) & ~owned
 

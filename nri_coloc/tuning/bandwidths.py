@@ -377,9 +377,8 @@ def may_be_raised(state: NodeState, assignment: Assignment) -> bool:
     It is an online container with a quota and CPUs of `share` only, and the daemon may change it. A VM's quota is its
     pod's. The spare CPU of other pools is not measured.
     """
-    is_ours = assignment.wish.handler == "container" and not assignment.hands_off
     is_online = assignment.qos is QoSClass.SHARED and not state.cpus_of(assignment) & ~state.pools.share
-    return is_ours and is_online and _own(assignment) > 0
+    return assignment.is_managed and is_online and _own(assignment) > 0
 
 
 def _own(assignment: Assignment) -> int:

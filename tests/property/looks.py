@@ -106,7 +106,7 @@ def every_cpu_is_lendable_or_owned_or_nobodys(state: NodeState, tuning: ReclaimT
     assert state.pools.reclaim & ~lendable == 0
     for assignment in state.containers.values():
         assert whereabouts.of(state, assignment)
-        if whereabouts.is_apart(state, assignment, owned):
+        if whereabouts.is_on_owned(state, assignment, owned):
             assert whereabouts.of(state, assignment) & (lendable | beyond) == 0
             assert assignment.hands_off or not state.cpus_of(assignment) & state.pools.share
 
@@ -128,7 +128,7 @@ def what_is_repeated_agrees(state: NodeState) -> None:
         assert {a.id for a in crowd.of_pool(pool)} == members
         assert [*crowd.ids_of_pool(pool)] == [a.id for a in crowd.of_pool(pool)]
         assert crowd.in_pool(pool) == len(members)
-    assert crowd.apart == {k for k, a in crowd.items() if a.is_apart}
+    assert crowd.unmanaged == {k for k, a in crowd.items() if not a.is_managed}
 
 
 def who_is_known_is_as_a_stranger_finds_them(state: NodeState, pod_facts: PodFactsCache) -> None:

@@ -202,7 +202,7 @@ class PlacementMachine(RuleBasedStateMachine):
         had = self.state.cpus_of(before)
         outcome = self.act(lambda: self.node.update(name, asking(milli)), answered=name)
         now, has = self.node[name], self.state.cpus_of(self.node[name])
-        inherits = now.hands_off or now.wish.handler != "container" or admission.inherits(self.state, now)
+        inherits = not now.is_managed or admission.inherits(self.state, now)
         # the answer carries its CPUs, if they changed
         assert had == has or inherits or outcome.orders_for(name).cpus == cpuset.render(has)
         met = Reason.RESIZE_UNMET not in {d.reason for d in outcome.decisions}
@@ -470,7 +470,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     def lives_in_share(self, a: Assignment) -> bool:
         planned = {tuning.name for tuning in self.state.pools.plan} - {"share", "system"}
-        is_ours = a.wish.handler == "container" and not a.hands_off and bool(self.node.listed[a.id].record)
+        is_ours = a.is_managed and bool(self.node.listed[a.id].record)
         now, anew = tiers.base(a.pool), tiers.base(tiers.pool_of(a.wish))
         return is_ours and a.qos in (QoSClass.SHARED, QoSClass.SYSTEM) and not {now, anew} & planned
 

@@ -44,14 +44,16 @@ def test_the_members_of_a_pool_are_those_whose_assignments_name_it(happening):
 
 
 @given(
-    st.lists(st.tuples(st.text("0af", max_size=2), st.sampled_from(("apart", "not", "gone"))), max_size=30)
+    st.lists(
+        st.tuples(st.text("0af", max_size=2), st.sampled_from(("unmanaged", "not", "gone"))), max_size=30
+    )
 )
-def test_containers_apart_are_known_by_id(happening):
+def test_unmanaged_containers_are_known_by_id(happening):
     crowd = EMPTY
     for k, kind in happening:
-        changed = replace(one(k), hands_off=kind == "apart")
+        changed = replace(one(k), hands_off=kind == "unmanaged")
         crowd = crowd.without(k) if kind == "gone" else crowd.adding(changed)
-    assert crowd.apart == {k for k, a in crowd.items() if a.hands_off}
+    assert crowd.unmanaged == {k for k, a in crowd.items() if a.hands_off}
 
 
 @given(CROWDS, CROWDS)

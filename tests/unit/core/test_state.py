@@ -1,5 +1,7 @@
 """core/state.py: an assignment names its pool, and its CPUs follow from the node's state."""
 
+from dataclasses import replace
+
 import pytest
 
 from nri_coloc.core.state import (
@@ -14,7 +16,7 @@ from nri_coloc.core.state import (
     Pools,
 )
 from nri_coloc.core.topology import CPU, Topology
-from nri_coloc.core.workload import Container, Pod, QoSClass
+from nri_coloc.core.workload import Container, Pod, QoSClass, Wish
 
 MACHINE = Topology.build([CPU(0), CPU(1), CPU(2, node=1), CPU(3, node=1)], {0: 1, 1: 1})
 SETS = Pools(reserved=0b0001, dedicated=0b0010, system=0b1101, share=0b1100, reclaim=0b1000)
@@ -40,6 +42,20 @@ class TestPools:
     def test_an_unknown_pool_is_the_shared_one(self):
         assert SETS.cpus("nosuch") == SETS.share
         assert SETS.cpus("cpus") == SETS.share
+
+
+@pytest.mark.parametrize(
+    ("handler", "hands_off", "is_managed"),
+    [
+        ("container", False, True),
+        ("container", True, False),
+        ("pod", False, False),
+        ("ignore", True, False),
+    ],
+)
+def test_a_container_left_alone_or_in_a_vm_is_not_managed(handler, hands_off, is_managed):
+    one = replace(shared(), wish=Wish(QoSClass.SHARED, handler=handler), hands_off=hands_off)
+    assert one.is_managed is is_managed
 
 
 class TestCPUsOf:

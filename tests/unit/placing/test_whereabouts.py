@@ -32,15 +32,15 @@ def beyond(node: Node) -> int:
     return whereabouts.beyond(node.state, lendable(node))
 
 
-def apart(node: Node, name: str = "app") -> bool:
-    return whereabouts.is_apart(node.state, node[name], owned(node))
+def is_on_owned(node: Node, name: str = "app") -> bool:
+    return whereabouts.is_on_owned(node.state, node[name], owned(node))
 
 
-def test_without_pools_all_is_lendable_and_nobody_is_apart():
+def test_without_pools_all_is_lendable_and_no_container_is_on_owned_cpus():
     node = Node()
     node.create("app", wish=SHARED)
     assert (lendable(node), owned(node), beyond(node)) == (mask("0-7"), 0, 0)
-    assert not apart(node)
+    assert not is_on_owned(node)
 
 
 def test_cpus_of_pools_and_dedicated_containers_are_owned_and_reserved_ones_are_nobodys():
@@ -64,7 +64,7 @@ def test_isolated_cpus_are_nobodys_until_they_are_owned():
     assert (owned(node), beyond(node)) == (0, mask("2-3,6"))
     node.create("app", 1000, replace(DEDICATED, pool="isolated"))
     assert (owned(node), beyond(node)) == (mask("6"), mask("2-3"))
-    assert apart(node)
+    assert is_on_owned(node)
 
 
 def test_where_pools_are_sized_by_load_the_cpus_of_all_tiers_are_lendable():
@@ -74,7 +74,7 @@ def test_where_pools_are_sized_by_load_the_cpus_of_all_tiers_are_lendable():
     node.happen(PoolsSized({"gold": 2, "share": 2, "reclaim": 2}, ""))
     assert lendable(node) == mask("2-7") & ~node.state.pools.dedicated
     assert owned(node) == node.state.pools.dedicated
-    assert not apart(node)
+    assert not is_on_owned(node)
 
 
 def test_switched_off_lending_has_what_share_has():
@@ -83,7 +83,7 @@ def test_switched_off_lending_has_what_share_has():
 
 
 @pytest.mark.parametrize(
-    ("wish", "is_apart"),
+    ("wish", "is_on_owned_cpus"),
     [
         (replace(SHARED, pool="gold"), True),
         (replace(SYSTEM, pool="agents"), True),
@@ -96,21 +96,21 @@ def test_switched_off_lending_has_what_share_has():
     ],
     ids=lambda value: f"{value.qos.value} {value.pool}" if not isinstance(value, bool) else None,
 )
-def test_members_of_a_pool_are_apart_where_it_has_cpus_of_its_own(wish, is_apart):
+def test_containers_of_a_pool_with_own_cpus_are_on_owned_ones(wish, is_on_owned_cpus):
     node = Node(tuning=TUNING)
     node.create("app", 1000, wish)
-    assert apart(node) is is_apart
+    assert is_on_owned(node) is is_on_owned_cpus
 
 
-def test_a_sidecar_on_the_cpus_of_its_main_container_is_apart():
+def test_a_sidecar_on_the_cpus_of_its_main_container_is_on_owned_ones():
     node = Node()
     node.create("app", 2000)
     node.create("side", 100)
-    assert apart(node, "side")
+    assert is_on_owned(node, "side")
 
 
 @pytest.mark.parametrize(
-    ("cpus", "is_apart"),
+    ("cpus", "is_on_owned_cpus"),
     [
         ("2", True),
         ("0", False),
@@ -122,16 +122,16 @@ def test_a_sidecar_on_the_cpus_of_its_main_container_is_apart():
     ],
     ids=["owned", "reserved", "and share's", "and reserved", "none", "unreadable", "offline"],
 )
-def test_a_container_that_is_left_alone_runs_where_its_spec_says_or_anywhere(cpus, is_apart):
+def test_a_container_that_is_left_alone_runs_where_its_spec_says_or_anywhere(cpus, is_on_owned_cpus):
     node = Node(tuning=Tuning(reserved_count=1, kept_by_kubelet={"uid-web": {"app": mask("2-3")}}))
     node.create("app", wish=LEFT_ALONE, resources=asking(1000, cpus=cpus))
-    assert apart(node) is is_apart
+    assert is_on_owned(node) is is_on_owned_cpus
 
 
 def test_one_that_is_left_alone_is_not_where_its_pool_is():
     node = Node(tuning=TUNING)
     node.create("app", wish=replace(LEFT_ALONE, pool="gold"))
-    assert not apart(node)
+    assert not is_on_owned(node)
 
 
 def test_cpus_out_of_pods_reach_are_beyond():
