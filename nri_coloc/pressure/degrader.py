@@ -15,10 +15,10 @@ from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing import supply
 from nri_coloc.placing.node import Node
-from nri_coloc.pressure import population, words
+from nri_coloc.pressure import words
 from nri_coloc.pressure.actions import degrade_cpu
 from nri_coloc.pressure.actions.degrade_cpu import NO_COURSE, Member, Pool, Step
-from nri_coloc.pressure.population import Population
+from nri_coloc.pressure.population import LatestPopulation
 from nri_coloc.pressure.rates import SHORTEST_S
 from nri_coloc.repair import targets
 
@@ -67,7 +67,7 @@ class Degrader:
         self._course = NO_COURSE
         self._before: Mapping[str, GroupReading] = {}
         self._looked_at = float("-inf")
-        self._population: Population | None = None
+        self._pods = LatestPopulation()
 
     @property
     def count(self) -> int:
@@ -113,8 +113,6 @@ class Degrader:
 
     def _pools(self, state: NodeState, found: _Read, hurt: frozenset[str]) -> dict[str, Pool]:
         """Return the online pools with the containers that run."""
-        if self._population is None or not self._population.is_of(state):
-            self._population = population.of(state)
         members: dict[str, dict[str, Member]] = {}
         cpus: dict[str, float] = {}
         for one in _shared(state):
@@ -130,15 +128,14 @@ class Degrader:
 
     def _member(self, state: NodeState, one: Assignment, use: int | None) -> Member:
         place = state.pods[one.container.pod_id]
-        online = self._population.online.get(place.pod.id) if self._population is not None else None
+        online = self._pods.of(state).online.get(place.pod.id)
         facts, own = state.facts.of(place.pod), one.container.resources.quota or 0
-        is_ours = one.wish.handler == "container" and not one.hands_off
         return Member(
             pod_id=place.pod.id,
             use=use,
             request=supply.of_pod(state, place.pod.id),
             most=own * 1000 / _period(one) if own > 0 else float("inf"),
-            may=is_ours and online is not None and online.may_be_degraded,
+            may=one.is_managed and online is not None and online.may_be_degraded,
             namespace=place.pod.namespace,
             kube_priority=0 if facts is None else facts.priority,
             priority=one.wish.priority,

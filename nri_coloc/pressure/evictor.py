@@ -17,7 +17,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing.node import Node
-from nri_coloc.pressure import demands, eviction, population
+from nri_coloc.pressure import demands, eviction
 from nri_coloc.pressure.demands import STALLED
 from nri_coloc.pressure.disk_space import DiskShort
 from nri_coloc.pressure.disk_writers import DiskWriters, UseFiles
@@ -25,7 +25,7 @@ from nri_coloc.pressure.disks import REASONS
 from nri_coloc.pressure.eviction import NO_PACE, PACE_S, Demand, Given, Pace, Victim
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.memory_shortages import NODE, MemoryFiles, MemoryShortages
-from nri_coloc.pressure.population import Population, Reclaimed
+from nri_coloc.pressure.population import LatestPopulation, Reclaimed
 from nri_coloc.pressure.starved_pods import Moved, is_meant_to_wait
 from nri_coloc.pressure.verdict import Resource
 
@@ -126,7 +126,7 @@ class Evictor:
         self._cool_down = cool_down
         self._kept_s = 0.0
         self._looked_at = float("-inf")
-        self._population: Population | None = None
+        self._pods = LatestPopulation()
         self._evicted_at = float("-inf")
         self._told_at = float("-inf")
         self._ordered: frozenset[str] = frozenset()
@@ -148,10 +148,8 @@ class Evictor:
             self._memory.forget()
             self._writers.forget()
             return
-        if self._population is None or not self._population.is_of(state):
-            self._population = population.of(state)
         self._settle(now)
-        turn = self._turn(self._population.reclaimed, state, tuning, now)
+        turn = self._turn(self._pods.of(state).reclaimed, state, tuning, now)
         found, is_short = self._demands(turn)
         self._order([self._ranked(demand, turn) for demand in found], turn)
         self._go_on(turn, is_pressing=is_short or bool(turn.leaving & self._ordered))

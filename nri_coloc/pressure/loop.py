@@ -20,7 +20,7 @@ from nri_coloc.pressure.action import Action, Files, Place
 from nri_coloc.pressure.actions import ACTIONS
 from nri_coloc.pressure.judging import Judged, Verdict, Watch
 from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Ladder, Step, Turn
-from nri_coloc.pressure.population import Population
+from nri_coloc.pressure.population import LatestPopulation, Population
 from nri_coloc.pressure.rates import SHORTEST_S
 from nri_coloc.pressure.rounds import Reader, Rounds
 from nri_coloc.pressure.verdict import Resource
@@ -53,7 +53,7 @@ class Pressure:
         self._report = report
         self._watch: Watch = {}
         self._ladder: Ladder = AT_REST
-        self._population: Population | None = None
+        self._pods = LatestPopulation()
         self._devices: dict[str, tuple[str, ...]] = {}
         self._told: dict[tuple[str, Resource, str], float] = {}
         self._turned_at = float("-inf")
@@ -72,7 +72,7 @@ class Pressure:
             return
         self._turned_at = now
         state, tuning = self._node.state, self._node.tuning
-        pods = self._pods(state)
+        pods = self._pods.of(state)
         self._take_over(pods, state)
         if not any(rung.judges for rung in judging.rungs(tuning.pressure).values()):
             self._watch, self.verdicts, self._confirms, self.short_of_cpu = {}, (), False, {}
@@ -104,12 +104,6 @@ class Pressure:
                 self._report.decided((said,), state, state)
         self._ladder, self.throttled = AT_REST, {}
 
-    def _pods(self, state: NodeState) -> Population:
-        """Return the population; it is made again only after a pod or container changed."""
-        if self._population is None or not self._population.is_of(state):
-            self._population = population.of(state)
-        return self._population
-
     # ---- the ladder ----
 
     def _climb(self, judged: Judged, state: NodeState, tuning: Tuning, now: float) -> None:
@@ -140,7 +134,7 @@ class Pressure:
 
     def _may(self, concerned: Iterable[str], state: NodeState) -> set[str]:
         """Return the pods that may be throttled: reclaimed pods whose `avoidance` allows that."""
-        reclaimed = self._pods(state).reclaimed
+        reclaimed = self._pods.of(state).reclaimed
         return {k for k in concerned if k in reclaimed and reclaimed[k].allows(_THROTTLE)}
 
     def _idle(self) -> set[ladder.Key]:
@@ -217,7 +211,7 @@ class Pressure:
                 continue
             self._told[key] = now
             names = _names(state, (one.pod_id for one in verdict.evidence.culprits))
-            qos = self._pods(state).online[verdict.victim].qos
+            qos = self._pods.of(state).online[verdict.victim].qos
             said = words.of_verdict(verdict, qos, names, self._next_action(verdict, tuning))
             self._report.decided((said,), state, state)
 

@@ -60,11 +60,6 @@ class Population(NamedTuple):
     reclaimed: Mapping[str, Reclaimed]
     cpus: int
 
-    def is_of(self, state: NodeState) -> bool:
-        """Return whether nothing of this has changed since."""
-        same = self.pods is state.pods and self.containers is state.containers
-        return same and self.cpus == state.topology.machine.bit_count()
-
     def owner(self, path: str) -> str:
         """Return the id of the pod that a cgroup belongs to, "" if there is none."""
         for pod_id, place in self.pods.items():
@@ -72,6 +67,25 @@ class Population(NamedTuple):
             if own and (path == own or path.startswith(f"{own}/")):
                 return pod_id
         return ""
+
+
+class LatestPopulation:
+    """Keeps the population of the latest state, because pods and containers seldom change. For one thread."""
+
+    def __init__(self) -> None:
+        self._latest: Population | None = None
+
+    def of(self, state: NodeState) -> Population:
+        """Return the population of a state; the same object until a pod, a container or the CPUs change."""
+        if self._latest is None or not _is_of(self._latest, state):
+            self._latest = of(state)
+        return self._latest
+
+
+def _is_of(population: Population, state: NodeState) -> bool:
+    """Return whether a population was made of the same pods, containers and CPUs."""
+    same = population.pods is state.pods and population.containers is state.containers
+    return same and population.cpus == state.topology.machine.bit_count()
 
 
 def place(state: NodeState, pod_id: str, devices: tuple[str, ...] = ()) -> Place:
