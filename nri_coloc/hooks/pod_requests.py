@@ -13,7 +13,7 @@ doPodResizeAction).
 from collections.abc import Mapping
 from typing import Final, Literal, Protocol
 
-from nri_coloc.core import kubepods, weights
+from nri_coloc.core import knobs, kubepods
 from nri_coloc.core.knobs import KERNELS_SHARES, MIN_SHARES
 from nri_coloc.core.workload import Pod, milli_of
 from nri_coloc.repair import targets
@@ -42,7 +42,7 @@ class PodRequests:
         self._files = files
         self._is_v1 = version == 1
         self._name = "cpu.shares" if self._is_v1 else "cpu.weight"
-        self._least = MIN_SHARES if self._is_v1 else weights.MIN_WEIGHT
+        self._least = MIN_SHARES if self._is_v1 else knobs.MIN_WEIGHT
 
     def read(self, pod: Pod) -> int | None:
         """Return the request in thousandths of a CPU; None if no kubelet has written one."""
@@ -89,9 +89,9 @@ def _behind(weight: int, pod: Pod) -> int:
     all requests there are whole, and rounding the upper end up would give one CPU too many.
     """
     told = pod.resources.shares if pod.resources is not None else None
-    if told and weight in (weights.cpu_weight(told), weights.bent_cpu_weight(told)):
+    if told and weight in (knobs.cpu_weight(told), knobs.bent_cpu_weight(told)):
         return milli_of(told)
-    least, most = map(milli_of, weights.shares_behind(weight))
+    least, most = map(milli_of, knobs.shares_behind(weight))
     whole = most // 1000 * 1000
     return whole if whole >= max(least, 1000) else most
 

@@ -13,8 +13,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.knob_table import Controller
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import Controller, Knobs
 from nri_coloc.core.scheduler_hints import Hint
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, overwritten, tasks, write_back

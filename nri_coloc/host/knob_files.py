@@ -1,4 +1,4 @@
-"""Values into the texts of kernel files, and back, by the rows of `core.knob_table`.
+"""Values into the texts of kernel files, and back, by the rows of `core.knobs`.
 
 The texts of these files are read here and nowhere else, lists of CPUs in `core.cpuset`. A text that makes no sense is
 None and no exception: the caller, which knows the file's name, makes an error of it.
@@ -8,14 +8,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from nri_coloc.core import cpuset, knob_table
-from nri_coloc.core.knob_table import Carrier, Controller, KernelFile, whole_pages
-from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs, KnobValue
+from nri_coloc.core import cpuset, knobs
+from nri_coloc.core.knobs import (
+    NO_KNOBS,
+    Capability,
+    Carrier,
+    Controller,
+    KernelFile,
+    Knobs,
+    KnobValue,
+    whole_pages,
+)
 
-MEMORY_BOUNDS: Final = frozenset(file.name for file in knob_table.files("memory_high", "memory_limit"))
+MEMORY_BOUNDS: Final = frozenset(file.name for file in knobs.files("memory_high", "memory_limit"))
 """The files that hold the memory bounds of a reclaim cgroup."""
 
-MEMORY_LIMIT: Final = {file.cgroup: file.name for file in knob_table.files("memory_limit")}
+MEMORY_LIMIT: Final = {file.cgroup: file.name for file in knobs.files("memory_limit")}
 """Files that bound the use, by the version of cgroups."""
 
 MEMORY_USAGE: Final = {1: "memory.usage_in_bytes", 2: "memory.current"}
@@ -56,15 +64,15 @@ def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     return _values(orders, can, _INDEPENDENT)
 
 
-_INDEPENDENT: Final = tuple(knob.field for knob in knob_table.TABLE if not knob.ordered)
-_BEYOND_PUSHES: Final = ("mems", *knob_table.carried(Carrier.UNIFIED))
+_INDEPENDENT: Final = tuple(knob.field for knob in knobs.TABLE if not knob.ordered)
+_BEYOND_PUSHES: Final = ("mems", *knobs.carried(Carrier.UNIFIED))
 
 
 def _values(orders: Knobs, can: Capability, fields: tuple[str, ...]) -> tuple[FileValue, ...]:
     return tuple(
         FileValue(file.controller, file.name, text, _image(file, text, getattr(orders, field)))
         for field in fields
-        for file, text in knob_table.written(orders, can, field)
+        for file, text in knobs.written(orders, can, field)
     )
 
 
@@ -138,14 +146,14 @@ _U64_DIGITS: Final = 20
 UNLIMITED: Final = 1 << 62
 """v1 shows a missing memory limit as a number just below 2^63."""
 
-_BOUNDLESS: Final = frozenset(file.name for file in knob_table.files() if file.boundless)
+_BOUNDLESS: Final = frozenset(file.name for file in knobs.files() if file.boundless)
 """Files that say "max"."""
 
 _LISTS: Final = ("cpus", "mems")
 
 _READERS: Final = {
     file.name: (knob.field, file.value)
-    for knob in knob_table.TABLE
+    for knob in knobs.TABLE
     for file in knob.files
     if knob.carrier is not Carrier.DEVICES and knob.field not in (*_LISTS, "period")  # no quota, no period
 }
@@ -161,9 +169,9 @@ def spec_files(changes: Knobs, cgroup: int) -> tuple[str, ...]:
     A limit of memory is also one of memory and swap (nri-protocol §5.2), which must not be below it at any moment.
     """
     fields = [field for field in _IN_SPEC if getattr(changes, field) is not None]
-    names = [file.name for field in fields for file in knob_table.files(field, cgroup=cgroup)]
+    names = [file.name for field in fields for file in knobs.files(field, cgroup=cgroup)]
     with_swap = [each for name in names for each in (_WITH_SWAP.get(name, name), name)]
     return tuple(dict.fromkeys(with_swap))
 
 
-_IN_SPEC: Final = tuple(field for field in knob_table.carried(Carrier.SPEC) if field not in _LISTS)
+_IN_SPEC: Final = tuple(field for field in knobs.carried(Carrier.SPEC) if field not in _LISTS)

@@ -8,30 +8,39 @@ value but never take one out of a spec (nri-protocol §5.2).
 from collections.abc import Mapping
 from typing import Final
 
-from nri_coloc.core import knob_table
-from nri_coloc.core.knob_table import Carrier
-from nri_coloc.core.knobs import ATTRIBUTES, KERNELS_PERIOD, KERNELS_SHARES, NO_LIMIT, Knobs, Original
-from nri_coloc.core.weights import bent_cpu_weight, cpu_weight, shares_of
+from nri_coloc.core import knobs
+from nri_coloc.core.knobs import (
+    ATTRIBUTES,
+    KERNELS_PERIOD,
+    KERNELS_SHARES,
+    NO_LIMIT,
+    Carrier,
+    Knobs,
+    Original,
+    bent_cpu_weight,
+    cpu_weight,
+    shares_of,
+)
 from nri_coloc.host.knob_files import FileValue, number
 
 UNLIMITED_V1: Final = 1 << 60
 """v1 shows no limit as the largest multiple of a page; everything from here on means it."""
 
-SPEC_FILES: Final = frozenset(file.name for file in knob_table.files(*knob_table.carried(Carrier.SPEC)))
+SPEC_FILES: Final = frozenset(file.name for file in knobs.files(*knobs.carried(Carrier.SPEC)))
 """The files of a container whose values its runtime's spec holds too."""
 
-KERNELS: Final = {file.name: file.fresh for file in knob_table.files() if file.fresh}
+KERNELS: Final = {file.name: file.fresh for file in knobs.files() if file.fresh}
 """The values that the kernel gives a new cgroup, by file."""
 
-UNIFIED: Final = tuple(file.name for file in knob_table.files(*knob_table.carried(Carrier.UNIFIED), cgroup=2))
+UNIFIED: Final = tuple(file.name for file in knobs.files(*knobs.carried(Carrier.UNIFIED), cgroup=2))
 """The files of v2 that stand in a spec under their own names (`nri.adjustment`)."""
 
-_WEIGHTS: Final = frozenset(file.name for file in knob_table.files("io_weight"))
+_WEIGHTS: Final = frozenset(file.name for file in knobs.files("io_weight"))
 
-NOT_RESTORABLE: Final = tuple(knob.field for knob in knob_table.TABLE if not knob.restorable)
+NOT_RESTORABLE: Final = tuple(knob.field for knob in knobs.TABLE if not knob.restorable)
 """Given to the runtime at creation alone: it has no call that would take them back."""
 
-_CARRIED: Final = frozenset(knob_table.carried(Carrier.SPEC))
+_CARRIED: Final = frozenset(knobs.carried(Carrier.SPEC))
 """The knobs that an update of a spec carries, on every version of cgroups."""
 
 _FIGURES: Final = Knobs(shares=0, quota=0, period=0, memory_limit=0)
@@ -161,10 +170,9 @@ def _fresh(cgroup: int) -> dict[str, tuple[FileValue, ...]]:
     """Return the kernel's values of the knobs that no spec holds by a field of its own."""
     return {
         field: tuple(
-            FileValue(file.controller, file.name, file.fresh)
-            for file in knob_table.files(field, cgroup=cgroup)
+            FileValue(file.controller, file.name, file.fresh) for file in knobs.files(field, cgroup=cgroup)
         )
-        for field in knob_table.carried(Carrier.UNIFIED)
+        for field in knobs.carried(Carrier.UNIFIED)
     }
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple
 
-from nri_coloc.core.knob_table import Controller
+from nri_coloc.core.knobs import Controller
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 from nri_coloc.host.journal import Journal

@@ -10,9 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core import knob_table
-from nri_coloc.core.knob_table import Carrier
-from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.core import knobs
+from nri_coloc.core.knobs import Capability, Carrier, Knobs
 from nri_coloc.core.workload import RECORD_KEY
 
 
@@ -80,8 +79,8 @@ def resources_of(orders: Knobs, can: Capability) -> nri_pb2.LinuxResources | Non
 def _unified(orders: Knobs, can: Capability) -> Iterator[tuple[str, str]]:
     """Yield the values that only v2's files carry, for the files that exist."""
     for field in _UNIFIED if can.cgroup == 2 else ():
-        for file, text in knob_table.written(orders, can, field):
+        for file, text in knobs.written(orders, can, field):
             yield file.name, text
 
 
-_UNIFIED: Final = knob_table.carried(Carrier.UNIFIED)
+_UNIFIED: Final = knobs.carried(Carrier.UNIFIED)

@@ -7,7 +7,7 @@ Readers take the current value without a lock, because it is immutable and its r
 from collections.abc import Callable
 from threading import Lock
 
-from nri_coloc.core import knob_table
+from nri_coloc.core import knobs
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.events import Event, Synchronized
 from nri_coloc.core.knobs import NOTHING_KNOWN, Capability, Knobs
@@ -60,7 +60,7 @@ class Node:
 
     def lacking(self, wanted: Knobs) -> Knobs:
         """Return the values among `wanted` that this machine does not take."""
-        return knob_table.lacking(wanted, self.can)
+        return knobs.lacking(wanted, self.can)
 
     def learn(self, can: Capability, instead_of: Capability | None = None) -> None:
         """Replace the known capabilities.

@@ -6,7 +6,7 @@ cannot be one, or hands off.
 
 from collections.abc import Iterator
 
-from nri_coloc.core import cpuset, knob_table
+from nri_coloc.core import cpuset, knobs
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.core.settings import Tuning
@@ -141,7 +141,7 @@ def protections(state: NodeState, can: Capability, reserved_bytes: int) -> dict[
             sums[path] = sums.get(path, protection.NONE) + wanted
             path = path.rpartition("/")[0]
     outermost_first = sorted(sums.items(), key=lambda item: item[0].count("/"))
-    whole = knob_table.whole_pages
+    whole = knobs.whole_pages
     return {path: Protection(whole(each.low), whole(each.min)) for path, each in outermost_first}
 
 

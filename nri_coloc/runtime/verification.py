@@ -6,8 +6,7 @@ versions convert differently; the actuator writes the cpuset's files. A file tha
 
 from typing import Protocol
 
-from nri_coloc.core.knob_table import Controller, whole_pages
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import Controller, Knobs, whole_pages
 from nri_coloc.core.state import Assignment
 from nri_coloc.core.workload import Phase
 from nri_coloc.host.knob_files import number

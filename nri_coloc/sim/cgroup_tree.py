@@ -18,7 +18,7 @@ from threading import RLock
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.weights import bent_cpu_weight
+from nri_coloc.core.knobs import bent_cpu_weight
 from nri_coloc.sim import cgroup_files as files
 from nri_coloc.sim import shared_files
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core import weights
+from nri_coloc.core import knobs
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.events import ContainerGone, Event, PodRemoved
@@ -53,7 +53,7 @@ class Kubelet:
     """
 
     version: Literal[1, 2] = 1
-    mapping: Callable[[int], int] = weights.cpu_weight
+    mapping: Callable[[int], int] = knobs.cpu_weight
     tells: bool = True
     is_per_qos: bool = True
     named: str = ""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nri_coloc.core import weights
+from nri_coloc.core import knobs
 from nri_coloc.core.knobs import MIN_SHARES
 from nri_coloc.core.metadata import MAX_BYTES
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
@@ -42,7 +42,7 @@ TUNINGS = st.sampled_from(tuple(SETTINGS))
 KUBELETS = st.builds(
     Kubelet,
     version=st.sampled_from((1, 2)),
-    mapping=st.sampled_from((weights.cpu_weight, weights.bent_cpu_weight)),
+    mapping=st.sampled_from((knobs.cpu_weight, knobs.bent_cpu_weight)),
     named=st.sampled_from(("", "", "0-7", "2-7", "4-7")),
     is_per_qos=st.sampled_from((True, True, False)),
 )
@@ -204,7 +204,7 @@ def test_members_of_a_pool_count_for_no_more_than_their_pods(pod, tuning):
     assert after - before <= pod.cpu_request
 
 
-@pytest.mark.parametrize("mapping", [weights.cpu_weight, weights.bent_cpu_weight])
+@pytest.mark.parametrize("mapping", [knobs.cpu_weight, knobs.bent_cpu_weight])
 @pytest.mark.parametrize(
     ("figures", "owned"), [(Figures(2000, 2000), 2), (Figures(4000), 4), (Figures(1000, 4000), 1)]
 )

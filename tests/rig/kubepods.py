@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from nri_coloc.core import weights
+from nri_coloc.core import knobs
 from tests.rig.waiting import comes
 
 GUARANTEED: Final = "/kubepods/pod{uid}"
@@ -55,7 +55,7 @@ def create(cgroup: str) -> None:
 def weigh(cgroup: str, shares: int) -> None:
     """Write a pod's CPU request into its cgroup."""
     for folder in folders(cgroup):
-        for name, text in (("cpu.shares", str(shares)), ("cpu.weight", str(weights.cpu_weight(shares)))):
+        for name, text in (("cpu.shares", str(shares)), ("cpu.weight", str(knobs.cpu_weight(shares)))):
             if (folder / name).exists():
                 (folder / name).write_text(text)
 

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from nri_coloc.core import weights
+from nri_coloc.core import knobs
 from tests.rig import RigError
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
@@ -40,7 +40,7 @@ class SystemdCri(Cri):
 
     def weigh(self, cgroup: str, shares: int) -> None:
         """Let systemd write a pod's CPU request, as libcontainer does for the kubelet."""
-        systemctl("set-property", "--runtime", cgroup, f"CPUWeight={weights.cpu_weight(shares)}")
+        systemctl("set-property", "--runtime", cgroup, f"CPUWeight={knobs.cpu_weight(shares)}")
 
     def remove_all(self, seconds: float = 60) -> None:
         """Remove every pod, then stop their slices as the kubelet does."""

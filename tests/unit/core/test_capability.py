@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core import knob_table
+from nri_coloc.core import knobs
 from nri_coloc.core.knobs import NOTHING_KNOWN, Capability, Knobs
 
 FILES = frozenset({"memory.high"})
@@ -79,4 +79,4 @@ MEMORY = Knobs(memory_high=1, memory_low=2, memory_min=3)
 )
 def test_missing_files_count_once_seen_on_pods(can, lacking):
     wanted = MEMORY._replace(cpus="0", io_weight=5, burst=6, rdt_class="gold")
-    assert knob_table.lacking(wanted, can) == lacking
+    assert knobs.lacking(wanted, can) == lacking

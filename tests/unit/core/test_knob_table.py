@@ -1,10 +1,9 @@
-"""core/knob_table.py: one row for each knob."""
+"""core/knobs.py: one row for each knob."""
 
 import pytest
 
-from nri_coloc.core import knob_table
-from nri_coloc.core.knob_table import ROWS, TABLE, Carrier
-from nri_coloc.core.knobs import NO_LIMIT, Capability, Knobs
+from nri_coloc.core import knobs
+from nri_coloc.core.knobs import NO_LIMIT, ROWS, TABLE, Capability, Carrier, Knobs
 from nri_coloc.sim import cgroup_files
 
 CPUSET = "cpuset.cpus cpuset.mems"
@@ -39,7 +38,7 @@ def test_only_knobs_of_a_creation_lack_files(knob):
     assert (knob.carrier is Carrier.CREATION) == (not knob.files)
 
 
-@pytest.mark.parametrize("file", knob_table.files(cgroup=2), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", knobs.files(cgroup=2), ids=lambda file: file.name)
 def test_fresh_texts_are_those_of_a_new_cgroup(file):
     assert file.fresh in ("", cgroup_files.V2[file.name].replace("default 100", file.fresh))
 
@@ -53,13 +52,13 @@ def test_fresh_texts_are_those_of_a_new_cgroup(file):
     ids=["v1", "v2"],
 )
 def test_values_go_into_files_that_exist(can, names):
-    found = [file.name for knob in TABLE for file, _ in knob_table.written(EVERY, can, knob.field)]
+    found = [file.name for knob in TABLE for file, _ in knobs.written(EVERY, can, knob.field)]
     assert found == names.split()
 
 
 @pytest.mark.parametrize("can", [V1, V2], ids=["v1", "v2"])
 def test_a_missing_limit_is_left_to_the_runtime(can):
-    assert [*knob_table.written(Knobs(memory_limit=NO_LIMIT), can, "memory_limit")] == []
+    assert [*knobs.written(Knobs(memory_limit=NO_LIMIT), can, "memory_limit")] == []
 
 
 def test_another_runtimes_weight_is_known():

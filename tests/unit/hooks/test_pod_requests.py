@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.core import weights
+from nri_coloc.core import knobs
 from nri_coloc.core.workload import Pod, Resources
 from nri_coloc.hooks.pod_requests import PodRequests
 from tests.unit.host.host import Host
@@ -57,7 +57,7 @@ def test_shares_tell_it_exactly(shares, milli):
 
 
 @pytest.mark.parametrize("milli", [100, 1000, 1500, 2000, 2020, 4000, 64_000])
-@pytest.mark.parametrize("mapping", [weights.cpu_weight, weights.bent_cpu_weight])
+@pytest.mark.parametrize("mapping", [knobs.cpu_weight, knobs.bent_cpu_weight])
 def test_a_weight_that_agrees_with_what_was_told_tells_it_exactly(milli, mapping):
     shares = milli * 1024 // 1000
     assert read(v2(mapping(shares)), told=shares) == milli
@@ -72,7 +72,7 @@ def test_a_stale_word_leaves_the_upper_end_of_a_weight(weight, milli, told):
 
 
 @pytest.mark.parametrize("milli", range(10, 9000, 37))
-@pytest.mark.parametrize("mapping", [weights.cpu_weight, weights.bent_cpu_weight])
+@pytest.mark.parametrize("mapping", [knobs.cpu_weight, knobs.bent_cpu_weight])
 def test_the_upper_end_covers_both_mappings(milli, mapping):
     found = read(v2(mapping(milli * 1024 // 1000)))
     assert found is not None

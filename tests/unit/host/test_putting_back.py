@@ -5,8 +5,7 @@ from typing import get_args
 import pytest
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.knob_table import Controller
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import Controller, Knobs
 from nri_coloc.core.scheduler_hints import Hint, Policy
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroups, files, write_back
