@@ -2,11 +2,14 @@
 seconds of a monotonic clock, and the caller sends the PATCH.
 
     least  = max(admitted, min(bound, reported))           floor of one resource (requests.carried)
-    amount = min(whole node, max(followed offer, least))
+    target = min(whole node, max(offer, least))
+    amount = min(whole node, max(followed target, least))
 
-*Amounts.* A followed offer is the reported amount until the offer has differed from it by a tenth for 30 s. Then a
-rise goes to the lowest offer of this time, a fall to the present one. A pod that is bound beyond the reported amount
-does not raise it: the kubelet rejects that pod once, and no pod can raise a report by naming its node.
+*Amounts.* A followed target is the reported amount until the target has differed from it by a tenth for 30 s, above or
+below. Then a target below it is reported. A target above it is reported after 30 s in which each one was above, and as
+the lowest of them. So a target that jumps across the reported amount leaves no wrong report: it lowers the report after
+30 s to 60 s. A pod that is bound beyond the reported amount does not raise it: the kubelet rejects that pod once, and
+no pod can raise a report by naming its node.
 
 *Open or closed.* A node is short when the offer of a resource is 0 or below `least`. A node that is short, or not
 lending, is closed at once: otherwise each pod that ends makes room for a new one, and the amount never falls. It opens
@@ -18,6 +21,7 @@ regular. So ten minutes have at most (600 + 3 · 34) / 34 = 20 PATCHes, or 21 wi
 change that has lasted 30 s is sent within 5 s, also if such changes follow each other.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -91,16 +95,16 @@ class Report(NamedTuple):
 
 
 class Course(NamedTuple):
-    """An offer that differs from the reported amount by a tenth or more.
+    """Targets that all differ from the reported amount by a tenth or more.
 
     since_s: start of the difference.
-    lowest: lowest offer since then.
-    is_rise: the offer is above the reported amount.
+    rise_s: since when all targets are above the reported amount; None while the target is below it.
+    lowest: lowest target since `rise_s`; the present one while it is below the reported amount.
     """
 
     since_s: float
+    rise_s: float | None
     lowest: int
-    is_rise: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class Reporting:
     sent: the last report that the API server accepted; None before the first one of this process.
     sent_s: time of it.
     next_s: time from which a regular PATCH is not ahead.
-    cpu, memory: running courses; None while the offer is within a tenth.
+    cpu, memory: running courses; None while the target is within a tenth.
     openable_s: since when a closed node could be open; None if it could not.
     silent_s: since when the daemon is silent; None if it is not.
     """
@@ -196,11 +200,10 @@ def _follow(state: Reporting, base: Report | None, wanted: Wanted, now_s: float)
     """Return the courses with the present offer, and the amounts to report."""
     reported = (None, None) if base is None else base.amounts
     least = _least(base, wanted)
-    offers = [max(pair) for pair in zip(wanted.offer, least, strict=True)]
-    cpu, memory = map(partial(_course, now_s=now_s), (state.cpu, state.memory), reported, offers)
-    values = map(partial(_value, now_s=now_s), (cpu, memory), reported, offers)
-    bounds = zip(values, least, wanted.node, strict=True)
-    amounts = Amounts(*(min(most, max(low, value)) for value, low, most in bounds))
+    targets = _within(wanted.offer, least, wanted.node)
+    cpu, memory = map(partial(_course, now_s=now_s), (state.cpu, state.memory), reported, targets)
+    values = map(partial(_value, now_s=now_s), (cpu, memory), reported, targets)
+    amounts = _within(values, least, wanted.node)
     return replace(state, cpu=cpu, memory=memory), amounts
 
 
@@ -214,22 +217,29 @@ def _least(base: Report | None, wanted: Wanted) -> Amounts:
     )
 
 
-def _course(course: Course | None, reported: int | None, offer: int, now_s: float) -> Course | None:
-    if reported is None or offer == reported or abs(offer - reported) * 10 < reported:
+def _within(amounts: Iterable[int], least: Amounts, most: Amounts) -> Amounts:
+    return Amounts(*(min(high, max(low, each)) for each, low, high in zip(amounts, least, most, strict=True)))
+
+
+def _course(course: Course | None, reported: int | None, target: int, now_s: float) -> Course | None:
+    if reported is None or target == reported or abs(target - reported) * 10 < reported:
         return None
-    is_rise = offer > reported
-    if course is None or course.is_rise is not is_rise:
-        return Course(now_s, offer, is_rise)
-    return course._replace(lowest=min(course.lowest, offer))
+    since_s = now_s if course is None else course.since_s
+    if target < reported:
+        return Course(since_s, None, target)
+    if course is None or course.rise_s is None:
+        return Course(since_s, now_s, target)
+    return course._replace(lowest=min(course.lowest, target))
 
 
-def _value(course: Course | None, reported: int | None, offer: int, now_s: float) -> int:
-    """Return the amount that follows an offer: the reported one until a difference has lasted."""
+def _value(course: Course | None, reported: int | None, target: int, now_s: float) -> int:
+    """Return the amount that follows a target: the reported one until a difference has lasted."""
     if reported is None:
-        return offer
-    if course is None or now_s - course.since_s < DWELL_S:
+        return target
+    if course is None:
         return reported
-    return course.lowest if course.is_rise else offer
+    since_s = course.since_s if course.rise_s is None else course.rise_s
+    return reported if now_s - since_s < DWELL_S else course.lowest
 
 
 # --- open or closed -------------------------------------------------------------------------------------

@@ -120,9 +120,26 @@ def test_a_rise_beyond_its_lowest_offer_follows(node):
     assert node.shown.amounts.cpu_milli == 12_000
 
 
-def test_a_move_that_turns_starts_over(node):
-    node.follow(iter([offering(12_000)] * 20 + [offering(4000)] * 20))
+def test_a_fall_that_turns_starts_over(node):
+    node.follow(iter([offering(4000)] * 20 + [offering(12_000)] * 30))
     assert node.shown.amounts == FULL
+
+
+def test_a_rise_that_turns_lowers_the_report(node):
+    node.follow(iter([offering(12_000)] * 20 + [offering(4000)] * 12))
+    assert node.shown.amounts.cpu_milli == 4000
+
+
+@pytest.mark.parametrize("half_s", [1, 5, 20, 29])
+def test_jumps_across_the_report_lower_it(node, half_s):
+    node.follow(sawtooth(offering(4000), offering(12_000), 2 * half_s, seconds=66))
+    assert node.shown.amounts.cpu_milli == 4000
+
+
+def test_a_fall_below_a_large_offer_is_held_too(node):
+    node.run(offering(99_000), 60)
+    node.run(offering(4000), 29)
+    assert node.shown.amounts.cpu_milli == 32_000
 
 
 def test_forty_moves_are_each_reported_within_35_s(node):
@@ -408,6 +425,43 @@ def nothing(_: Node, __: Wanted | None) -> None:
 def test_ten_minutes_of_anything_stay_calm(series):
     times = [at for at, _, _ in played(series, nothing).sent]
     assert all(sum(at <= each < at + 600 for each in times) <= 21 for at in times)
+
+
+LONGEST_WRONG_S = 2 * reporting.DWELL_S + 2 * reporting.SPACING_S + 1
+"""Seconds for which each offer may differ from the report: two holds, and the wait of the third PATCH in a hurry."""
+
+
+class Wrong:
+    """Counts the seconds for which the report of CPU has differed from each offer by a tenth."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+        self._reported: int | None = None
+
+    def count(self, node: Node, wanted: Wanted | None) -> None:
+        reported = None if node.shown.amounts is None else node.shown.amounts.cpu_milli
+        is_wrong = False
+        if wanted is not None and reported is not None:
+            floor = requests.carried(wanted.floor, requests.Size(NODE, 110), node.shown.amounts)
+            least = max(floor.admitted.cpu_milli, min(floor.bound.cpu_milli, reported))
+            target = max(wanted.offer.cpu_milli, least)
+            is_wrong = target != reported and abs(target - reported) * 10 >= reported
+        self.seconds = self.seconds + 1 if is_wrong and reported == self._reported else 0
+        self._reported = reported
+        assert self.seconds <= LONGEST_WRONG_S
+
+
+AWAY = st.tuples(st.sampled_from([0, 4000, 7000, 9000, 20_000]).map(offering), st.integers(1, 29))
+JITTER = st.lists(AWAY, min_size=2, max_size=3).map(
+    lambda few: [(WANTED, 40), *few * (200 // sum(seconds for _, seconds in few) + 1)]
+)
+"""Offers that for ever differ from the first one by a tenth, none for as long as 30 s."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(SERIES | JITTER)
+def test_no_report_stays_wrong(series):
+    played(series, Wrong().count)
 
 
 @settings(max_examples=40, deadline=None)
