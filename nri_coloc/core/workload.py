@@ -1,11 +1,18 @@
 """Pods and containers as the runtime reports them, and the wish of each from its annotations.
 
-Facts (`Pod`, `Container`, `Resources`) come from the wire. `pods` makes a `Wish` of a pod's annotations and the
-operator's rules. Forbidden and unreadable values are left out of it and named in `findings`. The policy reads wishes,
-never annotations.
+Facts (`Pod`, `Container`, `Resources`, `Texts`) come from the wire. `pods` makes a `Wish` of a pod's annotations and
+the operator's rules. Forbidden and unreadable values are left out of it and named in `findings`. The policy reads
+wishes, never annotations.
+
+A pod's author decides how much metadata there is: Kubernetes allows 256 KiB of annotations a pod. Of its labels and
+annotations only names that are read are kept, up to a bound, in little memory.
+
+Neither NRI nor CRI carries the memory request, so it is known only as far as it is certain. A sidecar (restartable init
+container) that requests nothing inherits the oom_score_adj of its pod's main container (pkg/kubelet/qos/policy.go). So
+the requests that the scores of one pod tell must not be added up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Final
@@ -13,8 +20,75 @@ from typing import Final
 from nri_coloc.core import kubepods
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import MAX_SHARES, MIN_SHARES, NO_KNOBS, Knobs, Original
-from nri_coloc.core.metadata import PREFIX
 from nri_coloc.core.value import value
+
+PREFIX: Final = "coloc.nri.io/"
+"""The prefix of all our annotations."""
+
+MAX_BYTES: Final = 64 * 1024
+"""The most bytes of all known names and values of one pod, as UTF-8. Beyond it no annotation counts, except those that
+the operator's rules select (docs/annotations.md).
+
+Labels count up to the same bound of their own: the API server bounds each value to 63 characters.
+"""
+
+
+@value
+class KnownKeys:
+    """Names of annotations and labels that a vocabulary or a rule of the operator reads.
+
+    Every annotation that begins with `PREFIX` is read, too.
+
+    pairs: names and values of annotations that the operator's rules select. These count beyond the bound as well.
+    """
+
+    annotations: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
+    pairs: frozenset[tuple[str, str]] = frozenset()
+
+    def with_also(self, other: "KnownKeys") -> "KnownKeys":
+        """Return the names and pairs of both."""
+        return KnownKeys(
+            annotations=self.annotations | other.annotations,
+            labels=self.labels | other.labels,
+            pairs=self.pairs | other.pairs,
+        )
+
+
+class Texts(Mapping[str, str]):
+    """Texts by name, which never change. They are kept as UTF-8: Python's own text takes four bytes for each character
+    as soon as one of them is an emoji."""
+
+    __slots__ = ("_encoded",)
+
+    def __init__(self, encoded: Mapping[str, bytes]) -> None:
+        self._encoded = dict(encoded)
+
+    def __getitem__(self, name: str) -> str:
+        return self._encoded[name].decode(errors="replace")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._encoded)
+
+    def __len__(self) -> int:
+        return len(self._encoded)
+
+    def keys(self) -> KeysView[str]:
+        """Return the names as the dict's own view, because sets meet it ten times faster than a Mapping's."""
+        return self._encoded.keys()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._encoded
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Texts):
+            return self._encoded == other._encoded
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a dict, and as every Mapping that compares by content
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class QoSClass(StrEnum):
@@ -121,7 +195,7 @@ class Resources:
 
 @value
 class Pod:
-    """A pod sandbox, with those labels and annotations that are read (`core.metadata`).
+    """A pod sandbox, with those labels and annotations that are read (`core.workload`).
 
     cgroup_parent: the pod's cgroup in the driver's own notation.
     overhead_bytes: memory that its runtime class takes beside its containers.
@@ -274,3 +348,81 @@ RECORD_LENGTH: Final = 4096
 """Characters of a record: the longest that is written is a 768-CPU list and fourteen numbers."""
 
 DEFAULT_WISH: Final = Wish(QoSClass.SHARED)
+
+
+_UNLIMITED: Final = 1 << 62
+"""cgroup v1 shows "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
+
+
+def known_memory_limit(container: Container) -> int:
+    """Return the memory limit in bytes, 0 for none."""
+    limit = container.resources.memory_limit or 0
+    return limit if 0 < limit < _UNLIMITED else 0
+
+
+def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
+    """Return bytes that the container's memory request cannot be below; 0 where nothing is certain.
+
+    Guaranteed: requests equal limits. Burstable: the kubelet writes
+    oom_score_adj = 1000 - floor(1000 * request / capacity), so request >= (1000 - oom_score_adj) * capacity
+    / 1000 (pkg/kubelet/qos/policy.go). It raises 1000 to 999 and writes -997 for critical pods whatever they
+    asked for: outside of 3 to 998 the value tells nothing.
+
+    An in-place resize leaves the score as it was. No request is above its limit: a limit below the amount that the
+    score tells shows that the score is of a request that holds no more. A pod that carries our record key hides
+    which values of its containers' specs are ours, so nothing is certain of it.
+    """
+    qos, score, limit = pod.kube_qos, container.oom_score_adj, known_memory_limit(container)
+    if RECORD_KEY in pod.annotations:
+        return 0
+    if qos is KubeQoS.GUARANTEED:
+        return limit
+    if qos is not KubeQoS.BURSTABLE or score is None or not 3 <= score <= 998:
+        return 0
+    told = max(0, node_bytes) * (1000 - score) // 1000
+    return 0 if 0 < limit < told else told
+
+
+def certain_memory_of_pod(pod: Pod, containers: Iterable[Container], node_bytes: int) -> int:
+    """Return bytes that the pod's memory request cannot be below; 0 where nothing is certain.
+
+    Burstable: the largest request of one container. Guaranteed: the limits of all, a retried container's once. With
+    pod-level resources the kubelet writes the pod's limit into each container without one of its own: so their sum is
+    at most the pod's limit, unless one container alone has more since a resize.
+    """
+    by_name: dict[str, int] = {}
+    for each in containers:
+        by_name[each.name] = max(by_name.get(each.name, 0), certain_memory(pod, each, node_bytes))
+    largest = max(by_name.values(), default=0)
+    if pod.kube_qos is not KubeQoS.GUARANTEED:
+        return largest
+    of_pod = (pod.resources.memory_limit or 0) if pod.resources is not None else 0
+    total = sum(by_name.values())
+    return max(largest, min(total, of_pod)) if of_pod > 0 else total
+
+
+def memory_bound_of_pod(pod: Pod, containers: Iterable[Container], node_bytes: int, told: int | None) -> int:
+    """Return the most bytes that the pod's memory protections may have together.
+
+    told: the pod's memory request by the companion; None if it reported none. It lowers the bound to any amount, and
+        raises it up to the amount that the kubelet's values prove.
+    """
+    known = list(containers)
+    certain_bytes = certain_memory_of_pod(pod, known, node_bytes)
+    if told is None:
+        return certain_bytes
+    return min(told, max(certain_bytes, _proven_memory(pod, known, node_bytes)))
+
+
+def _proven_memory(pod: Pod, containers: Iterable[Container], node_bytes: int) -> int:
+    """Return the sum of the requests that different OOM scores of a Burstable pod prove; 0 for another pod.
+
+    The score of a sidecar is at most the lowest score of the main containers. So of the containers with one score, at
+    least one requests the amount that the score tells; the others may be sidecars that inherited it.
+    """
+    if pod.kube_qos is not KubeQoS.BURSTABLE:
+        return 0
+    by_name: dict[str, int] = {}
+    for each in containers:
+        by_name[each.name] = max(by_name.get(each.name, 0), certain_memory(pod, each, node_bytes))
+    return sum(set(by_name.values()))

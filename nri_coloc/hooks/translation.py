@@ -20,7 +20,6 @@ from nri_coloc.core.events import (
     Synchronized,
 )
 from nri_coloc.core.knobs import Original
-from nri_coloc.core.metadata import KnownKeys
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.value import replace
@@ -30,6 +29,7 @@ from nri_coloc.core.workload import (
     Container,
     Finding,
     FindingKind,
+    KnownKeys,
     Pod,
     QoSClass,
     Resources,

@@ -12,10 +12,9 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.evictions import Outcome, Result
-from nri_coloc.core.metadata import MAX_BYTES, PREFIX
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
-from nri_coloc.core.workload import Pod, QoSClass
+from nri_coloc.core.workload import MAX_BYTES, PREFIX, Pod, QoSClass
 from nri_coloc.kubernetes import objects, requests
 from nri_coloc.pods import annotations
 from nri_coloc.pods.vocabularies import order

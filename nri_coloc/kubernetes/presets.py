@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.core.metadata import PREFIX
+from nri_coloc.core.workload import PREFIX
 from nri_coloc.kubernetes import objects
 from nri_coloc.pods import quantity
 

@@ -12,7 +12,7 @@ files. The target is divided again if:
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from nri_coloc.core import memory_request
+from nri_coloc.core import workload
 from nri_coloc.core.cadence import SWING_S, Cadence, Extent
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
@@ -72,7 +72,7 @@ def _boxed(state: NodeState, pods: Mapping[str, PodPlace]) -> Iterator[tuple[str
 def _lent(assignment: Assignment) -> int:
     """Return the bytes that a container was lent: the limit that an annotation vocabulary set, else its own limit."""
     limit = assignment.knobs.memory_limit or 0
-    return limit if limit > 0 else memory_request.known_limit(assignment.container)
+    return limit if limit > 0 else workload.known_memory_limit(assignment.container)
 
 
 class BoxMemory:

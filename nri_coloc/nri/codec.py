@@ -13,9 +13,19 @@ from google.protobuf.message import DecodeError
 from nri_coloc._pb import nri_pb2, told_pb2
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.metadata import MAX_BYTES, PREFIX, KnownKeys, Texts
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
+from nri_coloc.core.workload import (
+    MAX_BYTES,
+    PREFIX,
+    RECORD_KEY,
+    RECORD_LENGTH,
+    Container,
+    KnownKeys,
+    Phase,
+    Pod,
+    Resources,
+    Texts,
+)
 
 CLAIM_PREFIX: Final = "DRA_CPUSET_"
 """Before a claim's uid in the name of a variable whose value is a cpulist (kubernetes-sigs/dra-driver-cpu)."""

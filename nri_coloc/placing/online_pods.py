@@ -4,7 +4,7 @@ Requests are derived from the kubelet's values; for memory this is a bound that 
 costs about 15 µs a pod, so callers repeat it only after a pod came or went.
 """
 
-from nri_coloc.core import memory_request
+from nri_coloc.core import workload
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.state import NodeState, PodPlace
 from nri_coloc.placing import supply, whereabouts
@@ -27,11 +27,11 @@ def _online(
 ) -> OnlinePod:
     owned, beyond = not_lent
     members = tuple(state.of_pod(place.pod.id))
-    limits = [memory_request.known_limit(a.container) for a in members]
+    limits = [workload.known_memory_limit(a.container) for a in members]
     return OnlinePod(
         replicas.workload_of(place.pod),
         cpu_milli=sum(milli for _, milli in supply.counted(place.pod.cpu_request, list(members))),
-        memory_bytes=memory_request.certain_of_pod(place.pod, (a.container for a in members), memory_bytes),
+        memory_bytes=workload.certain_memory_of_pod(place.pod, (a.container for a in members), memory_bytes),
         memory_limit=sum(limits) + place.pod.overhead_bytes if limits and all(limits) else None,
         own_cpus=bool(members) and all(whereabouts.is_on_owned(state, a, owned) for a in members),
         lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),

@@ -10,7 +10,7 @@ containers owns the rest of it, the others run on the same CPUs.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nri_coloc.core import cpuset, memory_request
+from nri_coloc.core import cpuset, workload
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Figure, Room
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState
@@ -191,7 +191,7 @@ def _bound(state: NodeState, pod_id: str, told: int | None) -> int:
     if place is None:
         return 0
     containers = (assignment.container for assignment in state.of_pod(pod_id))
-    return memory_request.bound_of_pod(place.pod, containers, state.topology.memory_bytes, told)
+    return workload.memory_bound_of_pod(place.pod, containers, state.topology.memory_bytes, told)
 
 
 def _left(state: NodeState, reserved_bytes: int) -> tuple[tuple[int, int], ...]:

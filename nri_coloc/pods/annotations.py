@@ -15,12 +15,12 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.core import memory_request
+from nri_coloc.core import workload
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES, NO_KNOBS, Knobs
-from nri_coloc.core.metadata import MAX_BYTES
 from nri_coloc.core.settings import ClassTuning, Tuning
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
+    MAX_BYTES,
     Container,
     Finding,
     FindingKind,
@@ -75,8 +75,8 @@ def resolve(
 
     members_request: the CPU requests of the pod's containers, thousandths of a CPU; they count if the pod's is unknown.
     """
-    limit = memory_request.known_limit(container)
-    request = memory_request.certain(pod, container, node_memory_bytes)
+    limit = workload.known_memory_limit(container)
+    request = workload.certain_memory(pod, container, node_memory_bytes)
     native, score = _has_shares(container.resources), container.oom_score_adj
     carried = order.found(pod)
     subject = gate.Subject(

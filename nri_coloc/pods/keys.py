@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import LEAST_MEMORY
-from nri_coloc.core.metadata import PREFIX
-from nri_coloc.core.workload import Numa, Placement, QoSClass, Tolerance, Wish
+from nri_coloc.core.workload import PREFIX, Numa, Placement, QoSClass, Tolerance, Wish
 from nri_coloc.pods import gate, quantity
 from nri_coloc.pods.gate import Subject
 

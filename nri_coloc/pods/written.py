@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
-from nri_coloc.core.metadata import PREFIX
-from nri_coloc.core.workload import Finding, FindingKind
+from nri_coloc.core.workload import PREFIX, Finding, FindingKind
 from nri_coloc.pods.keys import CONTAINERS, KEYS, QOS_CLASS, RECORD
 
 Pairs = tuple[tuple[str, str], ...]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from nri_coloc.core import memory_request
+from nri_coloc.core import workload
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.workload import QoSClass, Tolerance
 from nri_coloc.pressure.action import Place
@@ -145,7 +145,7 @@ def _avoidance(place: PodPlace, members: Iterable[Assignment]) -> frozenset[str]
 
 
 def _has_memory_limit(one: Assignment) -> bool:
-    return bool(one.knobs.memory_limit or memory_request.known_limit(one.container))
+    return bool(one.knobs.memory_limit or workload.known_memory_limit(one.container))
 
 
 def _paths(members: Iterable[Assignment]) -> Iterable[str]:

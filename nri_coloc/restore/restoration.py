@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc.core import kubepods
-from nri_coloc.core.metadata import KnownKeys
+from nri_coloc.core.workload import KnownKeys
 from nri_coloc.errors import ColocError
 from nri_coloc.host import restoration as files
 from nri_coloc.host.cgroup_layout import CgroupLayout

@@ -11,9 +11,8 @@ from typing import Final
 
 import pytest
 
-from nri_coloc.core.metadata import PREFIX
 from nri_coloc.core.settings import Settings, Tuning
-from nri_coloc.core.workload import Container, Pod, Resources, Wish
+from nri_coloc.core.workload import PREFIX, Container, Pod, Resources, Wish
 from nri_coloc.errors import SettingsError
 from nri_coloc.pods import keys
 from nri_coloc.pods.annotations import resolve, resolve_pod

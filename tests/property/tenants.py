@@ -14,8 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from nri_coloc.core.metadata import PREFIX
-from nri_coloc.core.workload import KubeQoS, Resources
+from nri_coloc.core.workload import PREFIX, KubeQoS, Resources
 from nri_coloc.pods import keys
 
 GIB = 1 << 30

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.core import memory_request
+from nri_coloc.core import workload
 from nri_coloc.core.knobs import Knobs
-from nri_coloc.core.metadata import PREFIX
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
-from nri_coloc.core.workload import Container, FindingKind, Pod, QoSClass, Resources, Wish
+from nri_coloc.core.workload import PREFIX, Container, FindingKind, Pod, QoSClass, Resources, Wish
 from nri_coloc.pods import annotations, keys, quantity
 from nri_coloc.pods.classes import BANDS
 
@@ -101,7 +100,7 @@ def resolve(pod: Pod, container: Container, tuning: Tuning) -> Wish:
 @given(PODS, CONTAINERS, TUNINGS)
 def test_every_wish_keeps_within_what_its_pod_may_have(pod, container, tuning):
     wish = resolve(pod, container, tuning)
-    request = memory_request.certain(pod, container, CAPACITY)
+    request = workload.certain_memory(pod, container, CAPACITY)
     assert (wish.annotated.memory_min or 0) <= request
     assert (wish.annotated.memory_low or 0) <= request
     score = wish.annotated.oom_score_adj
@@ -179,7 +178,7 @@ def test_annotations_of_others_change_nothing(container, tuning, others):
 def test_a_certain_request_is_never_above_the_true_one(pod, request, capacity):
     # pkg/kubelet/qos/policy.go, GetContainerOOMScoreAdjust
     score = min(max(1000 - 1000 * request // capacity, 3), 999)
-    certain = memory_request.certain(pod, Container("c", "p", oom_score_adj=score), capacity)
+    certain = workload.certain_memory(pod, Container("c", "p", oom_score_adj=score), capacity)
     assert certain <= request
 
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from nri_coloc.core import knobs
 from nri_coloc.core.knobs import MIN_SHARES
-from nri_coloc.core.metadata import MAX_BYTES
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
-from nri_coloc.core.workload import Container, Numa, QoSClass, Resources, Wish
+from nri_coloc.core.workload import MAX_BYTES, Container, Numa, QoSClass, Resources, Wish
 from nri_coloc.placing import reclaim_cgroups, supply
 from tests.property.tenancy import DATABASE, GOLD, WEB, Kubelet, Tenancy
 from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod, tenant_pods

@@ -17,9 +17,9 @@ from nri_coloc.cli import main
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.events import ContainerCreating, ContainerUpdating
 from nri_coloc.core.events import Event as Happening
-from nri_coloc.core.metadata import KnownKeys
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
+from nri_coloc.core.workload import KnownKeys
 from nri_coloc.hooks import translation
 from nri_coloc.placing import step as brain
 from tests.rig.patient_daemon import be_patient

@@ -9,9 +9,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from nri_coloc.core.metadata import KnownKeys
 from nri_coloc.core.settings import ClassRule, Selector, Tuning
-from nri_coloc.core.workload import Pod
+from nri_coloc.core.workload import KnownKeys, Pod
 from nri_coloc.pods.vocabularies import katalyst, koordinator, noderesource, volcano
 from nri_coloc.pods.vocabularies.claims import Claims, Handling
 from nri_coloc.pods.written import PODS_KEPT, Pairs, ours

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core import memory_request
+from nri_coloc.core import workload
 from nri_coloc.core.workload import Container, Pod, Resources
 
 BURSTABLE = Pod("p", namespace="shop", cgroup_parent="/kubepods/burstable/pod1")
@@ -24,7 +24,7 @@ def container(score: int | None = None, limit: int | None = None, name: str = "c
     ids=["absent", "keep", "unlimited", "set", "unlimited on v1"],
 )
 def test_a_memory_limit_is_known_or_not(limit, expected):
-    assert memory_request.known_limit(container(limit=limit)) == expected
+    assert workload.known_memory_limit(container(limit=limit)) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,29 +63,29 @@ def test_a_memory_limit_is_known_or_not(limit, expected):
     ],
 )
 def test_a_request_is_certain_or_nothing(pod, score, limit, expected):
-    assert memory_request.certain(pod, container(score, limit), 64 * GIB) == expected
+    assert workload.certain_memory(pod, container(score, limit), 64 * GIB) == expected
 
 
 def test_a_guaranteed_request_is_that_of_the_last_resize():
     grown, shrunk = container(-997, 2 * GIB), container(-997, GIB // 2)
-    assert [memory_request.certain(GUARANTEED, one, 64 * GIB) for one in (grown, shrunk)] == [
+    assert [workload.certain_memory(GUARANTEED, one, 64 * GIB) for one in (grown, shrunk)] == [
         2 * GIB,
         GIB // 2,
     ]
 
 
 def test_an_unknown_machine_makes_no_request_certain():
-    assert memory_request.certain(BURSTABLE, container(500), -1) == 0
+    assert workload.certain_memory(BURSTABLE, container(500), -1) == 0
 
 
 def test_a_pod_that_carries_our_record_hides_its_request():
     of = replace(BURSTABLE, annotations={"coloc.nri.io/record": "{}"})
-    assert memory_request.certain(of, container(500), 64 * GIB) == 0
+    assert workload.certain_memory(of, container(500), 64 * GIB) == 0
 
 
 class TestPods:
     def of(self, pod: Pod, *containers: Container) -> int:
-        return memory_request.certain_of_pod(pod, containers, 32 * GIB)
+        return workload.certain_memory_of_pod(pod, containers, 32 * GIB)
 
     def test_sidecars_that_inherit_a_score_add_nothing(self):
         sidecars = [container(900, name=f"sidecar-{n}") for n in range(20)]

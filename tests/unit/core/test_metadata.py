@@ -1,10 +1,10 @@
-"""core/metadata.py: the texts of pods take little memory."""
+"""core/workload.py: the texts of pods take little memory."""
 
 import sys
 
 import pytest
 
-from nri_coloc.core.metadata import KnownKeys, Texts
+from nri_coloc.core.workload import KnownKeys, Texts
 
 EMOJI = "\N{GRINNING FACE}"
 TEXTS = Texts({"a": b"1", "b": EMOJI.encode()})

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from nri_coloc.core.metadata import KnownKeys
+from nri_coloc.core.workload import KnownKeys
 from nri_coloc.errors import TransportLost
 from nri_coloc.hooks import trunk
 from nri_coloc.hooks.trunk import Trunk

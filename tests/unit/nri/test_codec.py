@@ -3,8 +3,16 @@
 import pytest
 
 from nri_coloc._pb import nri_pb2, told_pb2
-from nri_coloc.core.metadata import MAX_BYTES, KnownKeys
-from nri_coloc.core.workload import RECORD_KEY, RECORD_LENGTH, Container, Phase, Pod, Resources
+from nri_coloc.core.workload import (
+    MAX_BYTES,
+    RECORD_KEY,
+    RECORD_LENGTH,
+    Container,
+    KnownKeys,
+    Phase,
+    Pod,
+    Resources,
+)
 from nri_coloc.nri import codec
 from tests.rig import told
 

@@ -7,9 +7,8 @@ import pytest
 
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.events import ContainerCreating, PodStarted
-from nri_coloc.core.metadata import PREFIX
 from nri_coloc.core.settings import ClassTuning, Tuning
-from nri_coloc.core.workload import Finding, FindingKind, Pod, QoSClass, Wish
+from nri_coloc.core.workload import PREFIX, Finding, FindingKind, Pod, QoSClass, Wish
 from nri_coloc.placing import lifecycle
 from nri_coloc.pods import annotations
 from tests.unit.placing.kit import SHARED, Node, as_listed, container, pod

@@ -10,8 +10,7 @@ import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.knobs import Knobs
-from nri_coloc.core.metadata import KnownKeys
-from nri_coloc.core.workload import RECORD_KEY
+from nri_coloc.core.workload import RECORD_KEY, KnownKeys
 from nri_coloc.errors import RuntimeRefused, TransportLost
 from nri_coloc.host import cgroup_layout, write_back
 from nri_coloc.nri import codec

@@ -3,8 +3,7 @@
 import pytest
 
 from nri_coloc._pb import told_pb2
-from nri_coloc.core.metadata import KnownKeys
-from nri_coloc.core.workload import RECORD_KEY
+from nri_coloc.core.workload import RECORD_KEY, KnownKeys
 from nri_coloc.errors import RemoteProtocolError
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Call, Synchronize
