@@ -11,7 +11,7 @@ import random
 import time
 
 from benchmarks import figures
-from nri_coloc.core.events import ContainerCreating, ContainerGone, ContainerUpdating, Event
+from nri_coloc.core.decisions import ContainerCreating, ContainerGone, ContainerUpdating, Event
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.topology import CPU, Topology

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Final, Protocol
 
-from nri_coloc.core.decisions import NOBODY, Decision, Moves, Outcome
-from nri_coloc.core.events import Event
+from nri_coloc.core.decisions import NOBODY, Decision, Event, Moves, Outcome
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.report import Drift
 from nri_coloc.core.state import NodeState

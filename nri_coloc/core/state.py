@@ -244,7 +244,7 @@ class Pools:
         pool without CPUs of its own has the CPUs of `share` (or `system`).
     plan: input: the operator's pools.
     asked: input: members' requests by tier.
-    counts: input: number of CPUs that the fast loop set for a pool (`events.PoolsSized`). Without an entry for
+    counts: input: number of CPUs that the fast loop set for a pool (`decisions.PoolsSized`). Without an entry for
         `reclaim` it has the CPUs of `share`; with an entry for `share` the two are apart.
     claimed: input: CPUs that dedicated containers had and will get again while a list is replayed.
     """

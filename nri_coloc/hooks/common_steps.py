@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.decisions import ContainerCreating, Outcome
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Drift, Report

@@ -12,8 +12,7 @@ import os
 from typing import Any, Final, Protocol
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core.decisions import Moves, Outcome
-from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.decisions import ContainerCreating, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
 from nri_coloc.core.seams import Decided, all_of, prepared, superseded
 from nri_coloc.core.settings import Tuning

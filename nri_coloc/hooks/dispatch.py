@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core.decisions import NOBODY, Outcome
-from nri_coloc.core.events import ContainerGone, PodRemoved
+from nri_coloc.core.decisions import NOBODY, ContainerGone, Outcome, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.seams import Decided, all_of, prepared
 from nri_coloc.core.state import NodeState

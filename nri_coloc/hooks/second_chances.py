@@ -9,8 +9,7 @@ from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import Moves, Outcome
-from nri_coloc.core.events import CPUsFreed
+from nri_coloc.core.decisions import CPUsFreed, Moves, Outcome
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import After, Change, tell

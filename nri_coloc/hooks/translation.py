@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.events import (
+from nri_coloc.core.decisions import (
     ContainerCreated,
     ContainerCreating,
     ContainerStarting,

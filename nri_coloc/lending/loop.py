@@ -22,11 +22,12 @@ from typing import Final
 
 from nri_coloc.core import cpuset, figures
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import Decision, Inputs
-from nri_coloc.core.events import (
+from nri_coloc.core.decisions import (
     ContainerCreating,
     ContainerStarting,
+    Decision,
     Event,
+    Inputs,
     PodStarted,
     PoolsSized,
     Synchronized,

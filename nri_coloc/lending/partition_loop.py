@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nri_coloc.core.cadence import Cadence
-from nri_coloc.core.decisions import Decision, Figure
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import Decision, Figure, PoolsSized
 from nri_coloc.core.lending import Change
 from nri_coloc.core.readings import FastReadings
 from nri_coloc.core.reasons import AuditEvent

@@ -10,8 +10,16 @@ from functools import reduce
 from typing import Final
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import Decision, Moves, Outcome
-from nri_coloc.core.events import ContainerCreating, ContainerGone, ContainerStarting, PodRemoved, PodStarted
+from nri_coloc.core.decisions import (
+    ContainerCreating,
+    ContainerGone,
+    ContainerStarting,
+    Decision,
+    Moves,
+    Outcome,
+    PodRemoved,
+    PodStarted,
+)
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, POOLS, Assignment, NodeState, PodPlace

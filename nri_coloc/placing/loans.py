@@ -6,8 +6,7 @@ restarts without a file: the pushed value is in the runtime's spec, beside a rec
 
 from typing import Final
 
-from nri_coloc.core.decisions import Decision, Moves, Outcome
-from nri_coloc.core.events import AmountsGranted
+from nri_coloc.core.decisions import AmountsGranted, Decision, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Knobs, KnobValue
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import Assignment, NodeState

@@ -7,7 +7,7 @@ from operator import or_
 from typing import NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.events import Synchronized
+from nri_coloc.core.decisions import Synchronized
 from nri_coloc.core.state import DEDICATED, POOLS, SHARE, SYSTEM, NodeState, Pools
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, QoSClass, Wish

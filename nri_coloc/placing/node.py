@@ -8,8 +8,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from nri_coloc.core import knobs
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import Event, Synchronized
+from nri_coloc.core.decisions import Event, Outcome, Synchronized
 from nri_coloc.core.knobs import NOTHING_KNOWN, Capability, Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState

@@ -12,8 +12,16 @@ from typing import NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import NOBODY, Considered, Decision, Figure, Moves, Outcome
-from nri_coloc.core.events import ContainerStarting, PodResized
+from nri_coloc.core.decisions import (
+    NOBODY,
+    Considered,
+    ContainerStarting,
+    Decision,
+    Figure,
+    Moves,
+    Outcome,
+    PodResized,
+)
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning

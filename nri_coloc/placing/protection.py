@@ -4,8 +4,8 @@ memory.min and memory.low are shared out among siblings at each level, so a pod'
 containers, and the levels above it the sum over their pods (cgroup-v2, "Memory Interface Files"; measured in the rig:
 87 MiB kept with the container's value alone, 199 with the path's).
 
-The sum of a pod is bounded by its memory request, as far as the node proves it (`workload.memory_bound_of_pod`), the sum
-of the node by the memory that may be protected. Within a bound the kernel divides by use (mm/page_counter.c,
+The sum of a pod is bounded by its memory request, as far as the node proves it (`workload.memory_bound_of_pod`), and
+the sum of the node by the memory that may be protected. Within a bound the kernel divides by use (mm/page_counter.c,
 effective_protection). If the node's bound is reached, the older pods keep theirs: a new pod takes nothing from them.
 """
 

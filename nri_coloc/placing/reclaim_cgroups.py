@@ -9,8 +9,7 @@ from itertools import chain
 from typing import Final
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import NOBODY, Decision, Figure, Moves
-from nri_coloc.core.events import Synchronized
+from nri_coloc.core.decisions import NOBODY, Decision, Figure, Moves, Synchronized
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM, NodeState, PodPlace

@@ -1,7 +1,6 @@
 """Decide on values that follow from the companion's facts about pods: memory protection."""
 
-from nri_coloc.core.decisions import Decision, Moves, Outcome
-from nri_coloc.core.events import FactsReported
+from nri_coloc.core.decisions import Decision, FactsReported, Moves, Outcome
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.value import replace

@@ -7,8 +7,7 @@ from operator import or_
 from typing import Final
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import Decision, Moves, Outcome
-from nri_coloc.core.events import Reconfigured, Synchronized
+from nri_coloc.core.decisions import Decision, Moves, Outcome, Reconfigured, Synchronized
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning

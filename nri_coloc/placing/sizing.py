@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import Decision, Moves, Outcome
-from nri_coloc.core.events import (
+from nri_coloc.core.decisions import (
     ContainerCreating,
     ContainerUpdating,
+    Decision,
     Event,
+    Moves,
+    Outcome,
     PoolsSized,
     Reconfigured,
     Synchronized,

@@ -8,8 +8,7 @@ pod's other containers keep to the reclaim pool meanwhile.
 
 from collections.abc import Iterable
 
-from nri_coloc.core.decisions import NOBODY, Moves, Outcome
-from nri_coloc.core.events import ContainerCreated
+from nri_coloc.core.decisions import NOBODY, ContainerCreated, Moves, Outcome
 from nri_coloc.core.state import NodeState, Unstarted
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, Phase

@@ -6,8 +6,7 @@ moves to apply. Nothing here waits, reads a clock or fails: a request that canno
 
 from typing import assert_never
 
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import (
+from nri_coloc.core.decisions import (
     AmountsGranted,
     ContainerCreated,
     ContainerCreating,
@@ -17,6 +16,7 @@ from nri_coloc.core.events import (
     CPUsFreed,
     Event,
     FactsReported,
+    Outcome,
     PodRemoved,
     PodResized,
     PodStarted,

@@ -8,8 +8,7 @@ the request that NRI cannot carry (nri-protocol §5.3).
 from typing import Final
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import NOBODY, Decision, Figure, Inputs, Moves, Outcome
-from nri_coloc.core.events import ContainerUpdating
+from nri_coloc.core.decisions import NOBODY, ContainerUpdating, Decision, Figure, Inputs, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning

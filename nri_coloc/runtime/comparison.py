@@ -13,7 +13,7 @@ from math import inf
 from threading import Thread
 from typing import Final, Protocol
 
-from nri_coloc.core.events import ContainerGone
+from nri_coloc.core.decisions import ContainerGone
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import After, all_of, tell

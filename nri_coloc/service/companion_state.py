@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from math import inf
 
-from nri_coloc.core.events import FactsReported
+from nri_coloc.core.decisions import FactsReported
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.pod_facts import PodFacts
 from nri_coloc.core.seams import After, all_of, tell

@@ -8,7 +8,7 @@ from dataclasses import replace
 from threading import RLock
 from typing import Final
 
-from nri_coloc.core.events import Reconfigured
+from nri_coloc.core.decisions import Reconfigured
 from nri_coloc.core.seams import After, all_of, tell
 from nri_coloc.core.settings import Settings, Tuning
 from nri_coloc.core.topology import Topology

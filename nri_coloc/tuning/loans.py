@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from nri_coloc.core import figures
-from nri_coloc.core.events import AmountsGranted
+from nri_coloc.core.decisions import AmountsGranted
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.lending import Capacity
 from nri_coloc.core.report import Report

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import PoolsSized
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.state import RECLAIM

@@ -11,8 +11,7 @@ from typing import Final, Literal
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core import knobs
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import ContainerGone, Event, PodRemoved
+from nri_coloc.core.decisions import ContainerGone, Event, Outcome, PodRemoved
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState

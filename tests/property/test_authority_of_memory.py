@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.core.events import ContainerCreating, ContainerGone, Synchronized
+from nri_coloc.core.decisions import ContainerCreating, ContainerGone, Synchronized
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Wish
 from nri_coloc.placing import pools, protection, reclaim_cgroups

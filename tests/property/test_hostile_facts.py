@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.core.events import ContainerCreating, FactsReported
+from nri_coloc.core.decisions import ContainerCreating, FactsReported
 from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner, PodFacts
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import ContainerGone, ContainerStarting, ContainerUpdating, Event, PoolsSized
+from nri_coloc.core.decisions import (
+    ContainerGone,
+    ContainerStarting,
+    ContainerUpdating,
+    Event,
+    Outcome,
+    PoolsSized,
+)
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning

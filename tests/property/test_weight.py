@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.core.events import ContainerCreating, PodStarted
+from nri_coloc.core.decisions import ContainerCreating, PodStarted
 from nri_coloc.core.knobs import MIN_SHARES
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Wish

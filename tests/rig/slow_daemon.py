@@ -14,9 +14,8 @@ from threading import Event
 from typing import Final
 
 from nri_coloc.cli import main
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import ContainerCreating, ContainerUpdating
-from nri_coloc.core.events import Event as Happening
+from nri_coloc.core.decisions import ContainerCreating, ContainerUpdating, Outcome
+from nri_coloc.core.decisions import Event as Happening
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import KnownKeys

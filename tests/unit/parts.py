@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from nri_coloc._pb import told_pb2
 from nri_coloc.core import cpuset
-from nri_coloc.core.events import ContainerCreating, ContainerStarting, PodStarted
+from nri_coloc.core.decisions import ContainerCreating, ContainerStarting, PodStarted
 from nri_coloc.core.knobs import Capability, Original
 from nri_coloc.core.report import Subject
 from nri_coloc.core.settings import Tuning

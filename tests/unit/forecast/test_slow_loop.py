@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import PoolsSized
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.readings import Picture
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning

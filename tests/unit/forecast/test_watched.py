@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core.events import PodStarted
+from nri_coloc.core.decisions import PodStarted
 from nri_coloc.core.workload import Pod
 from nri_coloc.forecast import slow_loop as watched
 from nri_coloc.forecast.snapshot import Subjects

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import PodStarted
+from nri_coloc.core.decisions import PodStarted
 from nri_coloc.hooks.dispatch import departed
 from nri_coloc.placing.node import Node
 from tests.unit.parts import a_node, create, start_pod

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, ContainerStarting, PodStarted
+from nri_coloc.core.decisions import ContainerCreating, ContainerStarting, PodStarted
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.workload import Resources
 from nri_coloc.host import cgroup_layout, files

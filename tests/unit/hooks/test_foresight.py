@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import nri_pb2, told_pb2
-from nri_coloc.core.events import PodStarted
+from nri_coloc.core.decisions import PodStarted
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import RECORD_KEY, Pod
 from nri_coloc.hooks.creation import MOST, Foresight

@@ -2,8 +2,7 @@
 
 from typing import Any, cast
 
-from nri_coloc.core.decisions import Moves
-from nri_coloc.core.events import ContainerGone, ContainerStarting
+from nri_coloc.core.decisions import ContainerGone, ContainerStarting, Moves
 from nri_coloc.core.seams import Change
 from nri_coloc.hooks.second_chances import EVERY_S, SecondChances
 from tests.unit.parts import a_node, a_report, create

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import told_pb2
-from nri_coloc.core.events import PodResized
+from nri_coloc.core.decisions import PodResized
 from nri_coloc.core.knobs import Knobs, Original
 from nri_coloc.core.settings import ClassTuning, PoolTuning, PressureTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, NodeState

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import Outcome, PoolsSized
 from nri_coloc.core.readings import FastReadings, Role, Sample
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.lending import bands, partition

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.core.events import PodRemoved, PoolsSized
+from nri_coloc.core.decisions import PodRemoved, PoolsSized
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.state import RECLAIM
 from nri_coloc.host.cgroup_layout import CgroupLayout

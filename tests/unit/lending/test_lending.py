@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from nri_coloc.core.events import PodStarted, PoolsSized, Synchronized
+from nri_coloc.core.decisions import PodStarted, PoolsSized, Synchronized
 from nri_coloc.core.lending import Change, CPUTarget, Headroom
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import RECLAIM

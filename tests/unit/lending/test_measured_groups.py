@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, ContainerUpdating, PodStarted, PoolsSized
+from nri_coloc.core.decisions import ContainerCreating, ContainerUpdating, PodStarted, PoolsSized
 from nri_coloc.core.readings import Role
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Pod, QoSClass, Resources, Wish

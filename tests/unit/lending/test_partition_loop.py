@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import PoolsSized
 from nri_coloc.core.readings import FastReadings, Role, Sample
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.lending import partition_loop

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.events import ContainerCreating, PodRemoved, PodStarted, PoolsSized
+from nri_coloc.core.decisions import ContainerCreating, PodRemoved, PodStarted, PoolsSized
 from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.lending.file_watch import FileWatch

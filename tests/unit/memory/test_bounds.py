@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from nri_coloc.core.events import PodRemoved
+from nri_coloc.core.decisions import PodRemoved
 from nri_coloc.core.readings import GroupReading, MemoryReading
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass, Wish

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from nri_coloc.core.events import PodRemoved
+from nri_coloc.core.decisions import PodRemoved
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Part
 from nri_coloc.errors import KernelInterfaceError

@@ -10,15 +10,17 @@ from functools import cache
 from typing import Any
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import Decision, Moves, Outcome
-from nri_coloc.core.events import (
+from nri_coloc.core.decisions import (
     AmountsGranted,
     ContainerCreating,
     ContainerGone,
     ContainerStarting,
     ContainerUpdating,
     CPUsFreed,
+    Decision,
     Event,
+    Moves,
+    Outcome,
     PodRemoved,
     PodResized,
     PodStarted,

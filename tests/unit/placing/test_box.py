@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.decisions import NOBODY
-from nri_coloc.core.events import PodStarted
+from nri_coloc.core.decisions import NOBODY, PodStarted
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import KEPT_BY_KUBELET, QoSClass

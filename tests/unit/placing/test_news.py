@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import ContainerCreating, PodStarted
+from nri_coloc.core.decisions import ContainerCreating, Outcome, PodStarted
 from nri_coloc.core.settings import ClassTuning, Tuning
 from nri_coloc.core.workload import PREFIX, Finding, FindingKind, Pod, QoSClass, Wish
 from nri_coloc.placing import lifecycle

@@ -2,7 +2,7 @@
 
 import threading
 
-from nri_coloc.core.events import ContainerGone, Reconfigured, Synchronized
+from nri_coloc.core.decisions import ContainerGone, Reconfigured, Synchronized
 from nri_coloc.core.settings import Tuning
 from tests.unit.parts import a_node, create
 from tests.unit.placing import kit

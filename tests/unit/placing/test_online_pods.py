@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, PodStarted
+from nri_coloc.core.decisions import ContainerCreating, PodStarted
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Pod, QoSClass, Resources, Wish

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.decisions import ContainerCreating
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.workload import Container, Pod, Wish
 from nri_coloc.placing import protection

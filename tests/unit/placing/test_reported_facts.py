@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import ContainerCreating, FactsReported
+from nri_coloc.core.decisions import ContainerCreating, FactsReported, Outcome
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
 from nri_coloc.core.reasons import is_of_lending

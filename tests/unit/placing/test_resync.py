@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import Synchronized
+from nri_coloc.core.decisions import Outcome, Synchronized
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Container, Phase, Resources, Wish

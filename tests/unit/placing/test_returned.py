@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.core.cpuset import of
-from nri_coloc.core.events import Synchronized
+from nri_coloc.core.decisions import Synchronized
 from nri_coloc.core.knobs import NO_KNOBS, Knobs, Original
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.topology import CPU, Topology

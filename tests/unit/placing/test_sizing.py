@@ -1,7 +1,6 @@
 """placing/sizing.py: the loop gives the size of the reclaim pool, the policy its CPUs, and reclaimed pods follow."""
 
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import Outcome, PoolsSized
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node, mask, moved, said

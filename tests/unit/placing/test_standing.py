@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import Synchronized
+from nri_coloc.core.decisions import Synchronized
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Container, Phase, QoSClass, Wish
 from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking, container

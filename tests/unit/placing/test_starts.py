@@ -3,8 +3,14 @@
 from dataclasses import replace
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import NOBODY, Moves, Outcome
-from nri_coloc.core.events import ContainerCreated, ContainerCreating, ContainerGone
+from nri_coloc.core.decisions import (
+    NOBODY,
+    ContainerCreated,
+    ContainerCreating,
+    ContainerGone,
+    Moves,
+    Outcome,
+)
 from nri_coloc.core.workload import Container, Phase, Resources
 from nri_coloc.placing import starts
 from tests.unit.placing.kit import RECLAIMED, SHARED, Node, asking, container

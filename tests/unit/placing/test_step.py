@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
-from nri_coloc.core import events
+from nri_coloc.core import decisions
 from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.pod_facts import NO_FACTS
@@ -15,25 +15,25 @@ from tests.unit.placing.kit import DEDICATED, Node, container, pod
 
 MAIN = container("main", milli=2000)
 EVENTS: dict[type, Any] = {
-    events.PodStarted: events.PodStarted(pod(), DEDICATED),
-    events.PodResized: events.PodResized(pod(cpu_request=3000)),
-    events.PodRemoved: events.PodRemoved("web"),
-    events.ContainerCreating: events.ContainerCreating(pod(), MAIN, DEDICATED),
-    events.ContainerCreated: events.ContainerCreated("web", "main", 0b11),
-    events.ContainerStarting: events.ContainerStarting(pod(), MAIN, DEDICATED),
-    events.ContainerUpdating: events.ContainerUpdating(pod(), MAIN, DEDICATED, Resources()),
-    events.ContainerGone: events.ContainerGone("main"),
-    events.Synchronized: events.Synchronized((), ()),
-    events.Reconfigured: events.Reconfigured(Node().state.topology, {}, {}),
-    events.AmountsGranted: events.AmountsGranted({"app": Knobs(quota=1)}, "there is less"),
-    events.PoolsSized: events.PoolsSized({"reclaim": 2}, "online pods use 4 of 8 CPUs"),
-    events.FactsReported: events.FactsReported(NO_FACTS),
-    events.CPUsFreed: events.CPUsFreed(),
+    decisions.PodStarted: decisions.PodStarted(pod(), DEDICATED),
+    decisions.PodResized: decisions.PodResized(pod(cpu_request=3000)),
+    decisions.PodRemoved: decisions.PodRemoved("web"),
+    decisions.ContainerCreating: decisions.ContainerCreating(pod(), MAIN, DEDICATED),
+    decisions.ContainerCreated: decisions.ContainerCreated("web", "main", 0b11),
+    decisions.ContainerStarting: decisions.ContainerStarting(pod(), MAIN, DEDICATED),
+    decisions.ContainerUpdating: decisions.ContainerUpdating(pod(), MAIN, DEDICATED, Resources()),
+    decisions.ContainerGone: decisions.ContainerGone("main"),
+    decisions.Synchronized: decisions.Synchronized((), ()),
+    decisions.Reconfigured: decisions.Reconfigured(Node().state.topology, {}, {}),
+    decisions.AmountsGranted: decisions.AmountsGranted({"app": Knobs(quota=1)}, "there is less"),
+    decisions.PoolsSized: decisions.PoolsSized({"reclaim": 2}, "online pods use 4 of 8 CPUs"),
+    decisions.FactsReported: decisions.FactsReported(NO_FACTS),
+    decisions.CPUsFreed: decisions.CPUsFreed(),
 }
 
 
 def test_every_event_is_tried_here():
-    assert EVENTS.keys() == set(get_args(events.Event))
+    assert EVENTS.keys() == set(get_args(decisions.Event))
 
 
 @pytest.mark.parametrize("event", EVENTS.values(), ids=lambda event: type(event).__name__)

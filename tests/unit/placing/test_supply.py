@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, FactsReported
+from nri_coloc.core.decisions import ContainerCreating, FactsReported
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
 from nri_coloc.core.reasons import Reason

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import Outcome, PoolsSized
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning
 from nri_coloc.core.state import Asked
 from nri_coloc.placing import tiers

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, PodStarted
+from nri_coloc.core.decisions import ContainerCreating, PodStarted
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.workload import Numa, Pod, Resources, Wish
 from nri_coloc.placing import protection, reclaim_cgroups

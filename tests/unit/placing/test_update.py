@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import ContainerUpdating
+from nri_coloc.core.decisions import ContainerUpdating
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.workload import KEPT_BY_KUBELET, Finding, FindingKind, Resources, Wish
 from nri_coloc.placing import update

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import PoolsSized
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing import whereabouts

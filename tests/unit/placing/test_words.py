@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, PoolsSized
+from nri_coloc.core.decisions import ContainerCreating, PoolsSized
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.workload import Finding, FindingKind, Resources

@@ -6,8 +6,7 @@ from threading import Thread
 
 import pytest
 
-from nri_coloc.core.decisions import Moves
-from nri_coloc.core.events import ContainerCreating, ContainerGone, PodRemoved
+from nri_coloc.core.decisions import ContainerCreating, ContainerGone, Moves, PodRemoved
 from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass, Wish

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, ContainerGone
+from nri_coloc.core.decisions import ContainerCreating, ContainerGone
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.repair.protections import Protections

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.events import PoolsSized
+from nri_coloc.core.decisions import PoolsSized
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent
 from nri_coloc.core.settings import Tuning

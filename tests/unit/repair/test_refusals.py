@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.events import ContainerUpdating, PoolsSized
+from nri_coloc.core.decisions import ContainerUpdating, PoolsSized
 from nri_coloc.core.knobs import Capability
 from nri_coloc.core.lending import Part
 from nri_coloc.core.reasons import AuditEvent

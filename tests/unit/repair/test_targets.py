@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, PodStarted
+from nri_coloc.core.decisions import ContainerCreating, PodStarted
 from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import Numa, Pod, QoSClass, Resources, Wish

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core.events import AmountsGranted, ContainerGone
+from nri_coloc.core.decisions import AmountsGranted, ContainerGone
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from nri_coloc.core.events import PodStarted
+from nri_coloc.core.decisions import PodStarted
 from nri_coloc.schedule.draining import running_pods, still_runs, to_evict
 from nri_coloc.schedule.lending import Lending, at
 from nri_coloc.schedule.switch import ON, switched_off

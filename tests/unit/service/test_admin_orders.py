@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating
+from nri_coloc.core.decisions import ContainerCreating
 from nri_coloc.core.evictions import Outcome as EvictionOutcome
 from nri_coloc.core.evictions import Result
 from nri_coloc.core.knobs import NO_KNOBS

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from nri_coloc.core.events import ContainerStarting
+from nri_coloc.core.decisions import ContainerStarting
 from nri_coloc.core.lending import Binding, Capacity, Headroom
 from nri_coloc.core.readings import DiskLeft
 from nri_coloc.core.settings import DiskTuning, ScheduleTuning

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nri_coloc.core.events import PodStarted
+from nri_coloc.core.decisions import PodStarted
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes.rate import NODE

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from nri_coloc.core.events import ContainerGone
+from nri_coloc.core.decisions import ContainerGone
 from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.core.report import Drift
 from nri_coloc.core.seams import Change

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.core.decisions import Outcome
-from nri_coloc.core.events import ContainerCreating, PodStarted, Reconfigured
+from nri_coloc.core.decisions import ContainerCreating, Outcome, PodStarted, Reconfigured
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.host import sysfs

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
-from nri_coloc.core.events import ContainerUpdating
+from nri_coloc.core.decisions import ContainerUpdating
 from nri_coloc.core.lending import Binding, Headroom
 from nri_coloc.core.readings import GroupReading
 from nri_coloc.core.settings import BurstTuning, ReclaimTuning, Tuning

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nri_coloc.core.events import PodRemoved
+from nri_coloc.core.decisions import PodRemoved
 from nri_coloc.core.lending import Headroom
 from nri_coloc.core.settings import Tuning
 from nri_coloc.errors import KernelInterfaceError

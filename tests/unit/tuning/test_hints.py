@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, ContainerGone
+from nri_coloc.core.decisions import ContainerCreating, ContainerGone
 from nri_coloc.core.scheduler_hints import Hint, Policy, SchedulerCapability
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import Wish

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nri_coloc.core.decisions import Moves
-from nri_coloc.core.events import FactsReported
+from nri_coloc.core.decisions import FactsReported, Moves
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
 from nri_coloc.core.lending import Binding, Capacity
 from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner, PodFacts

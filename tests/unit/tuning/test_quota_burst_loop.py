@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.core.events import ContainerGone, Reconfigured
+from nri_coloc.core.decisions import ContainerGone, Reconfigured
 from nri_coloc.core.lending import Binding, Headroom
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Wish

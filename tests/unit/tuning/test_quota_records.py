@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core.events import ContainerGone
+from nri_coloc.core.decisions import ContainerGone
 from nri_coloc.core.lending import Binding, Headroom
 from nri_coloc.core.settings import Tuning
 from nri_coloc.repair import refusals

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.events import ContainerCreating, Reconfigured
+from nri_coloc.core.decisions import ContainerCreating, Reconfigured
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import QoSClass, Wish
