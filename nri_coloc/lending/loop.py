@@ -20,7 +20,7 @@ from dataclasses import replace
 from threading import Lock, Thread
 from typing import Final
 
-from nri_coloc.core import cpuset, figures
+from nri_coloc.core import cpuset, report
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import (
     ContainerCreating,
@@ -164,7 +164,7 @@ class ReclaimPool:
         measured = self._memory.lent.box
         source = "last measurement" if measured else "floor"
         inputs: Inputs = {"cpus": measured, "source": source}
-        because = figures.sentence("reclaim pool sized: the first reclaimed pod comes", inputs, inputs)
+        because = report.sentence("reclaim pool sized: the first reclaimed pod comes", inputs, inputs)
         outcome = self._node.decide(PoolsSized({RECLAIM: measured}, because, inputs=inputs))
         self._report.decided(outcome.decisions, outcome.state, before)
 
@@ -186,7 +186,7 @@ class ReclaimPool:
         if self._found:
             inputs = {"cpus": self._found}
             why = "reclaim pool keeps its size until the first measurement: the previous process left it"
-            because = figures.sentence(why, inputs, inputs)
+            because = report.sentence(why, inputs, inputs)
             outcome = self._node.decide(PoolsSized({RECLAIM: self._found}, because, Reason.RESTORED, inputs))
             self._report.decided(outcome.decisions, outcome.state, before)
 

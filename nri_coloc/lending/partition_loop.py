@@ -11,12 +11,11 @@ In `observe` the sizes are decided and recorded, and nothing changes.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nri_coloc.core.cadence import Cadence
 from nri_coloc.core.decisions import Decision, Figure, PoolsSized
 from nri_coloc.core.lending import Change
 from nri_coloc.core.readings import FastReadings
 from nri_coloc.core.reasons import AuditEvent
-from nri_coloc.core.report import Report
+from nri_coloc.core.report import Cadence, Report
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.lending import bands, partition
 from nri_coloc.lending.bands import Tier

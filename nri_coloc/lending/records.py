@@ -13,10 +13,9 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from nri_coloc.core.cadence import ONE_WAY_S, SWINGS_FROM, Cadence, Extent
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.figures import shown
 from nri_coloc.core.lending import Binding, Change
+from nri_coloc.core.report import ONE_WAY_S, SWINGS_FROM, Cadence, Extent, shown
 from nri_coloc.lending.headroom import dead_band_milli, step_milli
 from nri_coloc.lending.pool_size import Grounds
 

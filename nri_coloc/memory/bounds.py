@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core import workload
-from nri_coloc.core.cadence import SWING_S, Cadence, Extent
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.lending import Change, MemoryTarget, Part
 from nri_coloc.core.readings import GroupReading, Picture
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.report import Report
+from nri_coloc.core.report import SWING_S, Cadence, Extent, Report
 from nri_coloc.core.state import RECLAIM, Assignment, NodeState, PodPlace
 from nri_coloc.memory import division, headroom
 from nri_coloc.memory.division import Member, MemoryControl

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nri_coloc.core import figures
+from nri_coloc.core import report
 from nri_coloc.core.decisions import Decision, Figure
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM
@@ -127,10 +127,10 @@ def of_degrading(step: degrade_cpu.Step, victims: Sequence[str]) -> Decision:
     inputs["victims"] = " ".join(names)
     if step.cause is Cause.HURT:
         text = f"quota lowered: CPU stall of {names[0]} in pool {_short(step.pool)}"
-        because = figures.sentence(text, inputs, ("limit_milli", "use_milli", "request_milli"))
+        because = report.sentence(text, inputs, ("limit_milli", "use_milli", "request_milli"))
         return Decision(AuditEvent.PRESSURE_DEGRADE, Reason.CPU_STALL, because, inputs=inputs)
     text = f"quota restored: {_WHY_RESTORED[step.cause]}"
-    because = figures.sentence(text, inputs, ("limit_before_milli", "use_milli"))
+    because = report.sentence(text, inputs, ("limit_before_milli", "use_milli"))
     return Decision(AuditEvent.PRESSURE_RECOVER, _CAUSES[step.cause], because, inputs=inputs)
 
 

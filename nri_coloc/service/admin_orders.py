@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from nri_coloc.core import figures
+from nri_coloc.core import report
 from nri_coloc.core.durations import LONGEST_S
 from nri_coloc.core.evictions import EvictionWish, Result
 from nri_coloc.core.reasons import AuditEvent, Reason
@@ -116,7 +116,7 @@ class AdminOrders:
         self._stranger_told_at = now
         rule = "only root and the daemon's user may call the admin socket"
         inputs = {"uid": caller.uid, "pid": caller.pid, "refused": self._strangers}
-        because = figures.sentence(f"caller refused: {rule}", inputs, inputs)
+        because = report.sentence(f"caller refused: {rule}", inputs, inputs)
         self._report.said(AuditEvent.ADMIN_CALL, Reason.STRANGER, because, extra={"inputs": inputs})
 
     def pause_lending(self, caller: Caller, seconds: int, reason: str) -> str:
@@ -300,7 +300,7 @@ class AdminOrders:
 
     def _say(self, caller: Caller, reason: Reason, asked: str, result: str) -> None:
         inputs = {"uid": caller.uid, "pid": caller.pid, "order": asked, "result": result}
-        because = figures.sentence(f"{asked}: {result}", inputs, ("uid", "pid"))
+        because = report.sentence(f"{asked}: {result}", inputs, ("uid", "pid"))
         self._report.said(AuditEvent.ADMIN_CALL, reason, because, extra={"inputs": inputs})
 
 

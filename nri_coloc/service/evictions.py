@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any, Final
 
-from nri_coloc.core import figures
+from nri_coloc.core import report
 from nri_coloc.core.evictions import Closed, EvictionWish, Ordered, Outcome, Result
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.kubernetes import eviction_orders
@@ -150,7 +150,7 @@ class EvictionOrders:
         self, order_id: str, wish: EvictionWish, reason: Reason, text: str, inputs: dict[str, Any]
     ) -> None:
         origin = ("by_operator",) if wish.by_operator else ()
-        because = figures.sentence(text, inputs, (*origin, "retry_after_s"))
+        because = report.sentence(text, inputs, (*origin, "retry_after_s"))
         self._report.said(
             AuditEvent.POD_EVICT,
             reason,

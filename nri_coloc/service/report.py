@@ -11,7 +11,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from nri_coloc.core import figures
+from nri_coloc.core import report
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
@@ -209,7 +209,7 @@ def recorded(
         }
     if not used:
         return record
-    because = figures.sentence(decision.because, used, decision.shows)
+    because = report.sentence(decision.because, used, decision.shows)
     return replace(record, because=because, extra={"inputs": used, **extra})
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Final, NamedTuple
 
-from nri_coloc.core import figures
+from nri_coloc.core import report
 from nri_coloc.core.decisions import Decision, Inputs
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.lowered_quota import LoweredQuota
@@ -343,14 +343,14 @@ class PodBandwidths:
     def _why(self, member: Assignment, quota: int | None) -> tuple[str, Inputs]:
         raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
         if self.is_resized(member.container.pod_id):
-            return figures.sentence("quota restored: a resize of its pod is in progress", own, own), own
+            return report.sentence("quota restored: a resize of its pod is in progress", own, own), own
         if raised is None or raised.own != _own(member):
             why = "quota restored: resized, unreadable, or no longer allowed to be raised"
-            return figures.sentence(why, own, own), own
+            return report.sentence(why, own, own), own
         if quota is not None and quota < raised.quota:
             both: Inputs = {**raised.inputs, "quota": quota, "wanted_quota": raised.quota}
             why = "quota raised to its pod's: the pod's rises first"
-            return figures.sentence(why, both, ("quota", "wanted_quota")), both
+            return report.sentence(why, both, ("quota", "wanted_quota")), both
         return raised.because, raised.inputs
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
@@ -390,7 +390,7 @@ def back(assignment: Assignment, why: str) -> Raised:
     """Return a raise to the own quota, so that the own quota is written."""
     own = _own(assignment)
     inputs = {"own_quota": own}
-    because = figures.sentence(f"quota restored: {why}", inputs, inputs)
+    because = report.sentence(f"quota restored: {why}", inputs, inputs)
     return Raised(quota=own, own=own, because=because, inputs=inputs)
 
 

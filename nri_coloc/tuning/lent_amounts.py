@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from nri_coloc.core import figures
+from nri_coloc.core import report
 from nri_coloc.core.apportionment import apportion
 from nri_coloc.core.decisions import Figure, Inputs
 from nri_coloc.core.knobs import MIN_SHARES, NO_KNOBS, PAGE, Knobs
@@ -150,13 +150,13 @@ def rebalance(
     """Return the containers whose values must change, for the capacity that has lasted."""
     if capacity.binding in _SILENT:
         inputs = _inputs(loans, capacity, settled, tuning)
-        because = figures.sentence(f"{_EASED}; the capacity is unknown", inputs, _SHOWN)
+        because = report.sentence(f"{_EASED}; the capacity is unknown", inputs, _SHOWN)
         return Rebalanced(settled.interrupted, eased(loans, tuning), because, inputs)
     settled = _settled(settled, capacity, now_s, tuning)
     milli, memory = settled.cpu_milli.settled, settled.memory_bytes.settled
     if milli is None or memory is None:
         inputs = _inputs(loans, capacity, settled, tuning)
-        because = figures.sentence(f"{_EASED}; no capacity has lasted for the dwell", inputs, _SHOWN)
+        because = report.sentence(f"{_EASED}; no capacity has lasted for the dwell", inputs, _SHOWN)
         return Rebalanced(settled, eased(loans, tuning), because, inputs)
     wanted = amounts(loans, milli, memory)
     changes = {key: _changed(loans[key], wanted[key], tuning) for key in loans}
@@ -164,7 +164,7 @@ def rebalance(
     return Rebalanced(
         settled,
         {key: knobs for key, knobs in changes.items() if knobs != NO_KNOBS},
-        figures.sentence(
+        report.sentence(
             f"loans divided again: the loans or the capacity for them changed{_guessed(capacity)}",
             inputs,
             _SHOWN,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from nri_coloc.core import figures
+from nri_coloc.core import report
 from nri_coloc.core.decisions import AmountsGranted
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.lending import Capacity
@@ -72,7 +72,7 @@ class Loans:
         if changes:
             room = self._node.tuning.reclaim.amounts.memory_room
             inputs = {"in_use_bytes": loan.in_use, "memory_room_bytes": room}
-            because = figures.sentence(
+            because = report.sentence(
                 "lowered memory limit raised before its push: use has grown", inputs, inputs
             )
             before = self._node.state

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from nri_coloc.core import figures
+from nri_coloc.core import report
 from nri_coloc.core.apportionment import apportion
 from nri_coloc.core.decisions import Figure
 from nri_coloc.core.settings import BurstTuning
@@ -146,7 +146,7 @@ def because(each: Throttled, quota: int, ground: Ground, tuning: BurstTuning) ->
         text = "quota restored: quota-burst is switched off"
     else:
         text = f"quota set to {quota / each.quota:.2f} of its own: {_load(ground)}, {_need(each)}"
-    return figures.sentence(text, inputs(each, ground, tuning), _SHOWN)
+    return report.sentence(text, inputs(each, ground, tuning), _SHOWN)
 
 
 _SHOWN: Final = ("own_quota", "used_milli", "held_back", "online_milli", "cpus_milli", "unused_milli")

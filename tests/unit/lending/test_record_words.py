@@ -2,8 +2,8 @@
 
 import pytest
 
-from nri_coloc.core.cadence import Extent
 from nri_coloc.core.lending import Change
+from nri_coloc.core.report import Extent
 from nri_coloc.lending.pool_size import Grounds
 from nri_coloc.lending.records import Record
 from tests.unit.lending.test_sentence import MOST, SITUATIONS, grounds, large

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.core.cadence import ONE_WAY_S, SWING_S, Cadence, Extent
 from nri_coloc.core.lending import Change
+from nri_coloc.core.report import ONE_WAY_S, SWING_S, Cadence, Extent
 from nri_coloc.lending.records import Folding, Record, Step, fold
 
 TICK_S = 0.02
