@@ -22,9 +22,9 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import (
     block_devices,
     cgroup_layout,
+    files,
     granted,
     journal_file,
-    kernel_files,
     kubelet,
     readings,
     sysfs,
@@ -208,7 +208,7 @@ def _pressure(patient: Patient) -> Check:
 
 def _capability(patient: Patient) -> Check:
     try:
-        status = kernel_files.text(patient.own_status)
+        status = files.text(patient.own_status)
     except KernelInterfaceError:
         status = None
     effective = _EFFECTIVE.search(status or "")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from nri_coloc.host import kernel_files
+from nri_coloc.host import files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 
 _NO_DISKS: Final = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd")
@@ -39,9 +39,7 @@ def read(host_root: str, layout: CgroupLayout) -> tuple[Disk, ...]:
     root = f"{host_root.rstrip('/')}/sys/block"
     costed = _costed(layout)
     return tuple(
-        _disk(root, name, costed)
-        for name in sorted(kernel_files.entries(root))
-        if not name.startswith(_NO_DISKS)
+        _disk(root, name, costed) for name in sorted(files.entries(root)) if not name.startswith(_NO_DISKS)
     )
 
 
@@ -57,10 +55,10 @@ def _costed(layout: CgroupLayout) -> frozenset[str]:
     """Return the numbers of the devices for which io.cost is on; the file is empty while it is on for none."""
     if layout.version == 1 or layout.unified is None:
         return frozenset()
-    return frozenset(_COST.findall(kernel_files.text(f"{layout.unified}/io.cost.qos") or ""))
+    return frozenset(_COST.findall(files.text(f"{layout.unified}/io.cost.qos") or ""))
 
 
 def _disk(root: str, name: str, costed: frozenset[str]) -> Disk:
-    chosen = _CHOSEN.search(kernel_files.text(f"{root}/{name}/queue/scheduler") or "")
-    number = (kernel_files.text(f"{root}/{name}/dev") or "").strip()
+    chosen = _CHOSEN.search(files.text(f"{root}/{name}/queue/scheduler") or "")
+    number = (files.text(f"{root}/{name}/dev") or "").strip()
     return Disk(name, chosen[1] if chosen else "", number in costed)

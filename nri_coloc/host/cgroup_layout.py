@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from nri_coloc.core import kubepods
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import kernel_files
+from nri_coloc.host import files
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio", "unified", "cpuacct"]
 
@@ -73,12 +73,12 @@ def detect(host_root: str) -> CgroupLayout:
     Raises KernelInterfaceError if the tree cannot be listed.
     """
     root = f"{host_root.rstrip('/')}/sys/fs/cgroup"
-    names = kernel_files.entries(root)
+    names = files.entries(root)
     if _MARK in names:
         return _unified(root)
     mounts = {name: f"{root}/{name}" for name in sorted(names) if names[name]}
     beside = f"{root}/unified"
-    has_unified = _MARK in kernel_files.entries(beside)
+    has_unified = _MARK in files.entries(beside)
     v1 = {controller: mount for controller in CONTROLLERS if (mount := _mount_of(controller, mounts))}
     if has_unified and not v1:
         return _unified(beside)
@@ -110,7 +110,7 @@ def capabilities(layout: CgroupLayout, cgroup_path: str) -> frozenset[str]:
         name
         for folder in folders
         if folder is not None
-        for name, is_folder in kernel_files.entries(folder).items()
+        for name, is_folder in files.entries(folder).items()
         if not is_folder
     )
 
@@ -201,7 +201,7 @@ def kubepods_in(layout: CgroupLayout) -> str:
 def _children(layout: CgroupLayout, path: str) -> list[str]:
     folder = layout.folder("cpuset", path) or layout.folder("cpu", path)
     try:
-        names = kernel_files.entries(folder) if folder is not None else {}
+        names = files.entries(folder) if folder is not None else {}
     except KernelInterfaceError:
         return []
     return [f"{path}/{name}".lstrip("/") for name in sorted(names) if names[name]]
@@ -233,7 +233,7 @@ def beside(layout: CgroupLayout, path: str) -> tuple[str, ...]:
     above = ""
     for step in below_root(path).split("/"):
         folder = layout.folder("cpu", above)
-        others = kernel_files.entries(folder) if folder is not None else {}
+        others = files.entries(folder) if folder is not None else {}
         found += (f"{above}/{name}".lstrip("/") for name in sorted(others) if others[name] and name != step)
         above = f"{above}/{step}".lstrip("/")
     return tuple(found)

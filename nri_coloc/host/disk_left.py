@@ -10,7 +10,7 @@ from typing import Final
 
 from nri_coloc.core.readings import DiskLeft
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import kernel_files, kubelet
+from nri_coloc.host import files, kubelet
 
 IMAGES: Final = "/var/lib/containerd"
 _PODS: Final = f"{kubelet.FOLDER}/pods"
@@ -49,7 +49,7 @@ class DiskLeftReader:
         """Return whether this process is in a container on overlay; its root is the host's if it reads `/`."""
         if not self._root:
             return False
-        lines = (kernel_files.text(self._own_mounts) or "").splitlines()
+        lines = (files.text(self._own_mounts) or "").splitlines()
         mounts = (line.split(" ") for line in lines)
         return any(mount[1:3] == [self._own_root, "overlay"] for mount in mounts)
 
@@ -80,7 +80,7 @@ def _disk(folder: str) -> str:
     The kernel counts the I/O of a partition for its disk, whose folder is the partition's parent.
     """
     try:
-        is_part = kernel_files.text(f"{folder}/partition") is not None
-        return (kernel_files.text(f"{folder}/../dev" if is_part else f"{folder}/dev") or "").strip()
+        is_part = files.text(f"{folder}/partition") is not None
+        return (files.text(f"{folder}/../dev" if is_part else f"{folder}/dev") or "").strip()
     except KernelInterfaceError:
         return ""

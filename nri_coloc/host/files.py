@@ -1,24 +1,96 @@
-"""Reading and writing one kernel file, with the kernel's refusals as values of ours.
+"""Read and write one kernel file, once or kept open, with the kernel's refusals as values of ours.
 
-Nothing here decides. A file or cgroup that is gone reads as None and is written as False: containers end at any moment.
-Every other failure, also a text that makes no sense, is a KernelInterfaceError that names the file. So a caller with a
-hundred cgroups has one kind of refusal to handle.
+Nothing here decides, or knows the meaning of a file. A file or cgroup that is gone reads as None and is written as
+False: a CPU goes offline, and a container ends, between two reads. Every other failure, also a text that makes no
+sense, is a KernelInterfaceError that names the file. So a caller with a hundred cgroups has one kind of refusal to
+handle. Raw descriptors instead of `open()`: a machine with 768 CPUs has thousands of these files.
+
+A file that is kept open (`Descriptors`) costs a single pread for each reading. It belongs to the cgroup whose folder it
+was opened through: the folder's inode is taken first and the file is opened relative to it, so that a new cgroup under
+the same path can never be taken for the old one. The kernel answers ENODEV once a cgroup is removed (fs/kernfs/file.c);
+a plain file of a simulated node lives on while it is open, so there the number of its names is looked at, now and then.
+A missing file and a file that cannot be opened are different results: a cgroup that is gone uses nothing, the use of
+the other is unknown.
 """
 
 import errno
 import os
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import knob_files as knobs
 from nri_coloc.host.knob_files import makes_sense
 
-_GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH)
+MAX_BYTES: Final = 1 << 20
+"""More than any file read here can hold: /proc/<pid>/cgroup has at most a few dozen lines of PATH_MAX."""
+
+GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ESRCH})
+"""No such file, a device that left while it was read, a process that ended while it was read."""
+
+
+def text(path: str) -> str | None:
+    """Return a file's text, or None if there is no such file; bytes that are not UTF-8 are kept escaped."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.fsdecode(_content(descriptor))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in GONE:
+            return None
+        raise KernelInterfaceError(path, "read", error.strerror or str(error)) from error
+
+
+def _content(descriptor: int) -> bytes:
+    content = b""
+    while len(content) < MAX_BYTES and (chunk := os.read(descriptor, 65536)):
+        content += chunk
+    return content
+
+
+def number(path: str) -> int | None:
+    """Return a file's whole number, or None if there is no such file."""
+    content = text(path)
+    if content is None:
+        return None
+    found = knobs.number(content)
+    if found is None:
+        raise KernelInterfaceError(path, "read", f"{content.strip()[:80]!r} is not a number")
+    return found
+
+
+def cpu_list(path: str) -> CPUMask | None:
+    """Return a file's cpulist, or None if there is no such file; "(null)" is an old kernel's empty list."""
+    content = text(path)
+    if content is None:
+        return None
+    if content.strip() == "(null)":
+        return 0
+    try:
+        return cpuset.parse(content)
+    except ValueError as error:
+        raise KernelInterfaceError(path, "read", str(error)) from error
+
+
+def entries(folder: str) -> dict[str, bool]:
+    """Return the names in a folder, and whether each is a folder; one that is not there holds nothing."""
+    try:
+        with os.scandir(folder) as found:
+            return {entry.name: entry.is_dir() for entry in found}
+    except OSError as error:
+        if error.errno in GONE:
+            return {}
+        raise KernelInterfaceError(folder, "list", error.strerror or str(error)) from error
+
+
 _AT_ONCE = 1 << 16
-_READ_LIMIT = 1 << 20
 
 
 class Correction(NamedTuple):
@@ -38,7 +110,7 @@ def read(path: str) -> str | None:
         finally:
             os.close(fd)
     except OSError as error:
-        if error.errno in _GONE:
+        if error.errno in GONE:
             return None
         raise KernelInterfaceError(path, "read", os.strerror(error.errno or 0)) from error
 
@@ -72,7 +144,7 @@ def _whole(fd: int) -> bytes:
     content = b""
     while piece := os.read(fd, _AT_ONCE):
         content += piece
-        if len(content) >= _READ_LIMIT:
+        if len(content) >= MAX_BYTES:
             return content[: content.rfind(b"\n") + 1]
     return content
 
@@ -93,7 +165,7 @@ def write(path: str, text: str) -> bool:
     except UnicodeEncodeError as error:  # an original that was read from a file that made no sense
         raise KernelInterfaceError(path, f"write {text[:80]!r} to", "it is not ASCII") from error
     except OSError as error:
-        if error.errno in _GONE:
+        if error.errno in GONE:
             return False
         raise KernelInterfaceError(path, f"write {text!r} to", os.strerror(error.errno or 0)) from error
     return True
@@ -110,7 +182,7 @@ def children(path: str) -> list[str]:
         with os.scandir(path) as entries:
             return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
     except OSError as error:
-        if error.errno in _GONE:
+        if error.errno in GONE:
             return []
         raise KernelInterfaceError(path, "list", os.strerror(error.errno or 0)) from error
 
@@ -127,3 +199,152 @@ def tree(path: str, enters: Callable[[str], bool] | None = None) -> Iterator[str
         if enters is None or enters(folder):
             with suppress(KernelInterfaceError):
                 pending += reversed(children(folder))
+
+
+LIMIT: Final = 2048
+"""Each open file of a cgroup that was read keeps a page of the kernel's (fs/seq_file.c): 8 MiB in all."""
+
+_SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+READ_SIZE: Final = 1 << 16
+"""Bytes of a reading. A file that fills them is no counter file, and counts as unreadable."""
+
+MACHINE_SIZE: Final = 1 << 22
+"""As `READ_SIZE`, of the machine's own files, which have lines for each CPU: /proc/zoneinfo some 150 bytes for each CPU
+and zone (mm/vmstat.c, zoneinfo_show_print), so that 256 CPUs on eight nodes make half a megabyte; /proc/stat 80."""
+
+COUNTERS_SIZE: Final = 1 << 12
+"""A page: four times the longest of a cgroup's counter files. A buffer is made for so many bytes at each read."""
+
+NAMES_EVERY: Final = 8
+"""Of so many reads in a row that show a plain file as it was, one looks whether it still has a name: a call more, which
+the kernel's own files do not need. One that is empty is looked at each time: so a simulated cgroup ends."""
+
+_FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_CLOEXEC
+
+
+class Vanished(Exception):
+    """The cgroup was removed since its file was opened."""
+
+
+class Refused(Exception):
+    """The file exists, as far as is known, and cannot be opened or read."""
+
+
+def raise_soft_limit() -> None:
+    """Let this process open as many files as its hard limit grants. A refusal is no failure: there are fewer then."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class Descriptors:
+    """A bounded number of open files: half of the process's limit, `limit` at most.
+
+    `was_short`: whether a file was refused because that, or the process's or the machine's own bound, was reached.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._limit = limit if soft == resource.RLIM_INFINITY else min(limit, soft // 2)
+        self.count = 0
+        self.was_short = False
+
+    @property
+    def limit(self) -> int:
+        """How many files may be open."""
+        return self._limit
+
+    def open(self, folder: str, name: str) -> "OpenFile | None":
+        """Open a file of a folder; None if it is not there. Raise Refused if it cannot be opened or read.
+
+        Where PSI is switched off, pressure files may be there, and refuse (kernel/sched/psi.c, psi_show: EOPNOTSUPP).
+        """
+        try:
+            opened = self._opened(folder, name)
+        except OSError as error:
+            if error.errno in GONE:
+                return None
+            self.was_short = self.was_short or error.errno in _SHORT
+            raise Refused(f"{folder}/{name}: {error.strerror}") from error
+        self.count += 1
+        return opened
+
+    def open_readable(self, folder: str, name: str) -> "OpenFile | None":
+        """Open a file of a folder; None if it is not there, or cannot be opened or read."""
+        try:
+            return self.open(folder, name)
+        except Refused:
+            return None
+
+    def _opened(self, folder: str, name: str) -> "OpenFile":
+        if self.count >= self._limit:
+            raise OSError(errno.EMFILE, "the limit of open files is reached")
+        within = os.open(folder, _FOLDER)
+        try:
+            return OpenFile(self, _readable(name, within), os.fstat(within).st_ino)
+        finally:
+            os.close(within)
+
+
+def _readable(name: str, within: int) -> int:
+    descriptor = os.open(name, _FILE, dir_fd=within)
+    try:
+        os.pread(descriptor, 1, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+class OpenFile:
+    """One open file. `inode` is that of the folder it was opened through."""
+
+    __slots__ = ("_alike", "_bank", "_descriptor", "_former", "_is_plain", "inode")
+
+    def __init__(self, bank: Descriptors, descriptor: int, inode: int) -> None:
+        self.inode = inode
+        self._bank = bank
+        self._descriptor = descriptor
+        self._former: bytes | None = None
+        self._alike = 0
+        # the kernel shows its own files with a size of 0, and with one name for as long as they are open
+        self._is_plain = os.fstat(descriptor).st_size > 0
+
+    def read(self, most: int = COUNTERS_SIZE) -> bytes | None:
+        """Return the content, None where the kernel refuses it or it is longer; Vanished if the cgroup is gone."""
+        try:
+            content = os.pread(self._descriptor, most, 0)
+        except OSError as error:
+            if error.errno in GONE:
+                raise Vanished from error
+            return None
+        if self._is_plain and self._is_gone(content):
+            raise Vanished
+        return content if len(content) < most else None
+
+    @property
+    def content(self) -> Callable[[], bytes | None]:
+        """The function that reads it in the fewest steps; for the kernel's own files it raises OSError."""
+        return self.read if self._is_plain else partial(os.pread, self._descriptor, COUNTERS_SIZE, 0)
+
+    def _is_gone(self, content: bytes) -> bool:
+        """Whether a plain file's last name is gone. What still changes has one; all else is asked now and then."""
+        former, self._former = self._former, content
+        self._alike = self._alike + 1 if former in (None, content) else 0
+        is_doubtful = not content or self._alike % NAMES_EVERY == 1
+        return is_doubtful and not os.fstat(self._descriptor).st_nlink
+
+    def close(self) -> None:
+        """Close it, once."""
+        os.close(self._descriptor)
+        self._bank.count -= 1
+
+
+def inode(folder: str) -> int | None:
+    """Return a folder's inode, None if it is not there."""
+    try:
+        return os.stat(folder).st_ino  # noqa: PTH116 - a Path costs more than the call
+    except OSError:
+        return None

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from nri_coloc.core import cpuset, kubepods
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import kernel_files
+from nri_coloc.host import files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 
 _CPUS: Final = {1: "cpuset.cpus", 2: "cpuset.cpus.effective"}
@@ -45,10 +45,10 @@ def read(layout: CgroupLayout, place: str, online: CPUMask) -> Granted:
     return Granted(granted, file, mems)
 
 
-def _mask(layout: CgroupLayout, path: str, files: Mapping[int, str]) -> CPUMask:
+def _mask(layout: CgroupLayout, path: str, names: Mapping[int, str]) -> CPUMask:
     folder = layout.folder("cpuset", path)
     try:
-        found = None if folder is None else kernel_files.cpu_list(f"{folder}/{files[layout.version]}")
+        found = None if folder is None else files.cpu_list(f"{folder}/{names[layout.version]}")
     except KernelInterfaceError:
         found = None
     return -1 if found is None else found

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import kernel_files
+from nri_coloc.host.files import text
 
 FOLDER: Final = "/var/lib/kubelet"
 STATE_FILE: Final = f"{FOLDER}/cpu_manager_state"
@@ -101,7 +101,7 @@ def read(host_root: str) -> CPUManager:
 
 def _file(path: str, meaning: Callable[[str, str], CPUManager]) -> CPUManager | None:
     try:
-        content = kernel_files.text(path)
+        content = text(path)
         is_huge = content is not None and Path(path).stat().st_size > LARGEST
     except KernelInterfaceError as error:
         return CPUManager("unknown", source=path, problem=str(error))

@@ -16,7 +16,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, NodeReading, NumaMemory, Pressure
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cgroup_layout, counters, descriptors, kernel_files, sources
+from nri_coloc.host import cgroup_layout, counters, files, sources
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.counters import CgroupFiles, NodeMemory, Schedstat
 
@@ -82,11 +82,11 @@ class CgroupReader:
         if self._usage is None:
             return None
         folder = f"{self._usage.folder}/{below}"
-        key = descriptors.inode(folder)
+        key = files.inode(folder)
         if key is None:
             return None
         found = parts(below, key, at)
-        return found if descriptors.inode(folder) == key else None
+        return found if files.inode(folder) == key else None
 
     def _amounts(self, below: str, key: int, at: float) -> GroupReading:
         return GroupReading(key, at, self._usage_us(below), memory=self._memory(below))
@@ -158,7 +158,7 @@ class CgroupReader:
 
 def _folders(folder: str) -> list[str]:
     try:
-        found = kernel_files.entries(folder)
+        found = files.entries(folder)
     except KernelInterfaceError:
         return []
     return sorted(name for name, is_folder in found.items() if is_folder)
@@ -175,12 +175,12 @@ def content(path: str) -> bytes | None:
     except OSError:
         return None
     try:
-        found = os.pread(descriptor, descriptors.READ_SIZE, 0)
+        found = os.pread(descriptor, files.READ_SIZE, 0)
     except OSError:
         return None
     finally:
         os.close(descriptor)
-    return found if len(found) < descriptors.READ_SIZE else None
+    return found if len(found) < files.READ_SIZE else None
 
 
 class NodeReader:
@@ -250,8 +250,8 @@ def whole(path: str) -> bytes | None:
     parts: list[bytes] = []
     try:
         with Path(path).open("rb", buffering=0) as file:
-            while sum(map(len, parts)) < descriptors.MACHINE_SIZE:
-                part = file.read(descriptors.READ_SIZE)
+            while sum(map(len, parts)) < files.MACHINE_SIZE:
+                part = file.read(files.READ_SIZE)
                 if not part:
                     return b"".join(parts)
                 parts.append(part)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nri_coloc.core.readings import IOReading, StallReading
-from nri_coloc.host import cgroup_layout, counters, descriptors, sources
+from nri_coloc.host import cgroup_layout, counters, files, sources
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.readings import content, whole
 
@@ -58,7 +58,7 @@ class StallReader:
         below = cgroup_layout.below_root(path)
         if self._usage is None:
             return None
-        key = descriptors.inode(f"{self._usage.folder}/{below}")
+        key = files.inode(f"{self._usage.folder}/{below}")
         if key is None:
             return None
         return StallReading(

@@ -17,7 +17,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import kernel_files
+from nri_coloc.host import files
 
 _NODE: Final = re.compile(r"node(\d{1,4})", re.ASCII)
 _INDEX: Final = re.compile(r"index\d+", re.ASCII)
@@ -51,7 +51,7 @@ def glimpse(host_root: str) -> Glimpse:
     """
     system = f"{host_root.rstrip('/')}/sys/devices/system"
     online = _online(f"{system}/cpu/online")
-    isolated = kernel_files.cpu_list(f"{system}/cpu/isolated") or 0
+    isolated = files.cpu_list(f"{system}/cpu/isolated") or 0
     nodes = _nodes(f"{system}/node")
     return Glimpse(online, isolated, nodes, _memory(host_root, list(nodes)))
 
@@ -97,7 +97,7 @@ def _cpu(cpu: int, core: _Core, node: int, cache: CPUMask) -> CPU:
 
 
 def _online(path: str) -> CPUMask:
-    online = kernel_files.cpu_list(path)
+    online = files.cpu_list(path)
     if not online:
         reason = "no such file" if online is None else "it names no CPU"
         raise KernelInterfaceError(path, "read", reason)
@@ -111,8 +111,8 @@ def _cores(folder: str, online: CPUMask) -> dict[int, _Core]:
         first = rest & -rest
         facts = f"{folder}/cpu{first.bit_length() - 1}/topology"
         # an unknown package is absent, or -1 on firmware without a topology table
-        package = max(kernel_files.number(f"{facts}/physical_package_id") or 0, 0)
-        die = max(kernel_files.number(f"{facts}/die_id") or 0, 0)
+        package = max(files.number(f"{facts}/physical_package_id") or 0, 0)
+        die = max(files.number(f"{facts}/die_id") or 0, 0)
         core = _Core(_siblings(facts) & rest | first, package, die)
         found.update(dict.fromkeys(cpuset.members(core.cpus), core))
         rest &= ~core.cpus
@@ -121,7 +121,7 @@ def _cores(folder: str, online: CPUMask) -> dict[int, _Core]:
 
 def _kinds(devices: str, online: CPUMask, core_of: dict[int, _Core]) -> list[CPUMask]:
     """Return the CPUs of each kind of core, the fastest first; every CPU is in one."""
-    named = [(kernel_files.cpu_list(f"{devices}/{name}/cpus") or 0) & online for name in _KINDS]
+    named = [(files.cpu_list(f"{devices}/{name}/cpus") or 0) & online for name in _KINDS]
     kinds = [kind for kind in named if kind]
     if len(kinds) < 2:
         kinds = _kinds_by_capacity(f"{devices}/system/cpu", online, core_of)
@@ -140,12 +140,12 @@ def _kinds_by_capacity(folder: str, online: CPUMask, core_of: dict[int, _Core]) 
     by more than 5 %, which the scheduler itself counts as a difference (kernel/sched/fair.c, capacity_greater).
     """
     lowest = (online & -online).bit_length() - 1
-    if kernel_files.number(f"{folder}/cpu{lowest}/cpu_capacity") is None:
+    if files.number(f"{folder}/cpu{lowest}/cpu_capacity") is None:
         return [online]
     by_capacity: dict[int, CPUMask] = {}
     for core in dict.fromkeys(core_of.values()):
         first = (core.cpus & -core.cpus).bit_length() - 1
-        capacity = kernel_files.number(f"{folder}/cpu{first}/cpu_capacity") or 0
+        capacity = files.number(f"{folder}/cpu{first}/cpu_capacity") or 0
         by_capacity[capacity] = by_capacity.get(capacity, 0) | core.cpus
     kinds: list[CPUMask] = []
     top = 0
@@ -159,8 +159,8 @@ def _kinds_by_capacity(folder: str, online: CPUMask, core_of: dict[int, _Core]) 
 
 def _siblings(facts: str) -> CPUMask:
     """Read the threads of a core; the file had another name before Linux 5.3."""
-    named = kernel_files.cpu_list(f"{facts}/core_cpus_list")
-    return named if named is not None else kernel_files.cpu_list(f"{facts}/thread_siblings_list") or 0
+    named = files.cpu_list(f"{facts}/core_cpus_list")
+    return named if named is not None else files.cpu_list(f"{facts}/thread_siblings_list") or 0
 
 
 def _caches(folder: str, online: CPUMask, core_of: dict[int, _Core]) -> dict[int, CPUMask]:
@@ -186,13 +186,13 @@ def _shared_cache(folder: str, core: CPUMask) -> CPUMask:
     """
     best, best_level = 0, 0
     # "index3" before "index0": the last level has the highest index
-    for name in sorted(filter(_INDEX.fullmatch, kernel_files.entries(folder)), reverse=True):
-        level = kernel_files.number(f"{folder}/{name}/level") or 0
+    for name in sorted(filter(_INDEX.fullmatch, files.entries(folder)), reverse=True):
+        level = files.number(f"{folder}/{name}/level") or 0
         if level != 3 and level <= best_level:
             continue
-        if kernel_files.text(f"{folder}/{name}/type") not in (None, "Unified\n"):
+        if files.text(f"{folder}/{name}/type") not in (None, "Unified\n"):
             continue
-        shared = kernel_files.cpu_list(f"{folder}/{name}/shared_cpu_list") or 0
+        shared = files.cpu_list(f"{folder}/{name}/shared_cpu_list") or 0
         if level == 3 and shared:
             return shared
         if shared & ~core:
@@ -203,10 +203,10 @@ def _shared_cache(folder: str, core: CPUMask) -> CPUMask:
 def _nodes(folder: str) -> dict[int, CPUMask]:
     """Return the CPUs of each memory node; empty on a kernel without NUMA."""
     nodes = {}
-    for name in kernel_files.entries(folder):
+    for name in files.entries(folder):
         match = _NODE.fullmatch(name)
         if match and int(match[1]) <= cpuset.MAX_CPU_ID:
-            nodes[int(match[1])] = kernel_files.cpu_list(f"{folder}/{name}/cpulist") or 0
+            nodes[int(match[1])] = files.cpu_list(f"{folder}/{name}/cpulist") or 0
     return nodes
 
 
@@ -224,7 +224,7 @@ def _memory(host_root: str, nodes: list[int]) -> dict[int, int]:
 
 
 def _mem_total(path: str) -> int | None:
-    content = kernel_files.text(path)
+    content = files.text(path)
     if content is None:
         return None
     match = _MEM_TOTAL.search(content)

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset, readings
 from nri_coloc.core.readings import Look, Remainder, Role, Sample, Signal
-from nri_coloc.host import counters, descriptors, sources
+from nri_coloc.host import counters, files, sources
 from nri_coloc.host.cgroup_layout import CgroupLayout
-from nri_coloc.host.descriptors import Descriptors, OpenFile, Refused, Vanished
+from nri_coloc.host.files import Descriptors, OpenFile, Refused, Vanished
 from nri_coloc.host.sources import Source
 from nri_coloc.lending.groups import Group
 from nri_coloc.lending.run_delay import RunDelay
@@ -191,7 +191,7 @@ class CgroupGauge:
             return source.parse(file.read())
         except Vanished:
             add, less, _ = self._ends
-            if not add <= place < less <= len(self._said) or descriptors.inode(source.folder) is not None:
+            if not add <= place < less <= len(self._said) or files.inode(source.folder) is not None:
                 raise
             return self._said[place]
 
@@ -220,7 +220,7 @@ class CgroupGauge:
             try:
                 file = self._bank.open(source.folder, source.name)
             except Refused:
-                inode = descriptors.inode(source.folder)
+                inode = files.inode(source.folder)
                 found.refused.extend(() if inode is None else (inode,))
             else:
                 found.opened.extend(() if file is None else ((file, source),))
@@ -229,7 +229,7 @@ class CgroupGauge:
     def _found(self, parts: list[_Part]) -> int | None:
         """Return the key of the cgroups that exist, None if there is nothing to measure."""
         if self._identity is not None:
-            return descriptors.inode(self._identity)
+            return files.inode(self._identity)
         add, less = (part.inodes for part in parts[:2])
         if not add and not self._group.is_nobody:
             return None

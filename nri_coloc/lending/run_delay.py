@@ -15,7 +15,7 @@ from typing import Final
 
 from nri_coloc.host import counters
 from nri_coloc.host.counters import Schedstat
-from nri_coloc.host.descriptors import Descriptors, OpenFile, Vanished
+from nri_coloc.host.files import Descriptors, OpenFile, Vanished
 
 MOST_TASKS: Final = 8
 """Tasks of all groups together; a fast tick reads about as many files."""

@@ -28,9 +28,9 @@ from operator import attrgetter
 from typing import Final
 
 from nri_coloc.core.readings import SCHEDULER_TICK_S, Look, Role, Sample
-from nri_coloc.host import descriptors
+from nri_coloc.host import files
 from nri_coloc.host.cgroup_layout import CgroupLayout
-from nri_coloc.host.descriptors import Descriptors
+from nri_coloc.host.files import Descriptors
 from nri_coloc.lending.gauges import RETRY_S, SUMMED, CgroupGauge, Figures, ReservedGauge, Round
 from nri_coloc.lending.groups import Group
 from nri_coloc.lending.run_delay import MOST_TASKS, RunDelay
@@ -99,7 +99,7 @@ class FastSampler:
         layout: CgroupLayout,
         host_root: str = "/",
         clock: Callable[[], float] = time.monotonic,
-        most_open: int = descriptors.LIMIT,
+        most_open: int = files.LIMIT,
     ) -> None:
         self._layout = layout
         self._host_root = host_root

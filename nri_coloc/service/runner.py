@@ -37,7 +37,7 @@ from typing import Any, Final, Protocol
 
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.errors import ColocError, SettingsError, blame
-from nri_coloc.host import descriptors
+from nri_coloc.host import files
 from nri_coloc.nri import events, version
 from nri_coloc.restore import restoration
 from nri_coloc.restore.restoration import Place, RuntimeAt
@@ -396,5 +396,5 @@ def run(options: Options) -> int:
         reader.read(options.config) if options.config else reader.load("", "the defaults")
     )
     logs.configure(settings.log_level)
-    descriptors.raise_soft_limit()
+    files.raise_soft_limit()
     return Daemon(wiring.wire(options, settings, watch)).run()

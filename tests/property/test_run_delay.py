@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_coloc.host.counters import Schedstat
-from nri_coloc.host.descriptors import Descriptors
+from nri_coloc.host.files import Descriptors
 from nri_coloc.lending.run_delay import RunDelay, busiest
 
 US = st.integers(0, 10**12)

@@ -8,10 +8,10 @@ import pytest
 
 from nri_coloc.core.readings import GroupReading, IOReading, Pressure
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cgroup_layout, kernel_files
+from nri_coloc.host import cgroup_layout, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.counters import Schedstat
-from nri_coloc.host.descriptors import READ_SIZE
+from nri_coloc.host.files import READ_SIZE
 from nri_coloc.host.readings import MOST_TASKS, CgroupReader
 from nri_coloc.sim.cgroup_tree import CgroupTree
 
@@ -212,7 +212,7 @@ class TestRunDelay:
         def refuses(path: str) -> None:
             raise KernelInterfaceError(path, "list", "Permission denied")
 
-        monkeypatch.setattr(kernel_files, "entries", refuses)
+        monkeypatch.setattr(files, "entries", refuses)
         assert old.reader.tasks_within(POD) == {}
 
     def test_who_asks_for_cpu_time_alone_looks_at_no_thread(self, old):

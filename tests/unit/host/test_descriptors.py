@@ -1,4 +1,4 @@
-"""host/descriptors.py: files stay open, belong to one cgroup, and are never too many."""
+"""host/files.py: files stay open, belong to one cgroup, and are never too many."""
 
 import os
 import resource
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.host import descriptors
-from nri_coloc.host.descriptors import NAMES_EVERY, READ_SIZE, Descriptors, OpenFile, Refused, Vanished
+from nri_coloc.host import files
+from nri_coloc.host.files import NAMES_EVERY, READ_SIZE, Descriptors, OpenFile, Refused, Vanished
 from tests.rig import open_files
 
 
@@ -33,7 +33,7 @@ def test_an_open_file_shows_what_is_written_later(folder):
 def test_it_knows_its_folders_inode(folder):
     file = Descriptors().open(str(folder), "usage")
     assert file is not None
-    assert file.inode == folder.stat().st_ino == descriptors.inode(str(folder))
+    assert file.inode == folder.stat().st_ino == files.inode(str(folder))
     file.close()
 
 
@@ -53,7 +53,7 @@ def test_what_is_not_there_is_none_and_leaves_nothing_open(folder, name):
     bank = Descriptors()
     assert bank.open(str(folder), name) is None
     assert bank.open(f"{folder}/absent", "usage") is None
-    assert descriptors.inode(f"{folder}/absent") is None
+    assert files.inode(f"{folder}/absent") is None
     assert (bank.count, open_files.below(folder)) == (0, 0)
 
 
@@ -103,7 +103,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
     try:
-        descriptors.raise_soft_limit()
+        files.raise_soft_limit()
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

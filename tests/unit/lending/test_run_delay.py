@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.host.counters import Schedstat
-from nri_coloc.host.descriptors import Descriptors
+from nri_coloc.host.files import Descriptors
 from nri_coloc.lending.run_delay import MOST_TASKS, RunDelay, busiest
 
 
