@@ -27,9 +27,8 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 from nri_coloc.host.bandwidth import POD, UNLIMITED, Bandwidth, of_pod, writes
 from nri_coloc.host.bandwidth import Write as Order
-from nri_coloc.host.files import Correction
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import number
+from nri_coloc.host.knob_files import Correction, number
 
 QUOTAS: Final = ("cpu.cfs_quota_us", "cpu.max")
 BURSTS: Final = ("cpu.cfs_burst_us", "cpu.max.burst")

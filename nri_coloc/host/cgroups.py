@@ -18,12 +18,23 @@ from nri_coloc.core.scheduler_hints import Hint
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, overwritten, tasks, write_back
 from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
-from nri_coloc.host.files import Correction
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import MEMORY_BOUNDS, FileValue, makes_sense, numbers, spec_files
+from nri_coloc.host.knob_files import (
+    MEMORY_BOUNDS,
+    Applied,
+    Correction,
+    FileValue,
+    Later,
+    Target,
+    Writes,
+    holds,
+    is_image,
+    makes_sense,
+    numbers,
+    spec_files,
+)
 from nri_coloc.host.memory_files import MemoryFiles
 from nri_coloc.host.overwritten import Overwritten
-from nri_coloc.host.target import Applied, Later, Target, Writes, holds, is_image
 from nri_coloc.host.write_back import Apart, PuttingBack
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")

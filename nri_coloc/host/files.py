@@ -19,7 +19,7 @@ import resource
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
@@ -91,14 +91,6 @@ def entries(folder: str) -> dict[str, bool]:
 
 
 _AT_ONCE = 1 << 16
-
-
-class Correction(NamedTuple):
-    """A file that was written: its name, what it showed, what it was given."""
-
-    name: str
-    was: str
-    now: str
 
 
 def read(path: str) -> str | None:

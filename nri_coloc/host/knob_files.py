@@ -1,14 +1,16 @@
-"""Values into the texts of kernel files, and back, by the rows of `core.knobs`.
+"""Values of kernel files: their texts, the wanted values of a cgroup, and the result of applying them.
 
-The texts of these files are read here and nowhere else, lists of CPUs in `core.cpuset`. A text that makes no sense is
-None and no exception: the caller, which knows the file's name, makes an error of it.
+The rows of `core.knobs` say which text a value has. The texts of these files are read here and nowhere else, lists of
+CPUs in `core.cpuset`. A text that makes no sense is None and no exception: the caller, which knows the file's name,
+makes an error of it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset, knobs
+from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import (
     NO_KNOBS,
     Capability,
@@ -19,6 +21,7 @@ from nri_coloc.core.knobs import (
     KnobValue,
     whole_pages,
 )
+from nri_coloc.errors import KernelInterfaceError
 
 MEMORY_BOUNDS: Final = frozenset(file.name for file in knobs.files("memory_high", "memory_limit"))
 """The files that hold the memory bounds of a reclaim cgroup."""
@@ -175,3 +178,100 @@ def spec_files(changes: Knobs, cgroup: int) -> tuple[str, ...]:
 
 
 _IN_SPEC: Final = tuple(field for field in knobs.carried(Carrier.SPEC) if field not in _LISTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cgroup by its path below the hierarchy's root.
+
+    cpus: 0 leaves the cpuset alone.
+    inherited: all directly below has the same CPUs.
+    beyond: CPUs that on cgroup v1 the cgroup itself has too, as far as its parent has them, and nothing below it.
+    """
+
+    path: str
+    cpus: CPUMask = 0
+    values: tuple[FileValue, ...] = ()
+    journalled: bool = False
+    inherited: bool = False
+    beyond: CPUMask = 0
+
+
+class Correction(NamedTuple):
+    """A file that was written: its name, what it showed, what it was given."""
+
+    name: str
+    was: str
+    now: str
+
+
+class Later(NamedTuple):
+    """A write that may take long, and the file that it is of; it returns what the kernel refuses."""
+
+    file: str
+    write: Callable[[], KernelInterfaceError | None]
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return self.file.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result of applying a target.
+
+    cpus: the CPUs read back, None if the cgroup or its cpuset is missing.
+    before: the CPUs before the write.
+    corrected: every other file that was written.
+    absent: the names of the files that are missing.
+    later: writes that are still to be made, of files among the corrected.
+    """
+
+    cpus: CPUMask | None = None
+    before: CPUMask | None = None
+    failures: tuple[KernelInterfaceError, ...] = ()
+    corrected: tuple[Correction, ...] = ()
+    absent: tuple[str, ...] = ()
+    later: tuple[Later, ...] = ()
+
+
+@dataclass(slots=True)
+class Writes:
+    """The result of one target's writes so far."""
+
+    failures: list[KernelInterfaceError] = field(default_factory=list)
+    corrected: list[Correction] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    later: list[Later] = field(default_factory=list)
+
+    def applied(self, cpus: CPUMask | None = None, before: CPUMask | None = None) -> Applied:
+        """Return it as it is in the end."""
+        failures, corrected = tuple(self.failures), tuple(self.corrected)
+        return Applied(
+            cpus=cpus,
+            before=before,
+            failures=failures,
+            corrected=corrected,
+            absent=tuple(self.absent),
+            later=tuple(self.later),
+        )
+
+
+def holds(current: str, value: FileValue) -> bool:
+    """Whether a file shows a value already, or its image."""
+    return same(current, value.text) or is_image(current, value)
+
+
+def is_image(current: str, value: FileValue) -> bool:
+    """Whether a file shows the text that another version of the runtime writes for a value."""
+    return bool(value.image) and same(current, value.image)
+
+
+def same(current: str, wanted: str) -> bool:
+    """Whether a file shows a value already; weights are shown with and without the word "default"."""
+    return (
+        current == wanted
+        or current.split() == wanted.split()
+        or current.split("\n", maxsplit=1)[0].removeprefix("default ") == wanted.removeprefix("default ")
+    )

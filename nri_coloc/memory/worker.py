@@ -19,7 +19,7 @@ from nri_coloc.core.report import Report, Subject
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import knob_files
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.target import Later, Target
+from nri_coloc.host.knob_files import Later, Target
 from nri_coloc.memory.division import Found
 from nri_coloc.placing import reclaim_cgroups
 from nri_coloc.placing.node import Node

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host.target import Applied
+from nri_coloc.host.knob_files import Applied
 from nri_coloc.pressure.verdict import Resource
 
 

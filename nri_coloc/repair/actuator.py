@@ -20,7 +20,7 @@ from nri_coloc.core.seams import Change
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.value import replace
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.target import Later
+from nri_coloc.host.knob_files import Later
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import read_back, targets
 from nri_coloc.repair.departures import Barrier, Departures

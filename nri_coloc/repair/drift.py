@@ -17,8 +17,7 @@ from nri_coloc.core.report import Drift
 from nri_coloc.core.value import replace
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, knob_files
-from nri_coloc.host.files import Correction
-from nri_coloc.host.target import Applied, Target, holds
+from nri_coloc.host.knob_files import Applied, Correction, Target, holds
 from nri_coloc.repair.refusals import Refusals
 
 REPAIRS_PER_MINUTE: Final = 6

@@ -10,7 +10,7 @@ from typing import Final
 from nri_coloc.core.state import NodeState
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.target import Target
+from nri_coloc.host.knob_files import Target
 from nri_coloc.repair import targets
 
 HIGH: Final = "memory.high"

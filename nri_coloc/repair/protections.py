@@ -9,9 +9,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.files import Correction
-from nri_coloc.host.knob_files import FileValue
-from nri_coloc.host.target import Applied, Target
+from nri_coloc.host.knob_files import Applied, Correction, FileValue, Target
 from nri_coloc.placing.node import Node
 from nri_coloc.placing.protection import NONE, Protection
 from nri_coloc.repair import targets

@@ -13,7 +13,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import RECLAIM, Assignment, NodeState
 from nri_coloc.core.workload import Pod
 from nri_coloc.host import cgroup_layout, knob_files
-from nri_coloc.host.target import Target
+from nri_coloc.host.knob_files import Target
 from nri_coloc.host.write_back import Apart
 from nri_coloc.placing import admission, protection, reclaim_cgroups
 from nri_coloc.placing.protection import Protection

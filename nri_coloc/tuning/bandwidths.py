@@ -30,7 +30,7 @@ from nri_coloc.host import knob_files
 from nri_coloc.host.bandwidth import POD, UNLIMITED
 from nri_coloc.host.bandwidth_files import QUOTAS, PodBandwidth, Share, Write, Written
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.files import Correction
+from nri_coloc.host.knob_files import Correction
 from nri_coloc.placing import admission, loans, reclaim_cgroups
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets

@@ -19,8 +19,8 @@ from nri_coloc.host import cgroup_layout, knob_files, restoration
 from nri_coloc.host.bandwidth_files import SHOWN_S, PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
+from nri_coloc.host.knob_files import Target
 from nri_coloc.host.marks import Marks
-from nri_coloc.host.target import Target
 from nri_coloc.sim.cgroup_tree import CgroupTree
 from tests.rig import attributes, examples
 

@@ -15,8 +15,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.hooks import translation
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.files import Correction
-from nri_coloc.host.target import Applied, Later, Target
+from nri_coloc.host.knob_files import Applied, Correction, Later, Target
 from nri_coloc.host.write_back import Apart
 from nri_coloc.nri.events import Call, Synchronize
 from nri_coloc.placing import pools

@@ -9,8 +9,7 @@ from typing import Final
 
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host.files import Correction
-from nri_coloc.host.target import Applied
+from nri_coloc.host.knob_files import Applied, Correction
 from nri_coloc.pressure.action import Action, Files, Place, Row
 from nri_coloc.pressure.verdict import Resource
 

@@ -7,8 +7,7 @@ from nri_coloc.host import cgroups
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import FileValue
-from nri_coloc.host.target import Applied, Target
+from nri_coloc.host.knob_files import Applied, FileValue, Target
 from tests.rig.journals import load
 
 SHARES = FileValue("cpu", "cpu.shares", "2")

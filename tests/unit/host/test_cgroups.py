@@ -8,10 +8,8 @@ import pytest
 from nri_coloc.core import cpuset
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.files import Correction
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import FileValue
-from nri_coloc.host.target import Applied, Target, same
+from nri_coloc.host.knob_files import Applied, Correction, FileValue, Target, same
 from tests.unit.host.host import SHARES, WEIGHT, Host
 
 

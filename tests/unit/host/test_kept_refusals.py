@@ -18,8 +18,7 @@ from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import FileValue
-from nri_coloc.host.target import Target
+from nri_coloc.host.knob_files import FileValue, Target
 
 HIGH: Final = FileValue("memory", "memory.high", "5")
 

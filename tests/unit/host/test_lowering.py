@@ -3,8 +3,7 @@
 import pytest
 
 from nri_coloc.host import files
-from nri_coloc.host.files import Correction
-from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.knob_files import Correction, FileValue
 from tests.unit.host.host import WEIGHT, Host
 
 HIGH = FileValue("memory", "memory.high", "4096")

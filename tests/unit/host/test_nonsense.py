@@ -13,8 +13,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files
 from nri_coloc.host.bandwidth_files import PodBandwidth, Share
-from nri_coloc.host.knob_files import FileValue
-from nri_coloc.host.target import Applied
+from nri_coloc.host.knob_files import Applied, FileValue
 from tests.rig.journals import load, restored
 from tests.unit.host.host import SHARES, WEIGHT, Host
 

@@ -8,9 +8,8 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.knob_files import FileValue, Target
 from nri_coloc.host.overwritten import LASTS_S, MOST, Overwritten
-from nri_coloc.host.target import Target
 from tests.rig.journals import load
 from tests.unit.host.host import SHARES, Host
 

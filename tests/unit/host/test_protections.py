@@ -2,8 +2,7 @@
 
 import pytest
 
-from nri_coloc.host.files import Correction
-from nri_coloc.host.target import Applied
+from nri_coloc.host.knob_files import Applied, Correction
 from tests.unit.host.host import WEIGHT
 
 

@@ -13,7 +13,7 @@ from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.target import Applied, Target
+from nri_coloc.host.knob_files import Applied, Target
 from nri_coloc.host.write_back import Apart
 from tests.unit.host.host import SHARES, WEIGHT, Host
 

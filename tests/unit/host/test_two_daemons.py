@@ -12,9 +12,8 @@ from nri_coloc.host import restoration
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.knob_files import FileValue, Target
 from nri_coloc.host.marks import NAME, Marks
-from nri_coloc.host.target import Target
 from tests.rig import attributes
 
 A_POD = "a/kubepods/burstable/pod1"

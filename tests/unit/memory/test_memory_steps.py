@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.host.target import Later
+from nri_coloc.host.knob_files import Later
 from nri_coloc.memory.worker import Bounds
 from tests.unit.memory.memory_bed import BATCH, GIB, SECOND, Rig, becomes, bounds
 from tests.unit.parts import create

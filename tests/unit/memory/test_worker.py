@@ -9,7 +9,7 @@ from nri_coloc.core.decisions import PodRemoved
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Part
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host.target import Later
+from nri_coloc.host.knob_files import Later
 from nri_coloc.memory.division import Found
 from nri_coloc.memory.worker import LEAST, Bounds
 from nri_coloc.repair import refusals, targets

@@ -5,9 +5,7 @@ import pytest
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.report import Drift
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host.files import Correction
-from nri_coloc.host.knob_files import FileValue
-from nri_coloc.host.target import Applied, Later, Target
+from nri_coloc.host.knob_files import Applied, Correction, FileValue, Later, Target
 from nri_coloc.repair.drift import (
     ANNOUNCED_WITHIN_S,
     FORMER_KEPT,

@@ -6,8 +6,7 @@ import pytest
 
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.knob_files import FileValue
-from nri_coloc.host.target import Target
+from nri_coloc.host.knob_files import FileValue, Target
 from nri_coloc.repair.leftovers import HIGH, Leftovers
 from tests.unit.parts import Cgroups, a_node, start_pod
 from tests.unit.placing import kit

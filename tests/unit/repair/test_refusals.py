@@ -28,8 +28,7 @@ from nri_coloc.host import cgroup_layout, scheduler, tasks
 from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import FileValue, memory_bounds
-from nri_coloc.host.target import Target
+from nri_coloc.host.knob_files import FileValue, Target, memory_bounds
 from nri_coloc.memory.worker import Bounds, MemoryWorker
 from nri_coloc.repair import refusals
 from nri_coloc.repair.drift import REPAIRS_PER_MINUTE

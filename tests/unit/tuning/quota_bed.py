@@ -11,7 +11,7 @@ from nri_coloc.core.settings import BurstTuning, ReclaimTuning, Tuning
 from nri_coloc.core.workload import Resources
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.bandwidth_files import PodBandwidth, Write, Written
-from nri_coloc.host.files import Correction
+from nri_coloc.host.knob_files import Correction
 from nri_coloc.tuning.bandwidths import PodBandwidths
 from nri_coloc.tuning.quota_burst_loop import EVERY_S, QuotaBurstLoop
 from tests.unit.parts import a_node, a_report, create
