@@ -16,7 +16,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import Controller, Knobs
 from nri_coloc.core.scheduler_hints import Hint
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, overwritten, tasks, write_back
+from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, tasks, write_back
 from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import (
@@ -34,8 +34,7 @@ from nri_coloc.host.knob_files import (
     spec_files,
 )
 from nri_coloc.host.memory_files import MemoryFiles
-from nri_coloc.host.overwritten import Overwritten
-from nri_coloc.host.write_back import Apart, PuttingBack
+from nri_coloc.host.write_back import Apart, Overwritten, PuttingBack
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
 
@@ -146,7 +145,7 @@ class CgroupWriter:
         """Know that the kubelet is resizing the pod of this cgroup: its values are restored from then on."""
         now = time.monotonic()
         with self._lock:
-            for folder in {self._layout.folder(each, path) for each in overwritten.CONTROLLERS} - {None}:
+            for folder in {self._layout.folder(each, path) for each in write_back.CONTROLLERS} - {None}:
                 self._overwritten.resized(str(folder), now)
 
     def look_again(self) -> None:

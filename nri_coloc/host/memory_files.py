@@ -11,7 +11,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, UNLIMITED, Correction, number
-from nri_coloc.host.overwritten import Overwritten
+from nri_coloc.host.write_back import Overwritten
 
 
 class MemoryFiles:

@@ -1,4 +1,4 @@
-"""host/overwritten.py: a value of a pod's resize becomes the original value; another writer's does not."""
+"""host/write_back.py: a value of a pod's resize becomes the original value; another writer's does not."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from nri_coloc.host import files
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import FileValue, Target
-from nri_coloc.host.overwritten import LASTS_S, MOST, Overwritten
+from nri_coloc.host.write_back import LASTS_S, MOST, Overwritten
 from tests.rig.journals import load
 from tests.unit.host.host import SHARES, Host
 
