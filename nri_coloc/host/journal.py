@@ -16,10 +16,10 @@ from threading import RLock
 from typing import Final, NamedTuple
 
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files, former, journal_file
-from nri_coloc.host.former import Former
+from nri_coloc.host import files, journal_file, originals
 from nri_coloc.host.journal_file import Contents, Header
 from nri_coloc.host.marks import Mark, Marks, Owner
+from nri_coloc.host.originals import Former
 
 SUPERFLUOUS: Final = 1000
 """Lines without effect after which the file is rewritten: a fifth of a megabyte."""
@@ -181,13 +181,13 @@ class Journal:
 
     def note(self, file: str, found: str) -> None:
         with self._lock:
-            self._note(file, former.unknown(file, found) if self._is_distrusted(file) else Former(found))
+            self._note(file, originals.unknown(file, found) if self._is_distrusted(file) else Former(found))
 
     def suspect(self, file: str, found: str) -> None:
         """Note a file's value if the previous process may have written it, even if the file will not be written."""
         with self._lock:
             if self._is_distrusted(file):
-                self._note(file, former.unknown(file, found))
+                self._note(file, originals.unknown(file, found))
             elif (folder := self._folder_of(file)) in self._others:
                 self._take_over(folder)
 
@@ -322,7 +322,7 @@ class Journal:
             self._write_mark(folder)
 
     def _write_mark(self, folder: str) -> None:
-        values = {file.rpartition("/")[2]: former for file, former in self._held_in(folder).items()}
+        values = {file.rpartition("/")[2]: originals for file, originals in self._held_in(folder).items()}
         self._marks.write(self._root + folder, values, self._owner)
 
     def _marked(self) -> dict[str, Former]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from nri_coloc.host.former import Former
+from nri_coloc.host.originals import Former
 
 VERSION: Final = 2
 """Version 1 had no header."""

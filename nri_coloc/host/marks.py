@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import kubepods
 from nri_coloc.host import files
-from nri_coloc.host.former import Former
 from nri_coloc.host.knob_files import makes_sense
+from nri_coloc.host.originals import Former
 
 NAME: Final = "user.nri-coloc"
 """The attribute with a cgroup's own values. The attribute for a cgroup below it ends with the relative path."""

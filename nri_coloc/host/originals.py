@@ -6,9 +6,9 @@ value but never take one out of a spec (nri-protocol §5.2).
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from nri_coloc.core import knobs
+from nri_coloc.core import knobs, kubepods
 from nri_coloc.core.knobs import (
     ATTRIBUTES,
     KERNELS_PERIOD,
@@ -21,6 +21,7 @@ from nri_coloc.core.knobs import (
     cpu_weight,
     shares_of,
 )
+from nri_coloc.host import io_limits
 from nri_coloc.host.knob_files import FileValue, number
 
 UNLIMITED_V1: Final = 1 << 60
@@ -187,3 +188,32 @@ def _or_max(amount: int | None) -> str:
 def _limit(text: str) -> int | None:
     limit = number(text)
     return None if limit is None or limit >= UNLIMITED_V1 else limit
+
+
+CPUSETS: Final = frozenset({"cpuset.cpus", "cpuset.mems"})
+
+
+class Former(NamedTuple):
+    """The value of a file before our first write.
+
+    text: the value that `restore` writes.
+    is_known: False where the value before us could not be known; `text` is then a value that does no harm.
+    """
+
+    text: str
+    is_known: bool = True
+
+
+def unknown(file: str, found: str) -> Former:
+    """Return a harmless substitute for an original that cannot be known.
+
+    A cpuset is as its parent's. A value that the runtime's spec of a container holds too stays as found, for the two
+    agree. Every other file gets the value that the kernel gives a new cgroup.
+    """
+    folder, _, name = file.rpartition("/")
+    if name in CPUSETS:
+        return Former("", is_known=False)
+    if name in SPEC_FILES and kubepods.is_a_pods(folder.rpartition("/")[0]):
+        return Former(found, is_known=False)
+    fresh = "" if name in io_limits.ALL_NAMES else found
+    return Former(KERNELS.get(name, fresh), is_known=False)

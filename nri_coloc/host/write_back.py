@@ -22,9 +22,9 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import Controller
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, tasks
-from nri_coloc.host.former import CPUSETS
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import makes_sense
+from nri_coloc.host.originals import CPUSETS
 
 LASTS_S: Final = 100.0
 """The longest pause between two looks at a file: a memory bound is looked at with each picture of the node, every half

@@ -15,9 +15,8 @@ from nri_coloc.core.workload import KnownKeys
 from nri_coloc.errors import ColocError
 from nri_coloc.host import restoration as files
 from nri_coloc.host.cgroup_layout import CgroupLayout
-from nri_coloc.host.former import CPUSETS, Former
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.originals import SPEC_FILES
+from nri_coloc.host.originals import CPUSETS, SPEC_FILES, Former
 from nri_coloc.host.restoration import Restored
 from nri_coloc.nri import codec
 from nri_coloc.restore import spec_restoration

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nri_coloc.host import cgroup_layout, journal_file, restoration
-from nri_coloc.host.former import Former
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.marks import Marks
+from nri_coloc.host.originals import Former
 from nri_coloc.restore.restoration import JOURNAL, Place
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.host import journal, journal_file
-from nri_coloc.host.former import Former
 from nri_coloc.host.journal import Journal
+from nri_coloc.host.originals import Former
 from tests.rig.journals import lines, load
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.host.former import Former
 from nri_coloc.host.marks import NAME, Marks, Owner
+from nri_coloc.host.originals import Former
 from tests.rig import attributes
 
 POD = "kubepods/besteffort/pod1"
