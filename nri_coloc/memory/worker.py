@@ -24,8 +24,7 @@ from nri_coloc.memory.division import Found
 from nri_coloc.placing import reclaim_cgroups
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
-from nri_coloc.repair.drift import Drifts
-from nri_coloc.repair.refusals import Refusals
+from nri_coloc.repair.drift import Drifts, Refusals
 
 LEAST: Final = 16 << 20
 """Bytes that every member may hold, however little is lent. With less not even a runtime's own processes live, and once

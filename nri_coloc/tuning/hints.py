@@ -16,7 +16,7 @@ from nri_coloc.core.workload import Phase
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
-from nri_coloc.repair.refusals import Refusals
+from nri_coloc.repair.drift import Refusals
 
 A_SWEEP: Final = 32
 """Containers whose tasks get hints in one sweep: each costs a few system calls for each thread."""

@@ -12,7 +12,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.knob_files import Later
 from nri_coloc.memory.division import Found
 from nri_coloc.memory.worker import LEAST, Bounds
-from nri_coloc.repair import refusals, targets
+from nri_coloc.repair import drift, targets
 from nri_coloc.repair.drift import REPAIRS_PER_MINUTE
 from tests.rig.journals import restored
 from tests.rig.waiting import wait_until
@@ -247,7 +247,7 @@ def test_delayed_writes_run_in_order(rig):
 
 
 def test_refused_write_is_not_repeated_each_time(rig, monkeypatch):
-    monkeypatch.setattr(refusals, "FIRST_PAUSE_S", 600.0)
+    monkeypatch.setattr(drift, "FIRST_PAUSE_S", 600.0)
     refused = KernelInterfaceError("/pod/memory.high", "write 4096 to", "Device or resource busy")
     tries: list[str] = []
 

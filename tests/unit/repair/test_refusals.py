@@ -30,10 +30,9 @@ from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import FileValue, Target, memory_bounds
 from nri_coloc.memory.worker import Bounds, MemoryWorker
-from nri_coloc.repair import refusals
-from nri_coloc.repair.drift import REPAIRS_PER_MINUTE
+from nri_coloc.repair import drift
+from nri_coloc.repair.drift import LONGEST_PAUSE_S, REPAIRS_PER_MINUTE
 from nri_coloc.repair.host_groups import HostGroups
-from nri_coloc.repair.refusals import LONGEST_PAUSE_S
 from nri_coloc.sim.cgroup_tree import CgroupTree
 from nri_coloc.tuning.bandwidths import PodBandwidths
 from tests.unit.parts import a_node, a_report, an_actuator, create, start_pod
@@ -232,7 +231,7 @@ def test_the_memory_worker_tells_once_and_does_not_write_at_every_turn(rig, erro
 
 def test_bounds_that_cannot_be_taken_back_are_tried_again_with_pauses_and_not_forgotten(rig, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(refusals, "time", clock)
+    monkeypatch.setattr(drift, "time", clock)
     worker = MemoryWorker(rig.node, rig.writer, rig.report)
     worker.write({POD: Bounds(Part(GIB, GIB), "batch")})
     before = rig.attempts["memory.limit_in_bytes"]
@@ -266,7 +265,7 @@ def test_a_host_group_that_refuses_is_told_once_and_not_written_at_every_look(ri
 
 def test_a_host_groups_own_value_that_is_refused_is_given_back_later(rig, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(refusals, "time", clock)
+    monkeypatch.setattr(drift, "time", clock)
     rig.tree.make("yarn")
     rig.node.tuning = Tuning(reclaim=ReclaimTuning(host_groups=("yarn",)))
     groups = HostGroups(rig.node, rig.writer, rig.report)

@@ -1,12 +1,12 @@
-"""repair/refusals.py: a refused write is retried after pauses that grow."""
+"""repair/drift.py: a refused write is retried after pauses that grow."""
 
 from itertools import pairwise
 
 import pytest
 
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.repair import refusals
-from nri_coloc.repair.refusals import FIRST_PAUSE_S, LONGEST_PAUSE_S, Refusals
+from nri_coloc.repair import drift
+from nri_coloc.repair.drift import FIRST_PAUSE_S, LONGEST_PAUSE_S, Refusals
 
 NO = (KernelInterfaceError("/cpu.shares", "write '2' to", "Invalid argument"),)
 
@@ -24,7 +24,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(refusals, "time", found)
+    monkeypatch.setattr(drift, "time", found)
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 from nri_coloc.core.decisions import ContainerGone
 from nri_coloc.core.lending import Binding, Headroom
 from nri_coloc.core.settings import Tuning
-from nri_coloc.repair import refusals
+from nri_coloc.repair import drift
 from tests.unit.tuning.quota_bed import APP, BUSY, QUOTA, Rig, switched_off
 
 
@@ -68,7 +68,7 @@ class TestWhatIsTold:
         assert rig.heard.records == []
 
     def test_what_the_kernel_takes_at_a_later_try_is_told_as_ours(self, rig, monkeypatch):
-        monkeypatch.setattr(refusals, "FIRST_PAUSE_S", 0.0)
+        monkeypatch.setattr(drift, "FIRST_PAUSE_S", 0.0)
         rig.raised()
         rig.files.refuses_quotas, rig.files.failures = True, (BUSY,)
         rig.headroom = Headroom(100, 0, 7900, Binding.ONLINE_USE, 8000)
