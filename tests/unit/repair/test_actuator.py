@@ -13,8 +13,8 @@ from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.write_back import Apart
 from nri_coloc.repair.actuator import STEP_ASIDE_EVERY, TIDY_EVERY
-from nri_coloc.repair.departures import Barrier
 from nri_coloc.repair.drift import REPAIRS_PER_MINUTE
+from nri_coloc.repair.read_back import Barrier
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.parts import Cgroups, NoMemory, a_node, a_report, an_actuator, create, start_pod
 from tests.unit.placing import kit

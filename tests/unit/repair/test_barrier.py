@@ -1,7 +1,7 @@
 """A barrier opens when each cgroup was read back on other CPUs."""
 
 from nri_coloc.core.decisions import Moves
-from nri_coloc.repair.departures import Barrier
+from nri_coloc.repair.read_back import Barrier
 
 
 def test_a_barrier_without_anybody_is_open():
