@@ -25,10 +25,10 @@ from nri_coloc.placing.node import Node
 from nri_coloc.repair import read_back, targets
 from nri_coloc.repair.drift import Drifts, Refusals, Unannounced
 from nri_coloc.repair.host_groups import HostGroups
-from nri_coloc.repair.leftovers import Leftovers
 from nri_coloc.repair.orders import Orders
 from nri_coloc.repair.protections import Protections
 from nri_coloc.repair.read_back import Barrier, CpusetReadings, Departures
+from nri_coloc.repair.targets import Leftovers
 
 SWEEP_S: Final = 2.0
 """Seconds between two sweeps of all cgroups; with 110 pods of one container a sweep costs 6 ms of one core."""

@@ -1,4 +1,4 @@
-"""repair/leftovers.py: values that a pod must not have any more are restored; the others stay."""
+"""repair/targets.py: values that a pod must not have any more are restored; the others stay."""
 
 from typing import cast
 
@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.knob_files import FileValue, Target
-from nri_coloc.repair.leftovers import HIGH, Leftovers
+from nri_coloc.repair.targets import HIGH, Leftovers
 from tests.unit.parts import Cgroups, a_node, start_pod
 from tests.unit.placing import kit
 
