@@ -17,7 +17,7 @@ from nri_coloc.core.state import NodeState
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Container, Pod, QoSClass, Resources, Wish
 from nri_coloc.placing import pools
-from nri_coloc.placing.step import step
+from nri_coloc.placing.node import step
 
 SIZES = (8, 64, 256, 768)
 LARGE = (256, 768)

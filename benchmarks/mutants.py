@@ -63,8 +63,8 @@ _PLACING: Final = (
         "loans",
         "membership",
     ),
-    *("nodes", "ownership", "pools", "protection", "reclaim_cgroups", "record", "resynchronisation"),
-    *("returned_values", "search", "sizing", "starts", "step", "supply", "tiers", "update", "vm_pods"),
+    *("node", "nodes", "ownership", "pools", "protection", "reclaim_cgroups", "record", "resynchronisation"),
+    *("returned_values", "search", "sizing", "starts", "supply", "tiers", "update", "vm_pods"),
     *("waiting", "whereabouts"),
 )
 _LENDING: Final = (

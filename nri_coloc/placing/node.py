@@ -1,4 +1,8 @@
-"""Hold the node's state: decide under the mutex, act after it.
+"""Hold the node's state and decide the outcome of each event: `step(state, event, tuning) -> Outcome`.
+
+An event is a cause ("a container is being created"). The outcome has the next state, the decisions to record and the
+moves to apply. `step` is total and deterministic: it does not wait, read a clock or fail, and a request that cannot be
+met is an outcome too. `Node` decides under its mutex, the only one in this room, and callers act after it.
 
 Readers take the current value without a lock, because it is immutable and its reference is replaced as a whole. Only
 `decide` and `retune` replace it, and `decide` only if the caller can still deliver the answer.
@@ -6,13 +10,122 @@ Readers take the current value without a lock, because it is immutable and its r
 
 from collections.abc import Callable
 from threading import Lock
+from typing import assert_never
 
 from nri_coloc.core import knobs
-from nri_coloc.core.decisions import Event, Outcome, Synchronized
+from nri_coloc.core.decisions import (
+    AmountsGranted,
+    ContainerCreated,
+    ContainerCreating,
+    ContainerGone,
+    ContainerStarting,
+    ContainerUpdating,
+    CPUsFreed,
+    Decision,
+    Event,
+    FactsReported,
+    Moves,
+    Outcome,
+    PodRemoved,
+    PodResized,
+    PodStarted,
+    PoolsSized,
+    Reconfigured,
+    Synchronized,
+)
 from nri_coloc.core.knobs import NOTHING_KNOWN, Capability, Knobs
+from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
-from nri_coloc.placing import step as brain
+from nri_coloc.core.value import replace
+from nri_coloc.placing import (
+    lifecycle,
+    loans,
+    ownership,
+    protection,
+    resynchronisation,
+    sizing,
+    starts,
+    supply,
+    update,
+    waiting,
+    words,
+)
+
+_OfContainer = ContainerCreating | ContainerStarting | ContainerUpdating
+
+
+def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
+    """Return the outcome of an event; the same state and event give the same outcome."""
+    if isinstance(event, _OfContainer):
+        outcome = _with_request(state, event, tuning)
+    else:
+        outcome = _answered(state, event, tuning)
+    return sizing.followed(state, event, outcome) if state.pools.plan else outcome
+
+
+def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outcome:
+    """Return the outcome of a container's event, after a resize of its pod if the event has a new CPU request of it."""
+    place = state.pods.get(event.pod.id)
+    if place is None or place.pod.cpu_request == event.pod.cpu_request:
+        return _answered(state, event, tuning)
+    judged = event.judged if isinstance(event, ContainerUpdating) else {}
+    others = {k: wish for k, wish in judged.items() if k != event.container.id}
+    resized = ownership.pod_resized(state, PodResized(event.pod, others), tuning)
+    return resized + _answered(resized.state, event, tuning)
+
+
+def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noqa: C901, PLR0912 - one case an event
+    match event:
+        case ContainerCreating():
+            return lifecycle.create(state, event, tuning)
+        case ContainerCreated():
+            return starts.created(state, event)
+        case ContainerStarting():
+            return ownership.start(state, event, tuning)
+        case ContainerUpdating():
+            return update.update(state, event, tuning)
+        case ContainerGone():
+            return lifecycle.gone(state, event)
+        case PodStarted():
+            return lifecycle.pod_started(state, event)
+        case PodResized():
+            return ownership.pod_resized(state, event, tuning)
+        case PodRemoved():
+            return lifecycle.pod_removed(state, event)
+        case Synchronized():
+            return resynchronisation.synchronize(state, event, tuning)
+        case Reconfigured():
+            return resynchronisation.reconfigure(state, event, tuning)
+        case PoolsSized():
+            return sizing.sized(state, event)
+        case AmountsGranted():
+            return loans.granted(state, event)
+        case FactsReported():
+            return _reported(state, event)
+        case CPUsFreed():
+            return waiting.placed_again(state, tuning)
+        case _:
+            assert_never(event)
+
+
+def _reported(state: NodeState, event: FactsReported) -> Outcome:
+    """Return the state with the newest facts, and the pods whose memory protection follows from them."""
+    after = replace(state, facts=event.facts, generation=state.generation + 1)
+    found = [_protected_anew(state, after, pod_id) for pod_id in protection.asking(state)]
+    decisions = tuple([each for each in found if each is not None])
+    return Outcome(after, decisions, Moves(pods=tuple([each.pod_id for each in decisions])))
+
+
+def _protected_anew(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:
+    said = words.of_protection(before, after, pod_id)
+    if said is None:
+        return None
+    because = "memory protection changed: the companion reported the pod's memory request"
+    if supply.told_memory(after, pod_id) is None:
+        because = "memory protection changed: the companion no longer reports the pod"
+    return said._replace(reason=Reason.POD_FACTS, because=because)
+
 
 Adopt = Callable[[Outcome], bool]
 
@@ -44,7 +157,7 @@ class Node:
         adopt: called under the mutex; returns whether the outcome still counts. Only then the state is replaced.
         """
         with self._mutex:
-            outcome = brain.step(self.state, event, self.tuning)
+            outcome = step(self.state, event, self.tuning)
             if adopt(outcome):
                 self.state = outcome.state
                 self.told = self.told or isinstance(event, Synchronized)
@@ -53,7 +166,7 @@ class Node:
     def retune(self, event: Event, tuning: Tuning) -> Outcome:
         """Replace the tuning and apply the event that informs the policy, as one change; return the outcome."""
         with self._mutex:
-            outcome = brain.step(self.state, event, tuning)
+            outcome = step(self.state, event, tuning)
             self.state, self.tuning = outcome.state, tuning
             return outcome
 

@@ -9,8 +9,8 @@ from nri_coloc.core.decisions import ContainerCreating, ContainerGone, Synchroni
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Wish
 from nri_coloc.placing import pools, protection, reclaim_cgroups
+from nri_coloc.placing.node import step
 from nri_coloc.placing.protection import NONE
-from nri_coloc.placing.step import step
 from nri_coloc.pods import annotations, classes
 from nri_coloc.sim import machines
 

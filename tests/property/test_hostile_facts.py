@@ -11,8 +11,8 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import Container, Pod, Resources
 from nri_coloc.placing import pools, protection
+from nri_coloc.placing.node import step
 from nri_coloc.placing.protection import NONE
-from nri_coloc.placing.step import step
 from nri_coloc.pods import annotations
 from nri_coloc.pressure import lent
 from nri_coloc.sim import machines

@@ -40,7 +40,7 @@ from nri_coloc.placing import (
     tiers,
     waiting,
 )
-from nri_coloc.placing.step import step
+from nri_coloc.placing.node import step
 from nri_coloc.placing.update import merge
 from tests.property import looks
 from tests.property.looks import as_before, rendered, without_some

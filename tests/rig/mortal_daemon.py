@@ -25,7 +25,7 @@ from nri_coloc.host.journal import Journal
 from nri_coloc.lending.relocation import Relocation
 from nri_coloc.nri import events
 from nri_coloc.nri.calls import HookKind
-from nri_coloc.placing import step as brain
+from nri_coloc.placing import node as brain
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime.connection import Connection
 from nri_coloc.runtime.pusher import Pusher

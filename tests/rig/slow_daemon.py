@@ -20,7 +20,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import KnownKeys
 from nri_coloc.hooks import translation
-from nri_coloc.placing import step as brain
+from nri_coloc.placing import node as brain
 from tests.rig.patient_daemon import be_patient
 
 SLOW: Final = "rig.test/slow"

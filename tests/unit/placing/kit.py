@@ -34,7 +34,7 @@ from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import Container, Numa, Phase, Pod, QoSClass, Resources, Wish
 from nri_coloc.nri.adjustment import creation
 from nri_coloc.placing import admission, pools, record
-from nri_coloc.placing.step import step
+from nri_coloc.placing.node import step
 from nri_coloc.placing.update import merge
 from nri_coloc.service.audit import Record, pod_of
 from nri_coloc.service.report import recorded

@@ -1,4 +1,4 @@
-"""placing/step.py: every event has an answer, and the same event always the same one."""
+"""placing/node.py: every event has an answer, and the same event always the same one."""
 
 from typing import Any, get_args
 
@@ -10,7 +10,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.pod_facts import NO_FACTS
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Resources
-from nri_coloc.placing.step import step
+from nri_coloc.placing.node import step
 from tests.unit.placing.kit import DEDICATED, Node, container, pod
 
 MAIN = container("main", milli=2000)
