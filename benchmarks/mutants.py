@@ -64,7 +64,7 @@ _PLACING: Final = (
         "membership",
     ),
     *("node", "nodes", "ownership", "pools", "protection", "reclaim_cgroups", "record", "resynchronisation"),
-    *("returned_values", "search", "sizing", "starts", "supply", "tiers", "update", "vm_pods"),
+    *("returned_values", "search", "starts", "supply", "tiers", "update", "vm_pods"),
     *("waiting", "whereabouts"),
 )
 _LENDING: Final = (

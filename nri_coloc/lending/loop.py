@@ -50,7 +50,7 @@ from nri_coloc.lending.partition_loop import Partition
 from nri_coloc.lending.records import Folding, Record, Step
 from nri_coloc.lending.relocation import Relocation
 from nri_coloc.lending.sampler import FastSampler
-from nri_coloc.placing import reclaim_cgroups, sizing
+from nri_coloc.placing import change, reclaim_cgroups
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
 
@@ -431,4 +431,4 @@ class Lending:
 def _sized_near(before: CPUMask, count: int, state: NodeState) -> CPUMask:
     """Return the reclaim pool's CPUs if its size were carried out, near the CPUs that it would have had before."""
     former = replace(state, pools=replace(state.pools, reclaim=before, counts={}))
-    return sizing.sized(former, PoolsSized({RECLAIM: count}, "")).state.pools.reclaim
+    return change.sized(former, PoolsSized({RECLAIM: count}, "")).state.pools.reclaim

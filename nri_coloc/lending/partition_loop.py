@@ -21,7 +21,7 @@ from nri_coloc.lending import bands, partition
 from nri_coloc.lending.bands import Tier
 from nri_coloc.lending.partition import PartitionMemory, PartitionTick
 from nri_coloc.lending.relocation import Relocation
-from nri_coloc.placing import sizing, tiers
+from nri_coloc.placing import change, tiers
 from nri_coloc.placing.node import Node
 
 ROUND_TICKS: Final = 4
@@ -89,17 +89,17 @@ class Partition:
         """Return the decisions that would follow the last ones, if they had been applied."""
         if event.counts == self._would:
             return ()
-        former = sizing.sized(state, PoolsSized(self._would, "")).state
+        former = change.sized(state, PoolsSized(self._would, "")).state
         self._would = event.counts
-        return sizing.sized(former, event).decisions
+        return change.sized(former, event).decisions
 
     def _tell(self, decisions: tuple[Decision, ...], at: float) -> None:
         """Fold decisions into one record for each pool. The direction of `reclaim` shows whether the pools swing."""
-        change = next((_direction(one) for one in decisions if one.pool == RECLAIM), Change.KEEP)
-        is_allowed, self._cadence = self._cadence.allows(change, at), self._cadence.moved(change, at)
+        direction = next((_direction(one) for one in decisions if one.pool == RECLAIM), Change.KEEP)
+        is_allowed, self._cadence = self._cadence.allows(direction, at), self._cadence.moved(direction, at)
         for one in decisions:
             known = self._untold.get(one.pool)
-            self._untold[one.pool] = one if known is None else sizing.folded(known, one)
+            self._untold[one.pool] = one if known is None else change.folded(known, one)
         if self._untold and is_allowed:
             self._cadence = self._cadence._replace(written_at=at)
             self.say_rest()

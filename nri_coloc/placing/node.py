@@ -39,12 +39,12 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.value import replace
 from nri_coloc.placing import (
+    change,
     lifecycle,
     loans,
     ownership,
     protection,
     resynchronisation,
-    sizing,
     starts,
     supply,
     update,
@@ -61,7 +61,7 @@ def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
         outcome = _with_request(state, event, tuning)
     else:
         outcome = _answered(state, event, tuning)
-    return sizing.followed(state, event, outcome) if state.pools.plan else outcome
+    return change.followed(state, event, outcome) if state.pools.plan else outcome
 
 
 def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outcome:
@@ -98,7 +98,7 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noq
         case Reconfigured():
             return resynchronisation.reconfigure(state, event, tuning)
         case PoolsSized():
-            return sizing.sized(state, event)
+            return change.sized(state, event)
         case AmountsGranted():
             return loans.granted(state, event)
         case FactsReported():

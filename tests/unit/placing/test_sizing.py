@@ -1,4 +1,4 @@
-"""placing/sizing.py: the loop gives the size of the reclaim pool, the policy its CPUs, and reclaimed pods follow."""
+"""placing/change.py: the loop gives the size of the reclaim pool, the policy its CPUs, and reclaimed pods follow."""
 
 from nri_coloc.core.decisions import Outcome, PoolsSized
 from nri_coloc.core.reasons import Reason
