@@ -68,7 +68,7 @@ _PLACING: Final = (
     *("waiting", "whereabouts"),
 )
 _LENDING: Final = (
-    *("bands", "fast_loop", "glance", "groups", "headroom", "partition", "pool_size", "records", "stall"),
+    *("bands", "fast_loop", "glance", "groups", "partition", "pool_size", "records"),
     "usage",
 )
 _RESTORE: Final = ("restore/restoration", "restore/spec_restoration")

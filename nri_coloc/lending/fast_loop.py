@@ -13,8 +13,16 @@ from nri_coloc.core.readings import FastReadings
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending import stall as stalls
 from nri_coloc.lending import usage
-from nri_coloc.lending.headroom import at_most, dead_band_milli, floor_cpus
-from nri_coloc.lending.pool_size import Grounds, Lent, Scene, Verdict, decide
+from nri_coloc.lending.pool_size import (
+    Grounds,
+    Lent,
+    Scene,
+    Verdict,
+    at_most,
+    dead_band_milli,
+    decide,
+    floor_cpus,
+)
 from nri_coloc.lending.stall import Cause, Gauge, Stall
 from nri_coloc.lending.usage import Meter, Use
 

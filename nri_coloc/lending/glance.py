@@ -16,8 +16,7 @@ from nri_coloc.core.readings import FastReadings, Look, Sample
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending import fast_loop, usage
 from nri_coloc.lending.fast_loop import QUIET_MILLI, LoopMemory, Peaks, Tick, closer, jump
-from nri_coloc.lending.headroom import dead_band_milli, extra_core, use_leaving
-from nri_coloc.lending.pool_size import Lent
+from nri_coloc.lending.pool_size import Lent, dead_band_milli, extra_core, use_leaving
 from nri_coloc.lending.stall import Gauge
 
 PASSES_S: Final = 0.8

@@ -16,7 +16,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import RECLAIM
 from nri_coloc.lending import bands, usage
 from nri_coloc.lending.bands import Allocatable, Memory, Tier
-from nri_coloc.lending.headroom import at_most, step_milli
+from nri_coloc.lending.pool_size import at_most, step_milli
 from nri_coloc.lending.usage import Meter
 
 _NEVER: Final = float("-inf")

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.lending import Binding, Change
 from nri_coloc.core.report import ONE_WAY_S, SWINGS_FROM, Cadence, Extent, shown
-from nri_coloc.lending.headroom import dead_band_milli, step_milli
-from nri_coloc.lending.pool_size import Grounds
+from nri_coloc.lending.pool_size import Grounds, dead_band_milli, step_milli
 
 Input = int | float | str | None
 

@@ -15,7 +15,7 @@ from nri_coloc.core.lending import Change
 from nri_coloc.core.readings import FastReadings, Role, Sample
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.fast_loop import CLOSER_S, LoopMemory, Tick, tick
-from nri_coloc.lending.headroom import floor_cpus, headroom_milli, step_milli, whole_cpus
+from nri_coloc.lending.pool_size import floor_cpus, headroom_milli, step_milli, whole_cpus
 from tests.unit.lending.fast_kit import Watcher
 
 ROLES = tuple(Role)

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning
 from nri_coloc.lending.bands import Tier
-from nri_coloc.lending.headroom import step_milli
 from nri_coloc.lending.partition import PartitionTick
+from nri_coloc.lending.pool_size import step_milli
 from tests.rig import examples
 from tests.unit.lending.partition_model import Machine
 from tests.unit.placing.kit import DEDICATED

@@ -10,7 +10,7 @@ from nri_coloc.core.readings import FastReadings, Role, Sample
 from nri_coloc.lending import glance
 from nri_coloc.lending.fast_loop import CLOSER_S, Tick
 from nri_coloc.lending.glance import PASSES_S, Glance
-from nri_coloc.lending.headroom import Yielded
+from nri_coloc.lending.pool_size import Yielded
 from tests.unit.lending.fast_kit import Feed, Watcher, look_of
 
 ONLINE, BOX = 2_000, 500

@@ -3,7 +3,7 @@
 import pytest
 
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.lending.headroom import (
+from nri_coloc.lending.pool_size import (
     at_most,
     dead_band_milli,
     floor_cpus,

@@ -9,8 +9,17 @@ from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending import bands
 from nri_coloc.lending.bands import Allocatable, Memory, Tier
-from nri_coloc.lending.headroom import extra_core, headroom_milli, unused_milli, use_leaving
-from nri_coloc.lending.pool_size import Grounds, Lent, Scene, Verdict, decide
+from nri_coloc.lending.pool_size import (
+    Grounds,
+    Lent,
+    Scene,
+    Verdict,
+    decide,
+    extra_core,
+    headroom_milli,
+    unused_milli,
+    use_leaving,
+)
 from nri_coloc.lending.records import because, inputs
 from tests.unit.lending.scene import CALM, FULL
 

@@ -10,8 +10,7 @@ from nri_coloc.core.lending import Binding, Change
 from nri_coloc.core.readings import FastReadings, Role, Sample
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.fast_loop import LoopMemory, Tick, resumed, tick
-from nri_coloc.lending.headroom import Yielded
-from nri_coloc.lending.pool_size import Lent
+from nri_coloc.lending.pool_size import Lent, Yielded
 from tests.unit.lending.fast_kit import Feed
 
 

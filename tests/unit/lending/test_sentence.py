@@ -9,8 +9,7 @@ import pytest
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.readings import Signal
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.lending.headroom import Yielded
-from nri_coloc.lending.pool_size import Grounds, Lent, decide
+from nri_coloc.lending.pool_size import Grounds, Lent, Yielded, decide
 from nri_coloc.lending.records import Input, because, inputs
 from nri_coloc.lending.stall import Stall
 from tests.unit.lending.node_model import Node, jump
