@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from nri_coloc.core.lending import Binding, Change, CPUTarget, Headroom
 from nri_coloc.core.readings import FastReadings
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.lending import stall as stalls
 from nri_coloc.lending import usage
 from nri_coloc.lending.pool_size import (
     Grounds,
@@ -23,8 +22,7 @@ from nri_coloc.lending.pool_size import (
     decide,
     floor_cpus,
 )
-from nri_coloc.lending.stall import Cause, Gauge, Stall
-from nri_coloc.lending.usage import Meter, Use
+from nri_coloc.lending.usage import Cause, Gauge, Meter, Stall, Use
 
 BUCKETS = 8
 """Buckets of a window. It moves by an eighth of its length and covers at most a quarter more than its length."""
@@ -140,7 +138,7 @@ class LoopMemory(NamedTuple):
     """The loop's state between two ticks. An empty one is the start. Mappings are never changed in place.
 
     at: time of the last tick.
-    meters, gauges: last counters and rates by sample key, for use and for stalls.
+    meters, gauges: last counters and rates by sample key, for use and for usage.
     rates: last rates and their peak.
     lent: the size of the reclaim pool and the state of its control.
     period_s: seconds to the next tick, as the last tick advised.
@@ -210,12 +208,12 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
         rates = _learnt(memory, use, readings, tuning, now)
     box_milli = use.box if use else 0
     windows_s = tuning.stall_window_s, tuning.lasting_window_s
-    own = stalls.explained(rates.online + rates.system, readings.lendable)
-    gauges, stall = stalls.advance(memory.gauges, readings, Cause(box_milli, own), windows_s)
+    own = usage.explained(rates.online + rates.system, readings.lendable)
+    gauges, stall = usage.advance_gauges(memory.gauges, readings, Cause(box_milli, own), windows_s)
     scene = _scene(memory, rates, readings, stall, tuning, now)
     verdict = decide(_costed(memory, readings), scene, tuning)
     if verdict.binding is Binding.STALL:
-        gauges = stalls.forgiven(gauges)
+        gauges = usage.forgiven(gauges)
     pace_s = usual_period(verdict, scene, use, tuning, readings.mean_took_s)
     risen = rates.online + rates.system - memory.rates.online - memory.rates.system
     next_s = closer(pace_s, tuning) if risen > jump(scene.lendable, tuning) else pace_s

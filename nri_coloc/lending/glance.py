@@ -17,7 +17,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending import fast_loop, usage
 from nri_coloc.lending.fast_loop import QUIET_MILLI, LoopMemory, Peaks, Tick, closer, jump
 from nri_coloc.lending.pool_size import Lent, dead_band_milli, extra_core, use_leaving
-from nri_coloc.lending.stall import Gauge
+from nri_coloc.lending.usage import Gauge
 
 PASSES_S: Final = 0.8
 """Seconds after which a full tick decides in any case. Reports that come with ticks wait for it."""

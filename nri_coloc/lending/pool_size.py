@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.lending.stall import Stall
+from nri_coloc.lending.usage import Stall
 
 
 def headroom_milli(lendable: int, use_milli: int, tuning: ReclaimTuning) -> int:

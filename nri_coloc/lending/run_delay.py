@@ -2,7 +2,7 @@
 
 PSI `some` is the part of the time in which at least one task waits. A sum over tasks is the mean number of waiting
 tasks. It is never less, and about the same while few tasks wait. It is also the figure that the load's own part is
-computed as (`lending.stall.explained`). The kernel counts a wait when it ends (kernel/sched/stats.h,
+computed as (`lending.usage.explained`). The kernel counts a wait when it ends (kernel/sched/stats.h,
 sched_info_arrive), so that a long wait shows late and whole.
 
 To list tasks and read each costs some 5 µs a task with opening and closing; the slow loop does it. The fast loop

@@ -1,7 +1,7 @@
 """One calm moment of a node with eight CPUs, for decisions on the size of the reclaim pool."""
 
 from nri_coloc.lending.pool_size import Lent, Scene
-from nri_coloc.lending.stall import Stall
+from nri_coloc.lending.usage import Stall
 
 NOW = 100.0
 

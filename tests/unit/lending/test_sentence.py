@@ -11,7 +11,7 @@ from nri_coloc.core.readings import Signal
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.pool_size import Grounds, Lent, Yielded, decide
 from nri_coloc.lending.records import Input, because, inputs
-from nri_coloc.lending.stall import Stall
+from nri_coloc.lending.usage import Stall
 from tests.unit.lending.node_model import Node, jump
 from tests.unit.lending.scene import CALM, NOW
 

@@ -3,8 +3,8 @@
 import pytest
 
 from nri_coloc.core.readings import FastReadings, Role, Sample, Signal
-from nri_coloc.lending import stall
-from nri_coloc.lending.stall import Cause, Gauge, Stall, explained
+from nri_coloc.lending import usage
+from nri_coloc.lending.usage import Cause, Gauge, Stall, explained
 
 AT = 10.0
 SOON = 1e-9
@@ -14,7 +14,7 @@ SOON = 1e-9
 def seen(*samples: Sample, box_milli: int = 4000, window_s: float = SOON) -> dict[int, Gauge]:
     gauges: dict[int, Gauge] = {}
     for sample in samples:
-        gauges, _ = stall.advance(
+        gauges, _ = usage.advance_gauges(
             gauges, FastReadings(sample.at, (sample,)), Cause(box_milli), (window_s, window_s)
         )
     return gauges
@@ -37,7 +37,7 @@ def judged(
 ) -> Stall:
     """Return the stall after the second reading, with all its samples."""
     gauges = seen(first)
-    gauges, found = stall.advance(
+    gauges, found = usage.advance_gauges(
         gauges, FastReadings(first.at + 1, second), Cause(box_milli, own), (window_s, window_s)
     )
     assert found.lasting == found.blamed
@@ -103,7 +103,7 @@ def by_tasks(sample: Sample) -> Sample:
 def test_run_queue_delay_is_judged_as_pressure_is_and_named():
     found = judged(by_tasks(START), by_tasks(group(AT + 1, 1_800_000, 500_000)), own=0.1)
     assert found == Stall(0.2, 0.6)
-    _, found = stall.advance(
+    _, found = usage.advance_gauges(
         seen(by_tasks(START)),
         FastReadings(AT + 1, (by_tasks(group(AT + 1, 1_800_000)),)),
         Cause(4000),
@@ -127,7 +127,7 @@ def test_the_signal_is_that_of_the_worst_group():
         by_tasks(Sample(key=2, role=Role.ONLINE, at=AT + 1, usage_us=0, stalled_us=600_000, throttled_us=0)),
     )
     for samples, signal in ((both, Signal.RUN_DELAY), (both[::-1], Signal.RUN_DELAY), (both[:1], Signal.PSI)):
-        _, found = stall.advance(known, FastReadings(AT + 1, samples), Cause(4000), (SOON, SOON))
+        _, found = usage.advance_gauges(known, FastReadings(AT + 1, samples), Cause(4000), (SOON, SOON))
         assert found.signal is signal
 
 
@@ -151,7 +151,9 @@ def test_a_doubtful_interval_says_nothing(second):
 
 def test_a_doubtful_interval_does_not_wipe_out_what_was_seen():
     known = seen(START, group(AT + 1, 1_300_000))
-    after, _ = stall.advance(known, FastReadings(AT + 2, (group(AT + 2, 5),)), Cause(4000), (SOON, SOON))
+    after, _ = usage.advance_gauges(
+        known, FastReadings(AT + 2, (group(AT + 2, 5),)), Cause(4000), (SOON, SOON)
+    )
     assert (after[1].blamed, after[1].stalled_us) == (known[1].blamed, 5)
 
 
@@ -174,7 +176,7 @@ def test_the_worst_group_counts():
         Sample(key=2, role=Role.ONLINE, at=AT + 1, usage_us=0, stalled_us=600_000, throttled_us=0),
         group(AT + 1, 1_800_000, 700_000),
     )
-    _, found = stall.advance(known, FastReadings(AT + 1, both), Cause(4000), (SOON, SOON))
+    _, found = usage.advance_gauges(known, FastReadings(AT + 1, both), Cause(4000), (SOON, SOON))
     assert (round(found.blamed, 3), round(found.own, 3)) == (0.6, 0.7)
 
 
@@ -188,7 +190,7 @@ def test_a_group_that_is_gone_drops_out():
 
 def test_a_group_that_was_not_read_waits_for_its_turn():
     known = seen(START, group(AT + 1, 1_300_000))
-    assert stall.advance(known, FastReadings(AT + 1.02), Cause(4000), (SOON, SOON)) == (known, Stall())
+    assert usage.advance_gauges(known, FastReadings(AT + 1.02), Cause(4000), (SOON, SOON)) == (known, Stall())
 
 
 def test_a_group_not_read_for_very_long_is_forgotten():
@@ -198,5 +200,5 @@ def test_a_group_not_read_for_very_long_is_forgotten():
 
 
 def test_a_cut_wipes_the_slate_of_what_was_blamed():
-    known = stall.forgiven(seen(START, group(AT + 1, 1_800_000, 700_000)))
+    known = usage.forgiven(seen(START, group(AT + 1, 1_800_000, 700_000)))
     assert (known[1].blamed, round(known[1].own, 3)) == (0, 0.7)

@@ -8,7 +8,7 @@ import pytest
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.pool_size import Lent, Verdict, Yielded, decide
-from nri_coloc.lending.stall import Stall
+from nri_coloc.lending.usage import Stall
 from tests.unit.lending.scene import CALM, FULL, NOW
 
 TUNING = ReclaimTuning(watermark=1.0)
