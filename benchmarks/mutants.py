@@ -65,7 +65,7 @@ _PLACING: Final = (
     ),
     *("node", "nodes", "ownership", "pools", "protection", "reclaim_cgroups", "record", "resynchronisation"),
     *("returned_values", "search", "starts", "supply", "tiers", "update", "vm_pods"),
-    *("waiting", "whereabouts"),
+    "waiting",
 )
 _LENDING: Final = (
     *("bands", "fast_loop", "glance", "groups", "partition", "pool_size", "records"),

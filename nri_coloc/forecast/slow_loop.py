@@ -27,7 +27,7 @@ from nri_coloc.forecast.offer import Offer, Online, Scene
 from nri_coloc.forecast.snapshot import Paths, PictureTaker, Subjects
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.cgroup_layout import CgroupLayout
-from nri_coloc.placing import online_pods, tiers, whereabouts
+from nri_coloc.placing import online_pods, tiers
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
 
@@ -177,7 +177,7 @@ class Survey:
         """Take a snapshot, learn, decide and pass the results on; return the seconds to the next turn."""
         told, state, tuning = self._node.told, self._node.state, self._node.tuning.reclaim
         began, before = time.thread_time(), self._former
-        lendable = whereabouts.lendable(state.pools, tuning)
+        lendable = tiers.lendable(state.pools, tuning)
         picture = self._look(state, lendable) if tuning.enabled else _nothing(time.monotonic())
         if picture is None:
             return 0.0
@@ -225,7 +225,7 @@ class Survey:
 
     def _online_of(self, state: NodeState, lendable: CPUMask) -> Online:
         """Return the online pods; the same mapping until a container comes or goes, or owned CPUs change."""
-        owned = whereabouts.owned(state.pools, lendable)
+        owned = tiers.owned(state.pools, lendable)
         pods, containers, known, online = self._online
         if pods is not state.pods or containers is not state.containers or known != owned:
             online = online_pods.online(state, lendable, self._node.memory_bytes)
@@ -261,7 +261,7 @@ def subjects(
         pods=pods,
         containers={container_id: path for container_id, path in containers.items() if path},
         host_groups=host_groups,
-        reserved=whereabouts.beyond(state, lendable),
+        reserved=tiers.beyond(state, lendable),
         nodes=tuple(node.id for node in state.topology.nodes),
     )
 
@@ -278,7 +278,7 @@ def without_pods(taken: Picture) -> Picture:
 
 def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
     """Return the facts of an offer. If pools are sized by load, the reclaim pool has CPUs of its own."""
-    lendable = 1000 * whereabouts.lendable(state.pools, tuning).bit_count()
+    lendable = 1000 * tiers.lendable(state.pools, tuning).bit_count()
     apart = tuning.partition and SHARE in state.pools.counts
     box = 1000 * state.pools.reclaim.bit_count() if apart else None
     most = 1000 * tiers.bounds(state.pools, RECLAIM).maximum or None

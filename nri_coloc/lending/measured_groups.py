@@ -18,7 +18,7 @@ from nri_coloc.lending import bands, groups, partition_loop
 from nri_coloc.lending.groups import ContainerFacts, Facts, Group, PodFacts, TierFacts
 from nri_coloc.lending.relocation import Relocation
 from nri_coloc.lending.sampler import BUDGET, FastSampler, counters_s
-from nri_coloc.placing import tiers, whereabouts
+from nri_coloc.placing import tiers
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
 
@@ -192,7 +192,7 @@ class Measuring:
             self._report.log.warning(words, open_files=self._sampler.open_files)
 
     def _lendable(self, state: NodeState) -> CPUMask:
-        return whereabouts.lendable(state.pools, self._node.tuning.reclaim)
+        return tiers.lendable(state.pools, self._node.tuning.reclaim)
 
 
 def groups_of(
@@ -206,9 +206,9 @@ def groups_of(
     host_groups: the host groups among the reclaim cgroups.
     pod_facts: facts of pods from earlier states.
     """
-    pods = (pod_facts or PodFactsCache()).of(state, whereabouts.owned(state.pools, lendable))
+    pods = (pod_facts or PodFactsCache()).of(state, tiers.owned(state.pools, lendable))
     kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
-    return groups.choose(Facts(kubepods, pods, host_groups, reserved=whereabouts.beyond(state, lendable)))
+    return groups.choose(Facts(kubepods, pods, host_groups, reserved=tiers.beyond(state, lendable)))
 
 
 def is_the_same(seen: NodeState, state: NodeState, tuning: ReclaimTuning) -> bool:
@@ -221,8 +221,8 @@ def is_the_same(seen: NodeState, state: NodeState, tuning: ReclaimTuning) -> boo
 
 
 def _divided(state: NodeState, tuning: ReclaimTuning) -> tuple[CPUMask, CPUMask, CPUMask]:
-    lendable = whereabouts.lendable(state.pools, tuning)
-    return lendable, whereabouts.owned(state.pools, lendable), state.topology.machine
+    lendable = tiers.lendable(state.pools, tuning)
+    return lendable, tiers.owned(state.pools, lendable), state.topology.machine
 
 
 def tier_groups_of(state: NodeState) -> tuple[Group, ...]:
@@ -274,9 +274,9 @@ def _facts(
 
 def _is_apart(state: NodeState, place: PodPlace, members: tuple[Assignment, ...], owned: CPUMask) -> bool:
     """Return whether all of a pod's containers run on owned CPUs only; False for a pod held to the reclaim pool."""
-    if whereabouts.is_held_to_box(place) or not members:
+    if tiers.is_held_to_box(place) or not members:
         return False
-    return all(whereabouts.is_on_owned(state, a, owned) for a in members)
+    return all(tiers.is_on_owned(state, a, owned) for a in members)
 
 
 def _role(place: PodPlace) -> Role:
@@ -286,7 +286,7 @@ def _role(place: PodPlace) -> Role:
     The same holds for a reclaimed pod that preserves its CPUs. No size of the reclaim pool bounds its use, which is a
     claim like any other.
     """
-    if whereabouts.is_held_to_box(place):
+    if tiers.is_held_to_box(place):
         return Role.BOX
     return Role.ONLINE if place.wish.qos in (QoSClass.SHARED, QoSClass.DEDICATED) else Role.SYSTEM
 
@@ -305,9 +305,9 @@ def _containers(
         if path is None:
             continue
         if assignment.qos is not QoSClass.RECLAIMED:
-            apart = whereabouts.is_on_owned(state, assignment, owned)
+            apart = tiers.is_on_owned(state, assignment, owned)
             yield ContainerFacts(path, apart=apart, limited=_is_limited(assignment))
-        elif whereabouts.is_lent_to(place, assignment):
+        elif tiers.is_lent_to(place, assignment):
             yield ContainerFacts(path, boxed=True)
 
 
@@ -317,4 +317,4 @@ def _is_limited(assignment: Assignment) -> bool:
 
 def _shares_box(state: NodeState, members: tuple[Assignment, ...]) -> bool:
     """Return whether reclaimed tasks may run on CPUs of these containers; all CPUs of `share` may be lent."""
-    return not members or any(whereabouts.of(state, a) & state.pools.share for a in members)
+    return not members or any(tiers.cpus_for(state, a) & state.pools.share for a in members)

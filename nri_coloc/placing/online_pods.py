@@ -7,14 +7,14 @@ costs about 15 µs a pod, so callers repeat it only after a pod came or went.
 from nri_coloc.core import workload
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.state import NodeState, PodPlace
-from nri_coloc.placing import supply, whereabouts
+from nri_coloc.placing import supply, tiers
 from nri_coloc.pods import replicas
 from nri_coloc.pods.replicas import OnlinePod
 
 
 def online(state: NodeState, lendable: CPUMask, memory_bytes: int) -> dict[str, OnlinePod]:
     """Return every pod without a reclaim cgroup, by pod id; `memory_bytes`: the machine's memory."""
-    owned, beyond = whereabouts.owned(state.pools, lendable), whereabouts.beyond(state, lendable)
+    owned, beyond = tiers.owned(state.pools, lendable), tiers.beyond(state, lendable)
     return {
         pod_id: _online(state, place, (owned, beyond), memory_bytes)
         for pod_id, place in state.pods.items()
@@ -33,7 +33,7 @@ def _online(
         cpu_milli=sum(milli for _, milli in supply.counted(place.pod.cpu_request, list(members))),
         memory_bytes=workload.certain_memory_of_pod(place.pod, (a.container for a in members), memory_bytes),
         memory_limit=sum(limits) + place.pod.overhead_bytes if limits and all(limits) else None,
-        own_cpus=bool(members) and all(whereabouts.is_on_owned(state, a, owned) for a in members),
-        lent_to=tuple(a.container.id for a in members if whereabouts.is_lent_to(place, a)),
-        on_reserved=any(whereabouts.of(state, a) & beyond for a in members),
+        own_cpus=bool(members) and all(tiers.is_on_owned(state, a, owned) for a in members),
+        lent_to=tuple(a.container.id for a in members if tiers.is_lent_to(place, a)),
+        on_reserved=any(tiers.cpus_for(state, a) & beyond for a in members),
     )

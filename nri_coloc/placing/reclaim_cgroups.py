@@ -15,7 +15,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM, NodeState, PodPlace
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import KEPT_BY_KUBELET, KubeQoS, Pod, QoSClass, Wish
-from nri_coloc.placing import change, vm_pods, whereabouts
+from nri_coloc.placing import change, tiers, vm_pods
 
 SHARES_OF_THE_BOX: Final = MIN_SHARES
 """CPU shares of a reclaim cgroup: the kernel's smallest weight, which protects the p99 latency of online pods."""
@@ -125,7 +125,7 @@ def _asks_for_cpu(state: NodeState, place: PodPlace) -> bool:
 def _rivals(state: NodeState) -> list[str]:
     """Return the pods outside of the reclaim cgroups that may run on reclaim pool CPUs, now or when the pool grows."""
     others = (a for a in state.containers.values() if not state.boxed(a.container.pod_id))
-    return sorted({a.container.pod_id for a in others if whereabouts.of(state, a) & state.pools.share})
+    return sorted({a.container.pod_id for a in others if tiers.cpus_for(state, a) & state.pools.share})
 
 
 def knobs(state: NodeState, pod_id: str) -> Knobs:
@@ -144,7 +144,7 @@ def knobs(state: NodeState, pod_id: str) -> Knobs:
             return NO_KNOBS  # a cgroup with other users is never written
         own = vm_pods.knobs(state, place)
     own = own._replace(io_weight=io_weight(state, pod_id))
-    if whereabouts.is_held_to_box(place):
+    if tiers.is_held_to_box(place):
         return own._replace(cpus=cpuset.render(state.pools.reclaim), shares=SHARES_OF_THE_BOX)
     return own
 

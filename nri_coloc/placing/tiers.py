@@ -1,4 +1,4 @@
-"""Return the pool of a container, how many CPUs each of the operator's pools has, and which CPUs.
+"""Return the pool of a container, the CPUs that it may run on, and each pool's number of CPUs, and which CPUs.
 
 The operator's pools hold containers of class shared or system; a wish names only pools that these classes may use
 (see `pods.classes`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in
@@ -8,15 +8,20 @@ Sizes follow from the containers alone: the sum of their requests, within the po
 same containers give the same sizes, in any order of arrival. The choice of CPUs follows from the past too: a pool
 keeps its CPUs, returns CPUs so that the rest lie together, and grows next to its own. If a pool gets less than its
 containers ask for, the audit gives the cause.
+
+Only the use of lendable CPUs counts against lent CPU. Every CPU is lendable, `owned` or `beyond`. The use of owned
+CPUs is read from their owners' cgroups. The use of CPUs beyond is read from the CPUs' own counters. A container
+is on owned CPUs only if it runs nowhere else: so no use is subtracted twice, and unknown use is not subtracted.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.settings import PoolTuning
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning
 from nri_coloc.core.state import (
     POOLS,
     RECLAIM,
@@ -32,7 +37,7 @@ from nri_coloc.core.state import (
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import QoSClass, Wish
-from nri_coloc.placing import allocator, supply
+from nri_coloc.placing import allocator, claim, supply
 
 _NOBODY: Final = Asked(0, 0)
 _PACKED: Final = Wish(QoSClass.DEDICATED)
@@ -249,3 +254,44 @@ def shortage(pools: Pools, name: str) -> str:
     if has == tuning.maximum:
         return f"its containers ask for more than its maximum of {has} CPUs"
     return f"its containers ask for more than the {has} CPUs that other pools leave"
+
+
+def lendable(pools: Pools, tuning: ReclaimTuning) -> CPUMask:
+    """Return the CPUs that reclaimed tasks may use: of all tiers if pools are sized by load, else of `share`."""
+    return pools.allocatable if tuning.enabled and tuning.partition else pools.free
+
+
+def owned(pools: Pools, lendable: CPUMask) -> CPUMask:
+    """Return the CPUs of dedicated containers and of pools with CPUs of their own, and those pinned by the kubelet."""
+    apart = [cpus for cpus in pools.tiers.values() if not cpus & pools.free]
+    return reduce(or_, apart, pools.dedicated | pools.kept) & ~lendable
+
+
+def beyond(state: NodeState, lendable: CPUMask) -> CPUMask:
+    """Return the CPUs that no container owns and that are not lent: reserved, free isolated, and out of pods' reach."""
+    return state.topology.machine & ~lendable & ~owned(state.pools, lendable)
+
+
+def cpus_for(state: NodeState, assignment: Assignment) -> CPUMask:
+    """Return the CPUs that a container may run on: all, if it is left alone and its spec names none."""
+    if not assignment.hands_off:
+        return state.cpus_of(assignment)
+    return claim.in_spec(assignment.container) & state.topology.online or state.topology.online
+
+
+def is_on_owned(state: NodeState, assignment: Assignment, owned: CPUMask) -> bool:
+    """Return whether a container runs on `owned` CPUs and nowhere else."""
+    return not cpus_for(state, assignment) & ~owned
+
+
+def is_held_to_box(place: PodPlace) -> bool:
+    """Return whether a pod runs on the reclaim pool's CPUs and no others.
+
+    A reclaimed pod that preserves its CPU runs on its earlier CPUs.
+    """
+    return place.boxed and "cpu" not in place.wish.preserve
+
+
+def is_lent_to(place: PodPlace, assignment: Assignment) -> bool:
+    """Return whether a container runs on the reclaim pool although its pod has no reclaim cgroup."""
+    return not place.boxed and assignment.qos is QoSClass.RECLAIMED and assignment.pool == RECLAIM

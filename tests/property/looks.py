@@ -15,7 +15,7 @@ from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Container
 from nri_coloc.lending.measured_groups import PodFactsCache
 from nri_coloc.nri import adjustment
-from nri_coloc.placing import admission, record, tiers, whereabouts
+from nri_coloc.placing import admission, record, tiers
 from tests.unit.placing.kit import EVERYTHING
 
 _OF_A_POOL: Final = re.compile(r"CPUs (?P<cpus>[\d,-]+) of pool (?P<pool>\S+)$")
@@ -98,16 +98,16 @@ def every_cpu_is_lendable_or_owned_or_nobodys(state: NodeState, tuning: ReclaimT
 
     Else use would be subtracted twice, or wrongly.
     """
-    lendable = whereabouts.lendable(state.pools, tuning)
-    owned, beyond = whereabouts.owned(state.pools, lendable), whereabouts.beyond(state, lendable)
+    lendable = tiers.lendable(state.pools, tuning)
+    owned, beyond = tiers.owned(state.pools, lendable), tiers.beyond(state, lendable)
     assert lendable | owned | beyond == state.topology.online
     sizes = [cpus.bit_count() for cpus in (lendable, owned, beyond)]
     assert sum(sizes) == state.topology.online.bit_count()
     assert state.pools.reclaim & ~lendable == 0
     for assignment in state.containers.values():
-        assert whereabouts.of(state, assignment)
-        if whereabouts.is_on_owned(state, assignment, owned):
-            assert whereabouts.of(state, assignment) & (lendable | beyond) == 0
+        assert tiers.cpus_for(state, assignment)
+        if tiers.is_on_owned(state, assignment, owned):
+            assert tiers.cpus_for(state, assignment) & (lendable | beyond) == 0
             assert assignment.hands_off or not state.cpus_of(assignment) & state.pools.share
 
 
@@ -133,5 +133,5 @@ def what_is_repeated_agrees(state: NodeState) -> None:
 
 def who_is_known_is_as_a_stranger_finds_them(state: NodeState, pod_facts: PodFactsCache) -> None:
     """Assert that the fast loop's memory of pods equals the result of reading the state for the first time."""
-    owned = whereabouts.owned(state.pools, state.pools.free)
+    owned = tiers.owned(state.pools, state.pools.free)
     assert pod_facts.of(state, owned) == PodFactsCache().of(state, owned)

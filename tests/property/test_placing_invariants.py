@@ -30,16 +30,7 @@ from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Wish
 from nri_coloc.lending.measured_groups import PodFactsCache
-from nri_coloc.placing import (
-    admission,
-    claim,
-    pools,
-    reclaim_cgroups,
-    request,
-    supply,
-    tiers,
-    waiting,
-)
+from nri_coloc.placing import admission, claim, pools, reclaim_cgroups, request, supply, tiers, waiting
 from nri_coloc.placing.node import step
 from nri_coloc.placing.update import merge
 from tests.property import looks

@@ -1,4 +1,4 @@
-"""placing/whereabouts.py: the use of some containers is a claim on lent CPUs; each other CPU has its owner."""
+"""placing/tiers.py: the use of some containers is a claim on lent CPUs; each other CPU has its owner."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.core.decisions import PoolsSized
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass
-from nri_coloc.placing import whereabouts
+from nri_coloc.placing import tiers
 from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, asking, mask
 
 PLAN = (
@@ -21,19 +21,19 @@ LEFT_ALONE = replace(SHARED, preserve=frozenset({"cpu"}))
 
 
 def lendable(node: Node) -> int:
-    return whereabouts.lendable(node.state.pools, node.tuning.reclaim)
+    return tiers.lendable(node.state.pools, node.tuning.reclaim)
 
 
 def owned(node: Node) -> int:
-    return whereabouts.owned(node.state.pools, lendable(node))
+    return tiers.owned(node.state.pools, lendable(node))
 
 
 def beyond(node: Node) -> int:
-    return whereabouts.beyond(node.state, lendable(node))
+    return tiers.beyond(node.state, lendable(node))
 
 
 def is_on_owned(node: Node, name: str = "app") -> bool:
-    return whereabouts.is_on_owned(node.state, node[name], owned(node))
+    return tiers.is_on_owned(node.state, node[name], owned(node))
 
 
 def test_without_pools_all_is_lendable_and_no_container_is_on_owned_cpus():
@@ -136,6 +136,6 @@ def test_one_that_is_left_alone_is_not_where_its_pool_is():
 
 def test_cpus_out_of_pods_reach_are_beyond():
     node = Node(tuning=TUNING)
-    before = whereabouts.beyond(node.state, lendable(node))
+    before = tiers.beyond(node.state, lendable(node))
     node.state = replace(node.state, topology=replace(node.state.topology, outside=1 << 40))
-    assert whereabouts.beyond(node.state, lendable(node)) == before | 1 << 40
+    assert tiers.beyond(node.state, lendable(node)) == before | 1 << 40
