@@ -1,27 +1,261 @@
-"""Serve the runtime in one thread: connect, register, then read and dispatch until the connection ends; repeat.
+"""Serve the runtime in one thread: connect, register, then read and answer each hook until the connection ends; repeat.
 
-The rest of the daemon uses `Connection`.
+Each hook goes from its message to its answer: translate, decide, answer, and only then write and record. Creations and
+updates of containers are in `creation` and `resize`; the steps of all hooks are in `common_steps`. The rest of the
+daemon uses `Connection`.
+
+CreateContainer (but for one case), Synchronize, Stop, Remove and the Post events do no I/O before their answer.
+RunPodSandbox, StartContainer and both updates may write a few small files first: they are the last safe points for
+values that NRI cannot carry. So may PostCreateContainer on cgroup v1, the last point before the runtime makes the task.
+The one broad `except` is in `serve`: a failure of ours is answered neutrally and audited, never passed to the runtime.
 """
 
 import random
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from threading import Event, Lock
 from typing import Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.backoff import Backoff
+from nri_coloc.core.decisions import NOBODY, ContainerGone, Outcome, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
+from nri_coloc.core.seams import Decided, all_of, prepared
+from nri_coloc.core.state import NodeState
 from nri_coloc.errors import ProtocolError, TransportLost
-from nri_coloc.hooks.dispatch import Hooks
-from nri_coloc.hooks.watchdog import Watchdog
+from nri_coloc.hooks.common_steps import Consequences
+from nri_coloc.hooks.creation import Creation, Kubelet
+from nri_coloc.hooks.resize import Resize
+from nri_coloc.hooks.translation import Translator
+from nri_coloc.hooks.watchdog import Answers, Exchange, Ticket, Watchdog
 from nri_coloc.nri import events
+from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.session import Session
+from nri_coloc.placing.node import Node
+from nri_coloc.repair import targets
+from nri_coloc.repair.actuator import Actuator
+from nri_coloc.runtime import stored_specs
 from nri_coloc.runtime.connection import RETRY_CAP_S, Connection
 from nri_coloc.runtime.listing import Listing
+from nri_coloc.runtime.pusher import Pusher
+
+
+class Hooks:
+    """Serves one hook at a time.
+
+    consequences: the seams around a decision, and the records of hooks.
+    kubelet: follows the kubelet's state file before a pod that it pinned is placed.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        actuator: Actuator,
+        pusher: Pusher,
+        translator: Translator,
+        consequences: Consequences,
+        *,
+        kubelet: Kubelet,
+    ) -> None:
+        self._node = node
+        self._kubelet = kubelet
+        self._prepare = consequences.prepare
+        self._actuator = actuator
+        self._pusher = pusher
+        self._translator = translator
+        self._report = consequences.report
+        self._consequences = consequences
+        creation = Creation(node, actuator, pusher, translator, consequences, kubelet=kubelet)
+        resize = Resize(node, actuator, pusher, translator, consequences)
+        self._routes = {
+            HookKind.RUN_POD_SANDBOX: self._run_pod,
+            HookKind.STOP_POD_SANDBOX: self._pod_gone,
+            HookKind.REMOVE_POD_SANDBOX: self._pod_gone,
+            HookKind.UPDATE_POD_SANDBOX: self._update_pod,
+            HookKind.CREATE_CONTAINER: creation.serve,
+            HookKind.POST_CREATE_CONTAINER: self._created,
+            HookKind.START_CONTAINER: self._start,
+            HookKind.POST_START_CONTAINER: self._started,
+            HookKind.UPDATE_CONTAINER: resize.serve,
+            HookKind.POST_UPDATE_CONTAINER: resize.carried_out,
+            HookKind.STOP_CONTAINER: self._gone,
+            HookKind.REMOVE_CONTAINER: self._gone,
+        }
+
+    def serve(self, hook: events.Hook, answers: Answers, watchdog: Watchdog, read_at: float) -> None:
+        """Answer one hook; any failure inside is answered neutrally."""
+        ticket = watchdog.begin(hook.call, hook.kind)
+        exchange = Exchange(ticket, answers, read_at)
+        try:
+            route = self._routes.get(hook.kind, self._nothing)
+            route(hook, exchange)
+        except TransportLost:
+            raise  # no caller is left to answer
+        except Exception as error:  # noqa: BLE001 - a failure of ours never fails a container (invariant 8)
+            self._failed(hook, ticket, answers, error)
+        finally:
+            watchdog.end()
+            self._report.metrics.hook(hook.kind, exchange.waited_s)
+
+    # ---- pods ----
+
+    def _run_pod(self, hook: events.Hook, exchange: Exchange) -> None:
+        self._kubelet.look_at_kubelet()
+        event = self._translator.pod_started(hook, self._node.tuning)
+        with prepared(self._prepare, event):
+            before = self._node.state
+            outcome = self._node.decide(event)
+        decided = Decided(outcome, before, event.pod.id)
+        self._consequences.prepare_answer(hook.kind, decided, exchange)
+        exchange.answer(None)
+        left = outcome.moves.without_pod(event.pod.id)
+        self._consequences.follow(all_of(outcome, before, left=left, latency_us=exchange.latency_us))
+
+    def _pod_gone(self, hook: events.Hook, exchange: Exchange) -> None:
+        exchange.answer(None)
+        before = self._node.state
+        gone = [assignment.id for assignment in before.of_pod(hook.pod.id)]
+        outcome = self._node.decide(PodRemoved(hook.pod.id))
+        self._follow(outcome, before, exchange, ended=gone)
+
+    def _update_pod(self, hook: events.Hook, exchange: Exchange) -> None:
+        self._actuator.resized(hook.pod.id)
+        before = self._node.state
+        event = self._translator.pod_resized(hook, before, self._node.tuning)
+        outcome = self._node.decide(event) if event is not None else None
+        exchange.answer(None)
+        if outcome is not None:
+            self._follow(outcome, before, exchange)
+
+    # ---- containers ----
+
+    def _created(self, hook: events.Hook, exchange: Exchange) -> None:
+        """Give the pod's cgroup the CPUs of the spec, on cgroup v1, before the runtime makes the task.
+
+        If the pod has them already, as almost always, nothing is written.
+        """
+        assert hook.container is not None  # events of containers carry one
+        self._report.neighbours.creations.created(hook.container.id)
+        event = self._translator.created(hook) if self._node.can.cgroup == 1 else None
+        if event is None:
+            exchange.answer(None)
+            return
+        before = self._node.state
+        decided = Decided(self._node.decide(event), before, event.pod_id)
+        self._consequences.prepare_answer(hook.kind, decided, exchange)
+        exchange.answer(None)
+
+    def _start(self, hook: events.Hook, exchange: Exchange) -> None:
+        event = self._translator.starting(hook, self._node.state, self._node.tuning, running=False)
+        with prepared(self._prepare, event):
+            before = self._node.state
+            outcome = self._node.decide(event)
+        container_id = event.container.id
+        self._report.neighbours.creations.created(container_id)
+        decided = Decided(outcome, before, event.pod.id, container_id)
+        drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
+        exchange.answer(None)
+        if not outcome.is_silent:
+            self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
+        self._consequences.tell_drift(container_id, *drifts)
+
+    def _started(self, hook: events.Hook, exchange: Exchange) -> None:
+        exchange.answer(None)
+        before = self._node.state
+        event = self._translator.starting(hook, before, self._node.tuning, running=True)
+        outcome = self._node.decide(event)
+        self._follow(outcome, before, exchange)
+        if self._node.tuning.dra_driver:
+            self._pusher.submit((event.container.id,))  # the specification names the driver's CPUs yet
+        self._actuator.bandwidths.place(event.container.id)
+        self._consequences.tell_drift(event.container.id, self._actuator.place(event.container.id))
+
+    def _gone(self, hook: events.Hook, exchange: Exchange) -> None:
+        assert hook.container is not None  # events of containers carry one
+        removed = hook.kind is HookKind.REMOVE_CONTAINER
+        self._report.neighbours.creations.ended(hook.container.id, time.monotonic())
+        before = self._node.state
+        outcome = self._node.decide(ContainerGone(hook.container.id, removed))
+        is_silent = removed or self._node.tuning.observe
+        updates = [] if is_silent else self._consequences.updates(outcome)
+        answer = nri_pb2.StopContainerResponse(update=updates) if updates else None
+        exchange.answer(answer)
+        if exchange.claimed_by_us:
+            self._consequences.learn(answer)
+        if hook.container.id in before.containers:
+            self._actuator.bandwidths.resized(hook.pod.id)
+        self._follow(outcome, before, exchange, ended=(hook.container.id,))
+
+    def _nothing(self, _hook: events.Hook, exchange: Exchange) -> None:
+        exchange.answer(None)
+
+    # ---- the runtime's list ----
+
+    def listing(self) -> Listing:
+        """Return an empty list, for the parts of a Synchronize."""
+        return self._translator.listing()
+
+    def learn(self, listed: Listing) -> None:
+        """Adopt the runtime's whole list, and act on all that differs from it."""
+        node = self._node
+        event = self._translator.synchronized(listed.pods, listed.containers, node.state, node.tuning)
+        if not node.told and any(container.record for container, _ in event.containers):
+            self._actuator.know_earlier()
+        with prepared(self._prepare, event):
+            before = self._node.state
+            outcome = self._node.decide(event)
+        self._pusher.learned_all({c.id: stored_specs.of(c.resources) for c, _ in event.containers})
+        self._consequences.follow(all_of(outcome, before))
+        self._leave_out_departed()
+        self._actuator.take_over()
+
+    def _leave_out_departed(self) -> None:
+        before = self._node.state
+        for pod_id in tuple(departed(before, self._actuator.is_there)):
+            outcome = self._node.decide(PodRemoved(pod_id))
+            self._report.decided(outcome.decisions, outcome.state, before)
+
+    # ---- after the answer ----
+
+    def _follow(
+        self, outcome: Outcome, before: NodeState, exchange: Exchange, ended: Iterable[str] = ()
+    ) -> None:
+        change = all_of(outcome, before, ended=ended, latency_us=exchange.latency_us)
+        self._consequences.follow(change)
+
+    def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
+        if ticket.claim():
+            answers.answer(hook.call, None)
+        self._report.log.error(
+            "a hook failed by an error in the plugin; it was answered neutrally",
+            hook=hook.kind.value,
+            exc_info=error,
+        )
+        self._report.metrics.neutral_reply(hook.kind.value)
+        cause = f"{type(error).__name__}: {error}"
+        because = f"{hook.kind.value} was answered without changes: error in the daemon: {cause}"
+        self._report.about_hook(hook, (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because))
+
+
+def departed(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the ids of pods without a container whose cgroup is gone, or belongs to another pod that has one.
+
+    The runtime's list has every sandbox that was not removed. Some are of completed pods. Others are from before a
+    reboot, and a new sandbox lies in the same cgroup. The StopPodSandbox of both came to the previous process, or to
+    none. Counted as live they would claim memory, or have one cgroup counted twice.
+
+    is_there: returns whether a cgroup exists, by its path below the hierarchies' roots.
+    """
+    paths = {pod_id: targets.pod_path(place.pod) for pod_id, place in state.pods.items()}
+    inhabited = {a.container.pod_id for a in state.containers.values()}
+    taken = {paths[pod_id] for pod_id in inhabited if pod_id in paths}
+    for pod_id, path in paths.items():
+        if path and pod_id not in inhabited and (path in taken or not is_there(path)):
+            yield pod_id
+
 
 READ_SIZE: Final = 1 << 15
 """Bytes. One read holds a usual request whole; the runtime's socket buffer is about this large."""

@@ -18,8 +18,7 @@ from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.state import NodeState
 from nri_coloc.forecast.forecast_file import ForecastFile
 from nri_coloc.hooks.creation import Creation
-from nri_coloc.hooks.dispatch import Hooks
-from nri_coloc.hooks.trunk import Trunk
+from nri_coloc.hooks.trunk import Hooks, Trunk
 from nri_coloc.host import files
 from nri_coloc.host.journal import Journal
 from nri_coloc.lending.relocation import Relocation

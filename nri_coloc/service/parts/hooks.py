@@ -5,10 +5,9 @@ import socket
 from collections.abc import Callable
 
 from nri_coloc.hooks.common_steps import Consequences, Seams
-from nri_coloc.hooks.dispatch import Hooks
 from nri_coloc.hooks.second_chances import SecondChances
 from nri_coloc.hooks.translation import Translator
-from nri_coloc.hooks.trunk import Trunk
+from nri_coloc.hooks.trunk import Hooks, Trunk
 from nri_coloc.runtime.comparison import Comparison
 from nri_coloc.runtime.connection import connect_to
 from nri_coloc.service.options import Options

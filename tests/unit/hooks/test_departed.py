@@ -1,11 +1,11 @@
-"""hooks/dispatch.py: a listed sandbox without container and cgroup is no pod any more."""
+"""hooks/trunk.py: a listed sandbox without container and cgroup is no pod any more."""
 
 from dataclasses import replace
 
 import pytest
 
 from nri_coloc.core.decisions import PodStarted
-from nri_coloc.hooks.dispatch import departed
+from nri_coloc.hooks.trunk import departed
 from nri_coloc.placing.node import Node
 from tests.unit.parts import a_node, create, start_pod
 from tests.unit.placing import kit
