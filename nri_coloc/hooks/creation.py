@@ -19,9 +19,8 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState, Pools
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import QoSClass, Wish
-from nri_coloc.hooks.common_steps import Consequences
+from nri_coloc.hooks.common_steps import Consequences, Exchange
 from nri_coloc.hooks.translation import Translator
-from nri_coloc.hooks.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events
 from nri_coloc.placing import record
 from nri_coloc.placing.node import Node

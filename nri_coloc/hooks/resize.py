@@ -11,9 +11,8 @@ from nri_coloc.core.decisions import NOBODY, Outcome
 from nri_coloc.core.knobs import NOTHING_KNOWN
 from nri_coloc.core.seams import Change, Decided, all_of
 from nri_coloc.core.value import replace
-from nri_coloc.hooks.common_steps import Consequences
+from nri_coloc.hooks.common_steps import Consequences, Exchange
 from nri_coloc.hooks.translation import Translator
-from nri_coloc.hooks.watchdog import Exchange
 from nri_coloc.nri import adjustment, codec, events
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator

@@ -26,11 +26,10 @@ from nri_coloc.core.report import Report
 from nri_coloc.core.seams import Decided, all_of, prepared
 from nri_coloc.core.state import NodeState
 from nri_coloc.errors import ProtocolError, TransportLost
-from nri_coloc.hooks.common_steps import Consequences
+from nri_coloc.hooks.common_steps import Answers, Consequences, Exchange, Ticket, Watchdog
 from nri_coloc.hooks.creation import Creation, Kubelet
 from nri_coloc.hooks.resize import Resize
 from nri_coloc.hooks.translation import Translator
-from nri_coloc.hooks.watchdog import Answers, Exchange, Ticket, Watchdog
 from nri_coloc.nri import events
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.session import Session

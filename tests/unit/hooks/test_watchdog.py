@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from nri_coloc.hooks.watchdog import (
+from nri_coloc.hooks.common_steps import (
     DEFAULT_TIMEOUT_S,
     POLL_S,
     REST_S,
