@@ -39,7 +39,7 @@ from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
 from nri_coloc.placing import change, claim, driver, record, request, supply
 from nri_coloc.placing.update import merge
-from nri_coloc.pods import annotations, replicas, written
+from nri_coloc.pods import annotations, keys, replicas
 from nri_coloc.pods.vocabularies import order
 from nri_coloc.runtime.listing import Listing
 
@@ -380,9 +380,7 @@ def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: boo
     if not allowed:
         return _driven(wish, container.claimed)
     name, _, value = container.claims.partition("=")
-    finding = Finding(
-        FindingKind.DENIED, written.shown(name), written.shown(value), allowed, f"class {wish.qos}"
-    )
+    finding = Finding(FindingKind.DENIED, keys.shown(name), keys.shown(value), allowed, f"class {wish.qos}")
     return replace(wish, findings=(*wish.findings, finding), short=wish.short or is_short, plain=False)
 
 

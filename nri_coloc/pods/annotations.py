@@ -32,7 +32,8 @@ from nri_coloc.core.workload import (
     Tolerance,
     Wish,
 )
-from nri_coloc.pods import classes, gate, keys, quantity, written
+from nri_coloc.pods import classes, gate, keys, quantity
+from nri_coloc.pods.keys import Written
 from nri_coloc.pods.vocabularies import order
 from nri_coloc.pods.vocabularies.claims import (
     CPU_REQUEST,
@@ -46,7 +47,6 @@ from nri_coloc.pods.vocabularies.claims import (
     Claim,
     Claims,
 )
-from nri_coloc.pods.written import Written
 
 _LENT_PERIOD_US: Final = 100_000
 """Microseconds: the kubelet's default period. `LENT_QUOTA` is a quota for this period."""
@@ -229,7 +229,7 @@ class _Reading:
         self.note(key, unfit.kind, name, text, unfit.allowed)
 
     def note(self, key: str, kind: FindingKind, name: str, text: str, allowed: str) -> None:
-        self.noted.append((key, Finding(kind, written.shown(name), written.shown(text), allowed, "")))
+        self.noted.append((key, Finding(kind, keys.shown(name), keys.shown(text), allowed, "")))
 
     def findings(self, wish: Wish) -> tuple[Finding, ...]:
         """Return all findings, each with the value that is used instead."""
@@ -240,7 +240,7 @@ class _Reading:
 
 
 def _reading(carried: order.Found, container: str) -> _Reading:
-    return _Reading(written.read(carried.ours), order.claims_of(carried, container), container)
+    return _Reading(keys.by_container(carried.ours), order.claims_of(carried, container), container)
 
 
 def _used(key: str, wish: Wish) -> str:
@@ -274,11 +274,11 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
             continue
         values[key] = found.value
         if found.claim is not None:
-            origins.append((key, written.shown(found.claim.name), written.shown(found.claim.text)))
+            origins.append((key, keys.shown(found.claim.name), keys.shown(found.claim.text)))
         if key == "cpu-pool":
-            chosen_by = written.shown(found.because)
+            chosen_by = keys.shown(found.because)
         if key == "cpu-burst":
-            burst_by = written.shown(found.because)
+            burst_by = keys.shown(found.because)
         if key == "memory-limit":  # memory-high may be a percentage of this limit
             subject = subject._replace(limit=found.value)
     given = _Given(native, subject.limit, subject.request, subject.score)
@@ -293,7 +293,7 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
 def _class_of(reading: _Reading, subject: gate.Subject) -> tuple[QoSClass, str]:
     found = reading.first(keys.QOS_CLASS, subject)
     if found is not None:
-        return found.value, written.shown(found.because)
+        return found.value, keys.shown(found.because)
     for rule, because in classes.by_operator(subject.pod, subject.tuning):
         try:
             return gate.admit_rule(rule, subject), because

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from nri_coloc.core import cpuset
 from nri_coloc.core.workload import Finding, FindingKind, Wish
 from nri_coloc.pods import gate, keys
-from nri_coloc.pods.written import shown
+from nri_coloc.pods.keys import shown
 
 ORDERED_CPUS: Final = "ordered-cpus"
 CPU_REQUEST: Final = "cpu-request"

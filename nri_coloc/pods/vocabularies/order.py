@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.settings import ClassRule, Selector, Tuning
 from nri_coloc.core.workload import KnownKeys, Pod
+from nri_coloc.pods.keys import PODS_KEPT, Pairs, ours
 from nri_coloc.pods.vocabularies import katalyst, koordinator, noderesource, volcano
 from nri_coloc.pods.vocabularies.claims import Claims, Handling
-from nri_coloc.pods.written import PODS_KEPT, Pairs, ours
 
 
 class Vocabulary(NamedTuple):

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from nri_coloc.core.workload import Finding, FindingKind
-from nri_coloc.pods import written
+from nri_coloc.pods import keys
 
 P = "coloc.nri.io/"
 
 
-def read(annotations: dict[str, str]) -> written.Written:
-    return written.read(written.ours(annotations))
+def read(annotations: dict[str, str]) -> keys.Written:
+    return keys.by_container(keys.ours(annotations))
 
 
 def found(annotations: dict[str, str], key: str, container: str = "") -> list[str]:
@@ -19,11 +19,11 @@ def found(annotations: dict[str, str], key: str, container: str = "") -> list[st
 
 
 def test_annotations_of_others_are_not_ours():
-    assert written.ours({"example.com/x": "1", "x.coloc.nri.io/numa": "single"}) == ()
+    assert keys.ours({"example.com/x": "1", "x.coloc.nri.io/numa": "single"}) == ()
 
 
 def test_ours_are_sorted_whatever_order_the_runtime_sends():
-    assert written.ours({P + "numa": "a", "z": "", P + "io-weight": "b"}) == (
+    assert keys.ours({P + "numa": "a", "z": "", P + "io-weight": "b"}) == (
         (P + "io-weight", "b"),
         (P + "numa", "a"),
     )
@@ -145,7 +145,7 @@ def test_what_is_wrong_with_one_containers_keys_concerns_no_other():
 
 def test_findings_are_bounded_in_number():
     typos = {f"{P}a-typo{i}": "x" for i in range(1000)} | {P + "record": "x"}
-    assert len(read(typos).findings("app")) == written.MAX_FINDINGS
+    assert len(read(typos).findings("app")) == keys.MAX_FINDINGS
 
 
 def test_a_strangers_text_is_cut_and_made_encodable():
@@ -172,6 +172,6 @@ def test_all_of_a_pod_is_sorted_out_once_for_its_containers():
 
 def test_what_was_sorted_out_is_kept_of_few_pods():
     first = read({P + "numa": "0"})
-    for number in range(1, written.PODS_KEPT + 1):
+    for number in range(1, keys.PODS_KEPT + 1):
         read({P + "numa": str(number)})
     assert read({P + "numa": "0"}) is not first
