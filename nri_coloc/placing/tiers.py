@@ -1,7 +1,7 @@
 """Return the pool of a container, the CPUs that it may run on, and each pool's number of CPUs, and which CPUs.
 
 The operator's pools hold containers of class shared or system; a wish names only pools that these classes may use
-(see `pods.classes`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in
+(see `pods.gate`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in
 `share`.
 
 Sizes follow from the containers alone: the sum of their requests, within the pool's bounds and the free CPUs. The

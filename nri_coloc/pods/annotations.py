@@ -32,7 +32,7 @@ from nri_coloc.core.workload import (
     Tolerance,
     Wish,
 )
-from nri_coloc.pods import classes, gate, keys, quantity
+from nri_coloc.pods import gate, keys, quantity
 from nri_coloc.pods.keys import Written
 from nri_coloc.pods.vocabularies import order
 from nri_coloc.pods.vocabularies.claims import (
@@ -91,7 +91,7 @@ def resolve(
     )
     if carried is order.NOTHING and (known := _by_rules(subject)) is not None:
         found = _of_class(pod, tuning, *known, _Given(native, limit, request, score))
-        return _without_excess(classes.joined(found, pod, tuning), pod)
+        return _without_excess(gate.joined(found, pod, tuning), pod)
     return _without_excess(_annotated(_reading(carried, container.name), subject, native=native), pod)
 
 
@@ -116,9 +116,9 @@ def resolve_pod(pod: Pod, tuning: Tuning, names: Collection[str] | None = None) 
     carried = order.found(pod)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, cpu_request=pod.cpu_request, whole_pod=True)
     known = _by_rules(subject) if carried is order.NOTHING else None
-    is_given = known is not None and classes.is_given(known[0], pod, tuning)
-    if known is not None and is_given and not classes.tuned(tuning, known[0]).has_memory:
-        found = classes.joined(_of_class(pod, tuning, *known, _Given(native=False)), pod, tuning)
+    is_given = known is not None and gate.is_given(known[0], pod, tuning)
+    if known is not None and is_given and not gate.tuned(tuning, known[0]).has_memory:
+        found = gate.joined(_of_class(pod, tuning, *known, _Given(native=False)), pod, tuning)
         return _without_excess(found, pod) if pod.excess_bytes else _plain(found)
     reading = _reading(carried, "")
     wish = _annotated(reading, subject, native=_has_shares(pod.resources))
@@ -285,7 +285,7 @@ def _annotated(reading: _Reading, subject: gate.Subject, *, native: bool) -> Wis
     base = _of_class(subject.pod, subject.tuning, qos, because, given)
     if burst_by:
         base = replace(base, cpu_burst_percent=values["cpu-burst"], burst_because=burst_by)
-    wish = classes.joined(_overlaid(base, values, tuple(origins)), subject.pod, subject.tuning, chosen_by)
+    wish = gate.joined(_overlaid(base, values, tuple(origins)), subject.pod, subject.tuning, chosen_by)
     findings = reading.findings(wish)
     return replace(wish, findings=findings, short=reading.short) if findings else wish
 
@@ -294,22 +294,22 @@ def _class_of(reading: _Reading, subject: gate.Subject) -> tuple[QoSClass, str]:
     found = reading.first(keys.QOS_CLASS, subject)
     if found is not None:
         return found.value, keys.shown(found.because)
-    for rule, because in classes.by_operator(subject.pod, subject.tuning):
+    for rule, because in gate.by_operator(subject.pod, subject.tuning):
         try:
             return gate.admit_rule(rule, subject), because
         except gate.UnfitError as unfit:
             reading.deny(keys.QOS_CLASS, unfit, because, f"class {rule.qos}")
-    return classes.by_kubernetes(subject.pod)
+    return gate.by_kubernetes(subject.pod)
 
 
 def _by_rules(subject: gate.Subject) -> tuple[QoSClass, str] | None:
     """Return class and reason of a pod without a known key; None if the gate denies one of the operator's rules."""
     try:
-        for rule, because in classes.by_operator(subject.pod, subject.tuning):
+        for rule, because in gate.by_operator(subject.pod, subject.tuning):
             return gate.admit_rule(rule, subject), because
     except gate.UnfitError:
         return None
-    return classes.by_kubernetes(subject.pod)
+    return gate.by_kubernetes(subject.pod)
 
 
 def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, str, str], ...]) -> Wish:
@@ -345,8 +345,8 @@ def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, s
 
 
 def _of_class(pod: Pod, tuning: Tuning, qos: QoSClass, because: str, given: _Given) -> Wish:
-    settings = classes.tuned(tuning, qos)
-    if not (classes.is_given(qos, pod, tuning) or gate.is_allowed(pod, qos, tuning)):
+    settings = gate.tuned(tuning, qos)
+    if not (gate.is_given(qos, pod, tuning) or gate.is_allowed(pod, qos, tuning)):
         score = given.score if settings.oom_score_adj is not None else None
         settings = gate.unprivileged(settings, qos, pod.kube_qos, score)
     if settings.has_memory:

@@ -12,7 +12,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import PREFIX, Container, FindingKind, Pod, QoSClass, Resources, Wish
 from nri_coloc.pods import annotations, keys, quantity
-from nri_coloc.pods.classes import BANDS
+from nri_coloc.pods.gate import BANDS
 
 CAPACITY = 64 << 30
 VALUES = st.one_of(

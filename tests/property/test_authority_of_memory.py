@@ -11,7 +11,7 @@ from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources
 from nri_coloc.placing import pools, protection, reclaim_cgroups
 from nri_coloc.placing.node import step
 from nri_coloc.placing.protection import NONE
-from nri_coloc.pods import annotations, classes
+from nri_coloc.pods import annotations, gate
 from nri_coloc.sim import machines
 
 P = "coloc.nri.io/"
@@ -115,7 +115,7 @@ def is_offline(asking: Asking, wish: Wish) -> bool:
 def test_no_container_gets_more_than_its_request(asking: Asking, tuning: Tuning):
     for container in asking.containers("p"):
         wish = annotations.resolve(asking.pod("p"), container, tuning, NODE_BYTES)
-        is_operators = classes.is_given(wish.qos, asking.pod("p"), tuning)
+        is_operators = gate.is_given(wish.qos, asking.pod("p"), tuning)
         knobs = (
             wish.annotated if is_operators else wish.knobs
         )  # the defaults of that class are meant for the pod

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.workload import Numa, Placement, QoSClass
 from nri_coloc.pods import gate, keys
-from nri_coloc.pods.classes import BANDS
+from nri_coloc.pods.gate import BANDS
 from nri_coloc.pods.vocabularies.claims import (
     EVEN_PARTS,
     ONE_SOCKET,

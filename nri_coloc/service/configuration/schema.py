@@ -13,7 +13,7 @@ from nri_coloc.core.knobs import LEAST_MEMORY
 from nri_coloc.core.settings import Settings, default_classes
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.pods import quantity
-from nri_coloc.pods.classes import BANDS
+from nri_coloc.pods.gate import BANDS
 from nri_coloc.service.configuration.kubernetes_section import Kubernetes
 from nri_coloc.service.configuration.pressure import Pressure
 from nri_coloc.service.configuration.schedule_section import Schedule

@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import Pod, QoSClass
-from nri_coloc.pods import classes
+from nri_coloc.pods import gate
 
 BATCH = ClassRule(QoSClass.RECLAIMED, namespace="batch-*")
 COLOCATION = ClassRule(QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation"))
@@ -12,8 +12,8 @@ TIER = ClassRule(QoSClass.DEDICATED, label=("tier", "gold"), namespace="shop")
 
 
 def said(pod: Pod, *rules: ClassRule) -> tuple[QoSClass, str]:
-    found = next(classes.by_operator(pod, Tuning(rules=rules)), None)
-    return (found[0].qos, found[1]) if found is not None else classes.by_kubernetes(pod)
+    found = next(gate.by_operator(pod, Tuning(rules=rules)), None)
+    return (found[0].qos, found[1]) if found is not None else gate.by_kubernetes(pod)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_the_first_rule_that_fits_decides():
 
 
 def test_a_class_without_settings_is_left_alone():
-    assert classes.tuned(Tuning(classes={}), QoSClass.RECLAIMED) == ClassTuning()
+    assert gate.tuned(Tuning(classes={}), QoSClass.RECLAIMED) == ClassTuning()
 
 
 def test_a_namespace_matches_any_of_the_globs():
-    assert classes.matches("team-a", ("kube-system", "team-*"))
+    assert gate.matches("team-a", ("kube-system", "team-*"))
 
 
 def test_no_globs_match_no_namespace():
-    assert not classes.matches("kube-system", ())
+    assert not gate.matches("kube-system", ())

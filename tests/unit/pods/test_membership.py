@@ -1,4 +1,4 @@
-"""pods/classes.py: a pod may be in one of the operator's pools."""
+"""pods/gate.py: a pod may be in one of the operator's pools."""
 
 from dataclasses import replace
 from typing import Any
