@@ -4,7 +4,7 @@
 each of its fields. `Capability` says which values this kernel and this runtime can take; a probe fills it at the start.
 The functions between convert a weight or a number of shares to the number that a kernel file wants, and back.
 
-`nri.adjustment` and `host` take files, texts and messages from here. The annotation that orders a knob is a row of
+`nri.codec` and `host` take files, texts and messages from here. The annotation that orders a knob is a row of
 `pods.keys`. `host.cpusets` and `host.bandwidth_files` order the writes of rows that are `ordered`; each other write is
 independent of the rest.
 

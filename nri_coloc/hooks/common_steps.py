@@ -22,7 +22,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Drift, Report
 from nri_coloc.core.seams import After, BeforeAnswer, Change, Decided, Prepare, tell
 from nri_coloc.host.alarm import Alarm
-from nri_coloc.nri import adjustment, codec, events
+from nri_coloc.nri import codec, events
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.placing import admission
 from nri_coloc.placing.node import Node
@@ -253,7 +253,7 @@ class Consequences:
             return []
         others = [k for k in moved if k != but]
         orders = ((k, admission.orders(outcome.state, outcome.state.containers[k])) for k in others)
-        return adjustment.updates([(k, Knobs(cpus=one.cpus)) for k, one in orders], self._node.can)
+        return codec.updates([(k, Knobs(cpus=one.cpus)) for k, one in orders], self._node.can)
 
     # ---- after it ----
 

@@ -21,7 +21,7 @@ from nri_coloc.core.value import replace
 from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.hooks.common_steps import Consequences, Exchange
 from nri_coloc.hooks.translation import Translator
-from nri_coloc.nri import adjustment, codec, events
+from nri_coloc.nri import codec, events
 from nri_coloc.placing import record
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
@@ -210,7 +210,7 @@ class Creation:
     def _response(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
         assignment = outcome.state.containers[container_id]
         former_oom = assignment.original.oom_score_adj
-        response = adjustment.creation(
+        response = codec.creation(
             self._told(assignment), record.write(assignment), self._node.can, former_oom
         )
         if not outcome.moves.containers:

@@ -13,7 +13,7 @@ from nri_coloc.core.seams import Change, Decided, all_of
 from nri_coloc.core.value import replace
 from nri_coloc.hooks.common_steps import Consequences, Exchange
 from nri_coloc.hooks.translation import Translator
-from nri_coloc.nri import adjustment, codec, events
+from nri_coloc.nri import codec, events
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime import stored_specs
@@ -98,13 +98,13 @@ class Resize:
     def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:
         """Answer our own push with newer values: another container may own the pushed CPUs by now."""
         if exchange.claim():
-            newer = adjustment.update(container_id, self._pusher.renew(container_id), NOTHING_KNOWN)
+            newer = codec.update(container_id, self._pusher.renew(container_id), NOTHING_KNOWN)
             exchange.send(nri_pb2.UpdateContainerResponse(update=[newer]) if newer is not None else None)
 
     def _overlay(self, outcome: Outcome, container_id: str) -> nri_pb2.UpdateContainerResponse | None:
         if self._node.tuning.observe:
             return None
-        own = adjustment.update(container_id, outcome.orders_for(container_id), self._node.can)
+        own = codec.update(container_id, outcome.orders_for(container_id), self._node.can)
         others = self._consequences.updates(outcome, but=container_id)
         if own is None and not others:
             return None

@@ -34,7 +34,7 @@ KERNELS: Final = {file.name: file.fresh for file in knobs.files() if file.fresh}
 """The values that the kernel gives a new cgroup, by file."""
 
 UNIFIED: Final = tuple(file.name for file in knobs.files(*knobs.carried(Carrier.UNIFIED), cgroup=2))
-"""The files of v2 that stand in a spec under their own names (`nri.adjustment`)."""
+"""The files of v2 that stand in a spec under their own names (`nri.codec`)."""
 
 _WEIGHTS: Final = frozenset(file.name for file in knobs.files("io_weight"))
 

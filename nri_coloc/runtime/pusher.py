@@ -26,7 +26,7 @@ from nri_coloc.core.report import Report
 from nri_coloc.core.seams import Change
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.errors import ColocError, TransportLost
-from nri_coloc.nri import adjustment
+from nri_coloc.nri import codec
 from nri_coloc.placing import update
 from nri_coloc.placing.node import Node
 from nri_coloc.runtime import stored_specs
@@ -296,7 +296,7 @@ class Pusher:
             self._relay.push(container_id, changes)
             return
         # `unified` is never pushed, so the kernel's capabilities do not matter
-        native = adjustment.update(container_id, changes, NOTHING_KNOWN)
+        native = codec.update(container_id, changes, NOTHING_KNOWN)
         assert native is not None  # there is something to change
         native.ignore_failure = False  # or a failure would look like success (§5.4)
         self._runtime.update_container(native)

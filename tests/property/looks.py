@@ -14,7 +14,7 @@ from nri_coloc.core.state import EMPTY, POOLS, NodeState
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Container
 from nri_coloc.lending.measured_groups import PodFactsCache
-from nri_coloc.nri import adjustment
+from nri_coloc.nri import codec
 from nri_coloc.placing import admission, record, tiers
 from tests.unit.placing.kit import EVERYTHING
 
@@ -25,12 +25,12 @@ def rendered(outcome: Outcome) -> list[bytes]:
     """Return every message that an outcome could send, as bytes."""
     state = outcome.state
     messages: list[Any] = [
-        adjustment.creation(a.knobs, record.write(a), EVERYTHING)
+        codec.creation(a.knobs, record.write(a), EVERYTHING)
         for d in outcome.decisions
         if (a := d.subject) and a.id in state.containers
     ]
     named = [(k, admission.orders(state, state.containers[k])) for k in outcome.moves.containers]
-    messages += adjustment.updates(named, EVERYTHING)
+    messages += codec.updates(named, EVERYTHING)
     return [message.SerializeToString(deterministic=True) for message in messages]
 
 

@@ -32,7 +32,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import Container, Numa, Phase, Pod, QoSClass, Resources, Wish
-from nri_coloc.nri.adjustment import creation
+from nri_coloc.nri.codec import creation
 from nri_coloc.placing import admission, pools, record
 from nri_coloc.placing.node import step
 from nri_coloc.placing.update import merge
