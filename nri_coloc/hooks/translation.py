@@ -40,7 +40,6 @@ from nri_coloc.nri.events import Hook
 from nri_coloc.placing import change, claim, driver, record, request, supply
 from nri_coloc.placing.update import merge
 from nri_coloc.pods import annotations, keys, replicas
-from nri_coloc.pods.vocabularies import order
 from nri_coloc.runtime.listing import Listing
 
 
@@ -331,7 +330,7 @@ class Translator:
 
 
 def _known_keys(tuning: Tuning) -> KnownKeys:
-    return order.known_keys(tuning).with_also(KnownKeys(labels=replicas.LABELS))
+    return annotations.known_keys(tuning).with_also(KnownKeys(labels=replicas.LABELS))
 
 
 def _kubelets(container: Container, state: NodeState) -> Container:

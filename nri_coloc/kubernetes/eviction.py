@@ -17,7 +17,6 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import MAX_BYTES, PREFIX, Pod, QoSClass
 from nri_coloc.kubernetes import objects, requests
 from nri_coloc.pods import annotations
-from nri_coloc.pods.vocabularies import order
 
 MOST_ORDERS: Final = 16
 """Open orders of one node, as in api/cluster/v1/cluster.proto."""
@@ -266,7 +265,7 @@ def _is_daemonset(owner: Mapping[str, Any]) -> bool:
 def _pod(pod: Mapping[str, Any], tuning: Tuning) -> Pod:
     """Return a pod as the daemon reads it from the runtime, with the fields that its class depends on."""
     metadata = objects.child(pod, "metadata")
-    known = order.known_keys(tuning)
+    known = annotations.known_keys(tuning)
     labels = _kept(objects.child(metadata, "labels"), known.labels)
     annotated = _kept(objects.child(metadata, "annotations"), known.annotations, PREFIX)
     fits = _size(labels) + _size(annotated) <= MAX_BYTES

@@ -1,15 +1,16 @@
 """Return the wish of a container: its pod's annotations as far as the gate admits them, else its class's defaults.
 
-This runs in the hook, so it only looks values up, without pydantic. A pod without a known key costs one scan of its
-keys and one cached wish. A bad value never raises: its key counts as absent, and a `Finding` reports it. The pod's
-own value then takes its place, then another vocabulary's value, then the class default.
+This runs in the hook, so it only looks values up, without pydantic. Most pods have no key that we or another vocabulary
+reads: that costs one pass over the annotations for our prefix, a comparison of names for the other vocabularies, and
+one cached wish. A bad value never raises: its key counts as absent, and a `Finding` reports it. The pod's own value
+then takes its place, then another vocabulary's value, then the class default.
 
 `container` must carry the kubelet's own values. After a restart the runtime reports the values that the previous
 process set, so the caller first restores the original values from the record annotation. Otherwise 50 % of a limit
 would be halved at each restart, and our oom_score_adj would be read as a memory request.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -17,13 +18,14 @@ from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import workload
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES, NO_KNOBS, Knobs
-from nri_coloc.core.settings import ClassTuning, Tuning
+from nri_coloc.core.settings import ClassRule, ClassTuning, Selector, Tuning
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
     MAX_BYTES,
     Container,
     Finding,
     FindingKind,
+    KnownKeys,
     Numa,
     Placement,
     Pod,
@@ -33,8 +35,8 @@ from nri_coloc.core.workload import (
     Wish,
 )
 from nri_coloc.pods import gate, keys, quantity
-from nri_coloc.pods.keys import Written
-from nri_coloc.pods.vocabularies import order
+from nri_coloc.pods.keys import PODS_KEPT, Pairs, Written, ours
+from nri_coloc.pods.vocabularies import katalyst, koordinator, noderesource, volcano
 from nri_coloc.pods.vocabularies.claims import (
     CPU_REQUEST,
     EVEN_PARTS,
@@ -46,7 +48,105 @@ from nri_coloc.pods.vocabularies.claims import (
     USED,
     Claim,
     Claims,
+    Handling,
 )
+
+
+class Vocabulary(NamedTuple):
+    """Another agent's annotations and labels.
+
+    annotations: names that `read` uses.
+    labels: names that `read` uses.
+    keys: all keys of the vocabulary, as in the documentation.
+    read: add the claims of one container from annotations and labels.
+    """
+
+    annotations: tuple[str, ...]
+    labels: tuple[str, ...]
+    keys: Mapping[str, Handling]
+    read: Callable[[Mapping[str, str], Mapping[str, str], str, Claims], None]
+
+
+VOCABULARIES: Final[Mapping[str, Vocabulary]] = MappingProxyType(
+    {
+        name: Vocabulary(module.ANNOTATIONS, module.LABELS, module.KEYS, module.read)
+        for name, module in (
+            ("Katalyst", katalyst),
+            ("Koordinator", koordinator),
+            ("Volcano", volcano),
+            ("nri-plugins", noderesource),
+        )
+    }
+)
+"""In the order of docs/vocabularies.md: the first vocabulary with a claim for a key wins."""
+
+_ANNOTATIONS: Final = frozenset(name for each in VOCABULARIES.values() for name in each.annotations)
+_LABELS: Final = frozenset(label for each in VOCABULARIES.values() for label in each.labels)
+
+
+def known_keys(tuning: Tuning) -> KnownKeys:
+    """Return the names of annotations and labels that a vocabulary or an operator's rule reads."""
+    annotations, labels = set(_ANNOTATIONS), set(_LABELS)
+    members = (member for pool in tuning.pools for member in pool.members)
+    selectors: tuple[ClassRule | Selector, ...] = (*tuning.rules, *members)
+    pairs = {selector.annotation for selector in selectors if selector.annotation is not None}
+    annotations.update(name for name, _ in pairs)
+    for selector in selectors:
+        labels.update(pair[0] for pair in (selector.label,) if pair is not None)
+    for kind, _, key in (pool.group_by.partition(":") for pool in tuning.pools):
+        {"annotation": annotations, "label": labels}.get(kind, set()).add(key)
+    return KnownKeys(frozenset(annotations), frozenset(labels), frozenset(pairs))
+
+
+class Carried(NamedTuple):
+    """The annotations and labels of a pod that are read, each sorted by name.
+
+    ours: annotations with our prefix.
+    theirs: annotations of other vocabularies.
+    labels: labels of other vocabularies.
+    """
+
+    ours: Pairs = ()
+    theirs: Pairs = ()
+    labels: Pairs = ()
+
+
+NOTHING: Final = Carried()
+SILENT: Final = Claims()
+
+
+def carried_by(pod: Pod) -> Carried:
+    """Return the annotations and labels of a pod that are read; for most pods the object NOTHING itself."""
+    annotations, labels = pod.annotations, pod.labels
+    mine = ours(annotations)
+    # comparing whole names instead of prefixes costs a fifth, and unknown keys cost nothing further
+    if not mine and _ANNOTATIONS.isdisjoint(annotations) and _LABELS.isdisjoint(labels):
+        return NOTHING
+    return Carried(mine, _pairs(annotations, _ANNOTATIONS), _pairs(labels, _LABELS))
+
+
+def _pairs(texts: Mapping[str, str], names: frozenset[str]) -> Pairs:
+    return (
+        ()
+        if names.isdisjoint(texts)
+        else tuple([(name, texts[name]) for name in sorted(names & texts.keys())])
+    )
+
+
+def claims_of(carried: Carried, container: str) -> Claims:
+    """Return other vocabularies' claims about a container ("" for the pod), cached."""
+    if not carried.theirs and not carried.labels:
+        return SILENT
+    return _read(carried.theirs, carried.labels, container)
+
+
+@lru_cache(maxsize=PODS_KEPT)
+def _read(annotations: Pairs, labels: Pairs, container: str) -> Claims:
+    claims = Claims()
+    for vocabulary in VOCABULARIES.values():
+        vocabulary.read(dict(annotations), dict(labels), container, claims)
+    return claims
+
 
 _LENT_PERIOD_US: Final = 100_000
 """Microseconds: the kubelet's default period. `LENT_QUOTA` is a quota for this period."""
@@ -78,7 +178,7 @@ def resolve(
     limit = workload.known_memory_limit(container)
     request = workload.certain_memory(pod, container, node_memory_bytes)
     native, score = _has_shares(container.resources), container.oom_score_adj
-    carried = order.found(pod)
+    carried = carried_by(pod)
     subject = gate.Subject(
         pod,
         QoSClass.SHARED,
@@ -89,7 +189,7 @@ def resolve(
         resources=container.resources,
         score=score,
     )
-    if carried is order.NOTHING and (known := _by_rules(subject)) is not None:
+    if carried is NOTHING and (known := _by_rules(subject)) is not None:
         found = _of_class(pod, tuning, *known, _Given(native, limit, request, score))
         return _without_excess(gate.joined(found, pod, tuning), pod)
     return _without_excess(_annotated(_reading(carried, container.name), subject, native=native), pod)
@@ -113,9 +213,9 @@ def resolve_pod(pod: Pod, tuning: Tuning, names: Collection[str] | None = None) 
 
     names: the pod's containers; None if they are unknown. Then each container that an annotation names may exist.
     """
-    carried = order.found(pod)
+    carried = carried_by(pod)
     subject = gate.Subject(pod, QoSClass.SHARED, tuning, cpu_request=pod.cpu_request, whole_pod=True)
-    known = _by_rules(subject) if carried is order.NOTHING else None
+    known = _by_rules(subject) if carried is NOTHING else None
     is_given = known is not None and gate.is_given(known[0], pod, tuning)
     if known is not None and is_given and not gate.tuned(tuning, known[0]).has_memory:
         found = gate.joined(_of_class(pod, tuning, *known, _Given(native=False)), pod, tuning)
@@ -239,8 +339,8 @@ class _Reading:
         return (*told, *self.written.findings(self.container), *self.claims.findings)
 
 
-def _reading(carried: order.Found, container: str) -> _Reading:
-    return _Reading(keys.by_container(carried.ours), order.claims_of(carried, container), container)
+def _reading(carried: Carried, container: str) -> _Reading:
+    return _Reading(keys.by_container(carried.ours), claims_of(carried, container), container)
 
 
 def _used(key: str, wish: Wish) -> str:

@@ -10,8 +10,8 @@ import pytest
 
 from nri_coloc.core.settings import ClassRule, PoolTuning, Selector, Tuning
 from nri_coloc.core.workload import Container, Pod, QoSClass, Resources, Wish
+from nri_coloc.pods import annotations
 from nri_coloc.pods.annotations import resolve, resolve_as_pod, resolve_pod
-from nri_coloc.pods.vocabularies import order
 from nri_coloc.pods.vocabularies.claims import Claims
 from tests.unit.pods.vocabulary_kit import wish
 
@@ -23,21 +23,21 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("name", order.VOCABULARIES)
+@pytest.mark.parametrize("name", annotations.VOCABULARIES)
 def test_the_document_says_of_every_key_what_becomes_of_it(name):
     section = DOCUMENT.read_text().split(f"\n## {name}\n")[1].split("\n## ")[0]
     rows = {row["key"]: row["handling"] for row in ROW.finditer(section)}
-    assert rows == {key: handling.value for key, handling in order.VOCABULARIES[name].keys.items()}
+    assert rows == {key: handling.value for key, handling in annotations.VOCABULARIES[name].keys.items()}
 
 
 def test_the_document_names_them_in_their_order():
     headings = re.findall(r"^## (.+)$", DOCUMENT.read_text(), re.MULTILINE)
-    assert headings[: len(order.VOCABULARIES)] == list(order.VOCABULARIES)
+    assert headings[: len(annotations.VOCABULARIES)] == list(annotations.VOCABULARIES)
 
 
-@pytest.mark.parametrize("name", order.VOCABULARIES)
+@pytest.mark.parametrize("name", annotations.VOCABULARIES)
 def test_every_annotation_that_is_read_is_in_the_table(name):
-    vocabulary = order.VOCABULARIES[name]
+    vocabulary = annotations.VOCABULARIES[name]
     listed = {key.partition("[")[0] for key in vocabulary.keys}
     assert {*vocabulary.annotations, *vocabulary.labels} <= listed
 
@@ -57,24 +57,26 @@ def test_a_pod_that_nobody_wrote_on_stays_plain():
         labels={"app": "web"},
         cgroup_parent="/kubepods/burstable/pod1",
     )
-    assert order.found(pod) is order.NOTHING
+    assert annotations.carried_by(pod) is annotations.NOTHING
     found = resolve_pod(pod, Tuning())
     assert found.plain
     assert resolve_as_pod(found, Container("c", "p")) is found
 
 
-@pytest.mark.parametrize("name", sorted(order._ANNOTATIONS))
+@pytest.mark.parametrize("name", sorted(annotations._ANNOTATIONS))
 def test_a_pod_with_any_key_that_is_read_is_not_plain(name):
     assert not resolve_pod(Pod("p", annotations={name: "x"}), Tuning()).plain
 
 
 def test_without_a_key_of_theirs_no_vocabulary_is_asked():
-    assert order.claims_of(order.Found(ours=(("coloc.nri.io/numa", "single"),)), "app") == Claims()
+    assert (
+        annotations.claims_of(annotations.Carried(ours=(("coloc.nri.io/numa", "single"),)), "app") == Claims()
+    )
 
 
 def test_the_same_annotations_are_read_once():
-    carried = order.Found(theirs=(("volcano.sh/qos-level", "BE"),))
-    assert order.claims_of(carried, "app") is order.claims_of(carried, "app")
+    carried = annotations.Carried(theirs=(("volcano.sh/qos-level", "BE"),))
+    assert annotations.claims_of(carried, "app") is annotations.claims_of(carried, "app")
 
 
 def test_the_order_in_which_the_runtime_sends_them_means_nothing():
@@ -130,11 +132,11 @@ PIECES = (
 
 def test_whatever_strangers_write_gives_a_wish_with_findings_fit_to_be_shown():
     dice = random.Random(21)
-    names = sorted(order._ANNOTATIONS)
+    names = sorted(annotations._ANNOTATIONS)
     for _ in range(3000):
         inner = {dice.choice(PIECES).strip('"'): dice.choice(PIECES) for _ in range(3)}
         text = dice.choice((json.dumps(inner), "".join(dice.choices(PIECES, k=6))))
-        labels = {label: text for label in order._LABELS if dice.random() < 0.3}
+        labels = {label: text for label in annotations._LABELS if dice.random() < 0.3}
         pod = Pod("p", annotations=dict.fromkeys(dice.sample(names, 3), text), labels=labels)
         found = resolve(pod, Container("c", "p", "app", resources=Resources(shares=512)), Tuning(), 1 << 36)
         assert isinstance(found, Wish)
@@ -153,7 +155,7 @@ def test_the_keys_of_vocabularies_and_rules_are_known():
             PoolTuning("c", group_by="namespace"),
         ),
     )
-    plain, known = order.known_keys(Tuning()), order.known_keys(tuning)
+    plain, known = annotations.known_keys(Tuning()), annotations.known_keys(tuning)
     assert known.annotations - plain.annotations == {"team", "tier"}
     assert ("team", "x") in known.pairs
     assert known.labels - plain.labels == {"caster.io/resource-type", "group"}
