@@ -251,41 +251,48 @@ class Pusher:
             self.forget(container_id)
             return 0.0
         self._tell_first_refusal(assignment)
-        if self._node.tuning.observe:
-            return 0.0
-        changes = stored_specs.wanted(state, assignment).differing(self._specs.get(container_id, NO_KNOBS))
+        changes = NO_KNOBS if self._node.tuning.observe else self._lacking(state, assignment)
         if changes == NO_KNOBS:
-            self._failures.pop(container_id, None)
-            self._taken.pop(container_id, None)
-            return 0.0
-        changes = changes.overlaid(self._fitting(state, assignment, changes))
-        if self._taken.pop(container_id, None) == changes:
-            # no flood of pushes: a runtime that loses accepted values is asked again later
-            self._failed(
-                container_id,
-                Reason.FOUND_DIFFERENT,
-                "push lost: the runtime accepted it, but its spec does not show it",
-            )
             return 0.0
         if not self._runtime.connected:
             self.submit((container_id,))
             return BACK_OFF_S
         self._files.remember(assignment, changes)
-        began = time.monotonic()
-        self._in_flight = (container_id, changes)
+        return self._sent(assignment, changes)
+
+    def _lacking(self, state: NodeState, assignment: Assignment) -> Knobs:
+        """Return the values to push now; none if the spec has all of them, or lost those of the last push."""
+        id_ = assignment.id
+        changes = stored_specs.wanted(state, assignment).differing(self._specs.get(id_, NO_KNOBS))
+        taken = self._taken.pop(id_, None)
+        if changes == NO_KNOBS:
+            self._failures.pop(id_, None)
+            return NO_KNOBS
+        changes = changes.overlaid(self._fitting(state, assignment, changes))
+        if taken == changes:
+            # no flood of pushes: a runtime that loses accepted values is asked again later
+            lost = "push lost: the runtime accepted it, but its spec does not show it"
+            self._failed(id_, Reason.FOUND_DIFFERENT, lost)
+            return NO_KNOBS
+        return changes
+
+    def _sent(self, assignment: Assignment, changes: Knobs) -> float:
+        """Send changes and judge the result; return the seconds until the next push."""
+        id_, began = assignment.id, time.monotonic()
+        self._in_flight = (id_, changes)
         try:
-            self._send(container_id, changes)
+            self._send(id_, changes)
             changes = self._in_flight[1]
         except TransportLost as error:
-            self._failed(container_id, Reason.RUNTIME_REFUSED, f"{_NOT_DONE}: {error}")
+            self._failed(id_, Reason.RUNTIME_REFUSED, f"{_NOT_DONE}: {error}")
             return BACK_OFF_S
         except ColocError as error:
-            self._refused(container_id, f"{_NOT_DONE}: {error}")
+            self._refused(id_, f"{_NOT_DONE}: {error}")
             return PAUSE_S
         finally:
             self._in_flight = ("", NO_KNOBS)
         if changes.cpus is not None and not self._stopping.is_set():  # else all may have been restored by now
-            self._place.bring(container_id)
+            self._place.bring(id_)
         self._pushed(assignment, changes)
         return max(PAUSE_S, time.monotonic() - began)
 
