@@ -100,16 +100,9 @@ def tick(
     loads = _loads(memory._replace(meters=meters), readings.counters_s, tiers, tuning, now)
     known = {name: load.milli / 1000 for name, load in loads.items() if load.known_at == now}
     allocatable = Allocatable(max(1, readings.lendable), _step(memory, readings, late, tuning, now))
-    if tuning.paused:
-        sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
-        because = f"each tier has the CPUs that its containers request: {tuning.paused}; {why}"
-    elif late > tuning.stale_s:
-        # an average over so long hides the peaks within it
-        sized, sizes, why = bands.sizes(tiers, {}, allocatable, Memory(), tuning, now)
-        because = f"tick {late:.2f} s late, more than {tuning.stale_s} s; {why}"
-    else:
-        lasting = _lasting(memory.bands, tiers, loads, tuning, now)
-        sized, sizes, because = bands.sizes(tiers, known, allocatable, lasting, tuning, now)
+    unusable = _unusable(late, tuning)
+    use, lasting = ({}, Memory()) if unusable else (known, _lasting(memory.bands, tiers, loads, tuning, now))
+    sized, sizes, why = bands.sizes(tiers, use, allocatable, lasting, tuning, now)
     grown = sizes[RECLAIM] > memory.bands.sizes.get(RECLAIM, sizes[RECLAIM])
     next_s = _next_period(tiers, sizes, known, tuning, readings.mean_took_s)
     after = PartitionMemory(
@@ -126,11 +119,19 @@ def tick(
     return PartitionTick(
         memory=after,
         sizes=sizes,
-        because=f"pools resized: {because}",
+        because=f"pools resized: {unusable}{why}",
         loads=known,
         headroom=headroom,
         next_s=next_s,
     )
+
+
+def _unusable(late: float, tuning: ReclaimTuning) -> str:
+    """Return why measurements do not count, so that each tier gets its containers' requests; "" if they count."""
+    if tuning.paused:
+        return f"each tier has the CPUs that its containers request: {tuning.paused}; "
+    # an average over so long hides the peaks within it
+    return f"tick {late:.2f} s late, more than {tuning.stale_s} s; " if late > tuning.stale_s else ""
 
 
 def _late(memory: PartitionMemory, readings: FastReadings, now: float) -> float:

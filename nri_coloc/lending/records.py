@@ -203,8 +203,11 @@ def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
     """Return every figure by name; milli-CPU, times in seconds, None for never."""
     if grounds is None:
         return {}
+    return {**_of_use(grounds), **_of_sizes(grounds), **_of_stall(grounds), **_of_times(grounds)}
+
+
+def _of_use(grounds: Grounds) -> Mapping[str, Input]:
     before, verdict, scene, tuning = grounds
-    after, stall = verdict.lent, scene.stall
     return {
         "binding": verdict.binding.value,
         "lendable_cpus": scene.lendable,
@@ -220,6 +223,13 @@ def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
         "lend_before": before.lend,
         "left_milli": verdict.now_milli,
         "left_by_peak_milli": verdict.peak_milli,
+    }
+
+
+def _of_sizes(grounds: Grounds) -> Mapping[str, Input]:
+    before, verdict, scene, tuning = grounds
+    after = verdict.lent
+    return {
         "before_milli": before.milli,
         "before_cpus": before.box,
         "after_milli": after.milli,
@@ -230,17 +240,27 @@ def inputs(grounds: Grounds | None) -> Mapping[str, Input]:
         "whole_core_from": tuning.whole_core_from,
         "yields": scene.yields,
         "equal_pod": scene.equal,
-        "extra_core_back_s": _seconds(after.more.back_at - scene.now)
-        if after.more.back_at > scene.now
-        else 0.0,
+        "extra_core_back_s": _seconds(max(0.0, after.more.back_at - scene.now)),
         "yielded_from": tuning.yielded_from,
         "cut": tuning.cut,
         "pause": tuning.paused,
-        "stall": stall.blamed,
-        "lasting_stall": stall.lasting,
-        "own_stall": stall.own,
-        "stall_signal": stall.signal.value,
+    }
+
+
+def _of_stall(grounds: Grounds) -> Mapping[str, Input]:
+    scene, tuning = grounds.scene, grounds.tuning
+    return {
+        "stall": scene.stall.blamed,
+        "lasting_stall": scene.stall.lasting,
+        "own_stall": scene.stall.own,
+        "stall_signal": scene.stall.signal.value,
         "stall_bound": tuning.stall / 2 if scene.yields else tuning.stall,
+    }
+
+
+def _of_times(grounds: Grounds) -> Mapping[str, Input]:
+    before, _, scene, tuning = grounds
+    return {
         "dwell_s": _seconds(scene.dwell_s),
         "step_s": _seconds(before.step_s(tuning)),
         "cut_ago_s": _seconds(scene.now - before.cut_at),
