@@ -45,56 +45,65 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nri-coloc", description="Online and offline pods on one machine.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _run_arguments(commands.add_parser("run", help="serve the container runtime (the daemon)"))
-    demo = commands.add_parser("demo", help="play a day on a simulated node, with the real daemon")
+    for name, text, add_arguments in (
+        ("run", "serve the container runtime (the daemon)", _run_arguments),
+        ("demo", "play a day on a simulated node, with the real daemon", _demo_arguments),
+        ("check-config", "print the effective configuration, or its mistakes", _check_config_arguments),
+        ("cluster", "report this node's lent amounts to Kubernetes (the companion)", _cluster_arguments),
+        ("restore", "restore the original values of everything that the daemon changed", _restore_arguments),
+        ("audit", "print the daemon's last decisions", _audit_arguments),
+        ("top", "show CPUs by owner, lent CPUs and decisions, as they happen", _top_arguments),
+        ("topology", "draw the machine: sockets, nodes, cores, threads", _topology_arguments),
+        ("explain", "print where a pod's containers run, and why", _explain_arguments),
+        ("doctor", "check that this machine meets the daemon's requirements", _doctor_arguments),
+        ("admin", "change what the daemon does, over its admin socket (as root)", _admin_arguments),
+        ("controller", "correct silent nodes and evict pods (once in a cluster)", _controller_arguments),
+    ):
+        add_arguments(commands.add_parser(name, help=text))
+    return parser
+
+
+def _demo_arguments(demo: argparse.ArgumentParser) -> None:
     demo.add_argument(
         "--seconds", type=_positive, default=30, metavar="N", help="duration of the day in seconds (30)"
     )
     demo.add_argument("--topology", default="8cpu", metavar="NAME", help="the simulated machine (8cpu)")
     demo.set_defaults(command=_demo)
-    check = commands.add_parser("check-config", help="print the effective configuration, or its mistakes")
+
+
+def _check_config_arguments(check: argparse.ArgumentParser) -> None:
     check.add_argument("file", metavar="FILE")
     check.set_defaults(command=_check_config)
-    _cluster_arguments(
-        commands.add_parser("cluster", help="report this node's lent amounts to Kubernetes (the companion)")
-    )
-    _restore_arguments(
-        commands.add_parser(
-            "restore", help="restore the original values of everything that the daemon changed"
-        )
-    )
-    audit = commands.add_parser("audit", help="print the daemon's last decisions")
+
+
+def _audit_arguments(audit: argparse.ArgumentParser) -> None:
     audit.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     audit.add_argument("--pod", type=_text, default="", metavar="[NAMESPACE/]NAME")
     audit.add_argument("--limit", type=_positive, default=100, metavar="N")
     audit.set_defaults(command=_audit)
-    top = commands.add_parser("top", help="show CPUs by owner, lent CPUs and decisions, as they happen")
+
+
+def _top_arguments(top: argparse.ArgumentParser) -> None:
     top.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     top.add_argument(
         "--interval", type=_positive, default=1, metavar="SECONDS", help="seconds between two pictures (1)"
     )
     top.set_defaults(command=_top)
-    topology = commands.add_parser("topology", help="draw the machine: sockets, nodes, cores, threads")
+
+
+def _topology_arguments(topology: argparse.ArgumentParser) -> None:
     topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
     topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
     topology.add_argument(
         "--http", default="", metavar="ADDR:PORT", help="ask this daemon for the containers on each CPU"
     )
     topology.set_defaults(command=_topology)
-    explain = commands.add_parser("explain", help="print where a pod's containers run, and why")
+
+
+def _explain_arguments(explain: argparse.ArgumentParser) -> None:
     explain.add_argument("pod", type=_text, metavar="NAMESPACE/POD[/CONTAINER]")
     explain.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
     explain.set_defaults(command=_explain)
-    _doctor_arguments(
-        commands.add_parser("doctor", help="check that this machine meets the daemon's requirements")
-    )
-    _admin_arguments(
-        commands.add_parser("admin", help="change what the daemon does, over its admin socket (as root)")
-    )
-    _controller_arguments(
-        commands.add_parser("controller", help="correct silent nodes and evict pods (once in a cluster)")
-    )
-    return parser
 
 
 def _controller_arguments(controller: argparse.ArgumentParser) -> None:

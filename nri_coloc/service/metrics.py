@@ -57,27 +57,38 @@ class Metrics:
     def _make_gauges(self, version: str, snapshot: Snapshot) -> None:
         Info("build", "The program.", namespace=NAMESPACE, registry=self._registry).info({"version": version})
         self._connected = self._gauge("connected", "1 while the runtime has the plugin registered.")
-        self._ticks = _TickCollector()
-        self._registry.register(self._ticks)
-        self._memory = self._gauge("headroom_memory_bytes", "Bytes that reclaimed pods may hold now.")
-        self._memory_of_node = Gauge(
-            "headroom_memory_node_bytes",
-            "The part of it that is free on each memory node.",
-            ("node",),
-            namespace=NAMESPACE,
-            registry=self._registry,
-        )
-        self._held: dict[tuple[str, str], int] = {}
-        self._working_sets = Gauge(
-            "working_set_bytes",
-            "Working sets of containers, without inactive page cache.",
-            ("class", "pool"),
-            namespace=NAMESPACE,
-            registry=self._registry,
-        )
+        self._state_writable = self._gauge("state_writable", "1 while the state folder can be written.")
         self._waiting = self._gauge(
             "waiting_containers", "Dedicated containers that wait for CPUs of their own."
         )
+        self._make_gauges_of_lending()
+        self._make_gauges_of_pressure()
+        threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
+        threads.set_function(threading.active_count)
+        ProcessCollector(namespace=NAMESPACE, registry=self._registry)
+        self._loads: Mapping[str, float] = {}
+        self._registry.register(_StateCollector(snapshot, lambda: self._loads))
+
+    def _make_gauges_of_lending(self) -> None:
+        self._ticks = _TickCollector()
+        self._registry.register(self._ticks)
+        self._memory = self._gauge("headroom_memory_bytes", "Bytes that reclaimed pods may hold now.")
+        self._memory_of_node = self._gauge(
+            "headroom_memory_node_bytes", "The part of it that is free on each memory node.", "node"
+        )
+        self._held: dict[tuple[str, str], int] = {}
+        self._working_sets = self._gauge(
+            "working_set_bytes", "Working sets of containers, without inactive page cache.", "class", "pool"
+        )
+        self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
+        self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
+        self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
+        self._lent_part = self._gauge(
+            "lending_factor", "Part of the headroom that schedule and switch lend, 0 to 1."
+        )
+        self._off = self._gauge("lending_off", "1 while an operator has switched lending off.")
+
+    def _make_gauges_of_pressure(self) -> None:
         self._limited = self._gauge(
             "throttled_pods", "Reclaimed pods that are throttled for an online pod's stall."
         )
@@ -88,29 +99,12 @@ class Metrics:
         self._cooling = self._gauge(
             "cooling_seconds", "Seconds until the cool-down after an eviction ends, 0 without one."
         )
-        self._disks_left = Gauge(
-            "disk_left_ratio",
-            "Part of a file system that is left, 0 to 1.",
-            ("file_system", "resource"),
-            namespace=NAMESPACE,
-            registry=self._registry,
+        self._disks_left = self._gauge(
+            "disk_left_ratio", "Part of a file system that is left, 0 to 1.", "file_system", "resource"
         )
         self._disk_short = self._gauge(
             "disk_short", "1 while a file system is short, and the node takes no new reclaimed pods."
         )
-        self._paused = self._gauge("lending_paused", "1 while an operator has paused lending.")
-        self._lent_part = self._gauge(
-            "lending_factor", "Part of the headroom that schedule and switch lend, 0 to 1."
-        )
-        self._off = self._gauge("lending_off", "1 while an operator has switched lending off.")
-        self._state_writable = self._gauge("state_writable", "1 while the state folder can be written.")
-        self._offered_milli = self._gauge("capacity_cpu_milli", "Thousandths of a CPU that are advertised.")
-        self._offered_bytes = self._gauge("capacity_memory_bytes", "Bytes of memory that are advertised.")
-        threads = self._gauge("process_threads", "Threads of the daemon that Python knows.")
-        threads.set_function(threading.active_count)
-        ProcessCollector(namespace=NAMESPACE, registry=self._registry)
-        self._loads: Mapping[str, float] = {}
-        self._registry.register(_StateCollector(snapshot, lambda: self._loads))
 
     def _make_counters(self) -> None:
         self._hooks = _HookCollector()
@@ -164,8 +158,8 @@ class Metrics:
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, namespace=NAMESPACE, buckets=buckets, registry=self._registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, namespace=NAMESPACE, registry=self._registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, namespace=NAMESPACE, registry=self._registry)
 
     def connected(self, *, now: bool) -> None:
         """Set whether the plugin is registered with the runtime."""

@@ -7,6 +7,7 @@ are values: the state, the settings in force, the capabilities of kernel and run
 from functools import partial
 from typing import NamedTuple
 
+from nri_coloc.core.seams import After
 from nri_coloc.core.settings import Settings
 from nri_coloc.hooks.common_steps import CgroupSteps, Seams, Steps
 from nri_coloc.hooks.pod_requests import PodRequests
@@ -52,22 +53,8 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Wired:
     seams = Seams(prepare, before_answer, after)
 
     translator = _translator(ground, files)
-    retuning = Retuning(
-        ground.in_force,
-        ground.node,
-        kubelet=ground.kubelet,
-        clock=ground.clock,
-        translator=translator,
-        after=after,
-    )
-    steering = Steering(
-        retuning,
-        ground.report,
-        watch=watch,
-        kubelet=ground.kubelet,
-        clock=ground.clock,
-        runtime=runtime.connection,
-    )
+    retuning = _retuning(ground, translator, after)
+    steering = _steering(ground, runtime, retuning, watch)
     hooks = HookParts(ground, files, runtime, steering=steering, translator=translator, seams=seams)
     cluster = ClusterParts(ground, forecast, lending, after=after)
     parts = Parts(
@@ -97,6 +84,32 @@ def _before_answer(steps: CgroupSteps) -> Steps:
         HookKind.START_CONTAINER: (steps.move_others, steps.place_start, steps.wait_for_own_cpus),
         HookKind.UPDATE_CONTAINER: (steps.leave_own, steps.move_others, steps.wait_for_own_cpus),
     }
+
+
+def _retuning(ground: GroundParts, translator: Translator, after: After) -> Retuning:
+    """Return the object that puts a new tuning in force, as one event."""
+    return Retuning(
+        ground.in_force,
+        ground.node,
+        kubelet=ground.kubelet,
+        clock=ground.clock,
+        translator=translator,
+        after=after,
+    )
+
+
+def _steering(
+    ground: GroundParts, runtime: RuntimeParts, retuning: Retuning, watch: SettingsWatch
+) -> Steering:
+    """Return the object that follows the settings file, the schedule and the kubelet."""
+    return Steering(
+        retuning,
+        ground.report,
+        watch=watch,
+        kubelet=ground.kubelet,
+        clock=ground.clock,
+        runtime=runtime.connection,
+    )
 
 
 def _translator(ground: GroundParts, files: FileParts) -> Translator:
