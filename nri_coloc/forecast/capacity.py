@@ -1,7 +1,7 @@
 """Compute the advertised capacity: the part that remains if all online pods reach their expected use.
 
     CPU:    lendable · watermark − reserve − Σ expected(online pods) − expected(system)
-    memory: min(machine · watermark − kernel watermarks − reserve − expected(system), kubepods' own limit)
+    memory: min(machine − margin − kernel watermarks − reserve − expected(system), kubepods' own limit − its margin)
             − Σ expected(online pods)
 
 If there are host groups, which lie outside of kubepods, kubepods' limit bounds only the pods' part, and not the
@@ -23,6 +23,7 @@ from dataclasses import replace
 from math import isinf
 from typing import Final, NamedTuple
 
+from nri_coloc.core import memory_margin
 from nri_coloc.core.lending import Binding, Capacity
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.forecast.expectations import NEVER, Blind, Expectation, Forecast, blind_for, expect, shown
@@ -246,23 +247,29 @@ def _memory(given: _Given) -> _Part:
     expected, supply, online, tuning, part = given
     system = expected.memory_bytes[SYSTEM]
     pods = sum(expected.memory_bytes.values()) - system
-    usable = int(supply.memory_bytes * tuning.memory_watermark)
-    room = usable - supply.watermark_bytes - tuning.memory_reserve - system
+    margin = memory_margin.of_node(supply.memory_bytes, tuning.memory_watermark).margin(tuning.memory_step)
+    room = supply.memory_bytes - margin - supply.watermark_bytes - tuning.memory_reserve - system
     terms = (
-        f"{supply.memory_bytes} bytes * {tuning.memory_watermark:g} - {supply.watermark_bytes} of the kernel's"
+        f"{supply.memory_bytes} bytes - {margin} margin - {supply.watermark_bytes} of the kernel's"
         f" - {tuning.memory_reserve} reserve - {system} of the system"
     )
     of_pods = ""
-    if supply.kubepods_limit is not None and supply.kubepods_limit < room:
-        limit = f"{supply.kubepods_limit} bytes of kubepods' own limit"
+    below_limit = _below(supply.kubepods_limit, tuning)
+    if below_limit is not None and below_limit < room:
+        limit = f"{below_limit} bytes below kubepods' own limit"
         if supply.host_groups:
-            of_pods = f", to pods at most {int(max(0, supply.kubepods_limit - pods) * part)} for the {limit}"
+            of_pods = f", to pods at most {int(max(0, below_limit - pods) * part)} for the {limit}"
         else:
-            room, terms = supply.kubepods_limit, limit
+            room, terms = below_limit, limit
     amount = int(max(0, room - pods) * part)
     largest = _largest(expected.memory_bytes, online, " bytes")
     terms += f" - {pods} of {len(online)} online pods{largest}"
     return _Part(amount, f"memory {amount} = {_times(part, terms)}{of_pods}")
+
+
+def _below(limit: int | None, tuning: ReclaimTuning) -> int | None:
+    """Return the bytes that pods may use below kubepods' limit without its margin; None without a limit."""
+    return None if limit is None else limit - memory_margin.of_limit(limit).margin(tuning.memory_step)
 
 
 def _largest(amounts: Mapping[str, int], online: Mapping[str, OnlinePod], unit: str) -> str:

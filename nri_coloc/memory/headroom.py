@@ -3,14 +3,15 @@
 There are two bounds, in bytes of use, page cache included, as memory.high counts it. One is for all reclaim cgroups,
 the other for the reclaimed pods alone: host groups lie outside of kubepods, so that its limit does not count them.
 
-    node:     available + held − claim − growth − reserve − total · (1 − memory_watermark)
+    node:     available + held − claim − growth − reserve − margin
       available = free + inactive file + ½ active file + ½ reclaimable slab − low watermarks
       held      = use of the reclaim cgroups that `available` does not contain already:
                   use − inactive file − ½ other file − ½ reclaimable slab
-    kubepods: limit − working set + the working set of the reclaimed pods − claim − growth
+    kubepods: limit − working set + the working set of the reclaimed pods − claim − growth − margin
 
-Both are multiplied by `lend`, the part that the schedule lends. If it falls, page cache is taken back by steps;
-anonymous memory stays (`division`).
+`margin` (`core.memory_margin`) keeps lent memory from causing an eviction, by the daemon or by the kubelet. Both bounds
+are multiplied by `lend`, the part that the schedule lends. If it falls, page cache is taken back by steps; anonymous
+memory stays (`division`).
 
 `available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available). That counts page cache and
 reclaimable slab, less the low watermarks or half of it, whichever is less: at least half. Active pages and slab count
@@ -24,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from nri_coloc.core import memory_margin
 from nri_coloc.core.apportionment import apportion
 from nri_coloc.core.lending import Binding
 from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, Picture
@@ -54,7 +56,9 @@ class Growth:
 class Terms(NamedTuple):
     """The terms of both bounds, bytes.
 
+    margin: what lending leaves on the node.
     kubepods_limit: None for no limit.
+    kubepods_margin: what lending leaves below that limit; 0 without one.
     box_working_set: of the reclaimed pods in kubepods, without host groups.
     """
 
@@ -67,6 +71,7 @@ class Terms(NamedTuple):
     reserve: int
     margin: int
     kubepods_limit: int | None
+    kubepods_margin: int
     kubepods_working_set: int
     box_working_set: int
 
@@ -82,7 +87,7 @@ class Terms(NamedTuple):
         if self.kubepods_limit is None:
             return None
         left = self.kubepods_limit - self.kubepods_working_set + self.box_working_set
-        return left - self.claimed - self.growth
+        return left - self.claimed - self.growth - self.kubepods_margin
 
 
 class Room(NamedTuple):
@@ -197,8 +202,11 @@ def _terms(
         claimed=claim.pods,
         growth=claim.growth,
         reserve=tuning.memory_reserve,
-        margin=node.memory_total - int(node.memory_total * tuning.memory_watermark),
+        margin=memory_margin.of_node(node.memory_total, tuning.memory_watermark).margin(tuning.memory_step),
         kubepods_limit=pods.limit,
+        kubepods_margin=0
+        if pods.limit is None
+        else memory_margin.of_limit(pods.limit).margin(tuning.memory_step),
         kubepods_working_set=pods.working_set,
         box_working_set=sum(m.working_set for m in box.pods),
     )

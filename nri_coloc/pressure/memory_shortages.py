@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
+from nri_coloc.core import memory_margin
 from nri_coloc.core.cpuset import members
 from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.memory_margin import Bounds
 from nri_coloc.core.readings import MemoryLeft, MemoryReading
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.pressure import shortage
 from nri_coloc.pressure.population import Reclaimed
-from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course
+from nri_coloc.pressure.shortage import NO_COURSE, Course
 from nri_coloc.repair import targets
 
 NODE: Final = "node"
@@ -91,7 +93,7 @@ class MemoryShortages:
         for number in members(_bound_numa_nodes(state)):
             part = self._files.numa_node(number, now, total)
             size = 0 if part is None else part.total
-            found.append(Scope(f"{_NUMA}{number}", part, shortage.of_numa_node(size, watermark)))
+            found.append(Scope(f"{_NUMA}{number}", part, memory_margin.of_numa_node(size, watermark)))
         return found
 
 
@@ -99,10 +101,10 @@ def scopes(files: LeftFiles, state: NodeState, watermark: float, now: float) -> 
     """Read the node, and kubepods if it has a limit of its own."""
     machine = files.machine(now)
     total = 0 if machine is None else machine.total
-    found = [Scope(NODE, machine, shortage.of_node(total, watermark))]
+    found = [Scope(NODE, machine, memory_margin.of_node(total, watermark))]
     below = _below_kubepods(files, state, now)
     if below is not None and below.total < total:
-        found.append(Scope(KUBEPODS, below, shortage.of_limit(below.total)))
+        found.append(Scope(KUBEPODS, below, memory_margin.of_limit(below.total)))
     return found
 
 

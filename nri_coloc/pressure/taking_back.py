@@ -1,6 +1,6 @@
 """Decide how much memory is taken back from reclaimed pods in a turn, and in which way; pure.
 
-Available memory of a scope, with the bounds of `shortage`:
+Available memory of a scope, with the bounds of `core.memory_margin`:
 
     enough ────────────────────────  none
               cold: each pod gives 1 % of its memory, page cache first, less while it waits for memory;
@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from nri_coloc.core.memory_margin import Bounds
 from nri_coloc.core.readings import MemoryLeft
-from nri_coloc.pressure.shortage import Bounds
 from nri_coloc.pressure.verdict import Resource
 
 STEP: Final = 0.01

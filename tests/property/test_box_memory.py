@@ -1,9 +1,13 @@
 """Invariants of the reclaim cgroups' memory for all readings, in any order."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_coloc.core import memory_margin
 from nri_coloc.core.lending import Binding, MemoryTarget, Part
+from nri_coloc.core.memory_margin import Bounds
 from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, NumaMemory, Picture
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.memory import division, headroom
@@ -24,6 +28,10 @@ HEADROOMS = st.builds(
 )
 TICKS = st.lists(st.tuples(st.floats(-100.0, 100.0), st.none() | HEADROOMS), min_size=1, max_size=20)
 TUNING = ReclaimTuning()
+AMPLE = 1 << 34
+KUBELET_EVICTS = 100 << 20
+"""Its default `memory.available<100Mi`: the limit of kubepods without its working set."""
+
 MEMBERS = st.dictionaries(st.sampled_from("abcdefgh"), st.builds(Member, BYTES, BYTES, BYTES, st.booleans()))
 READINGS = st.builds(
     MemoryReading, BYTES, file=BYTES, inactive_file=BYTES, working_set=BYTES, limit=st.none() | BYTES
@@ -157,3 +165,30 @@ def test_headroom_is_never_negative_never_above_a_limit_and_shared_out_whole(
     less = headroom.headroom_memory(taken, members, Claim(claimed + 4096, growth), TUNING)
     assert less is not None
     assert less.amount <= found.amount
+
+
+@given(NODES, READINGS, st.lists(GROUPS, max_size=3), st.integers(0, 1 << 30))
+def test_lent_memory_alone_is_never_a_shortage(node, pods, box, step):
+    total = node.memory_total + AMPLE
+    node = replace(node, memory_total=total, memory_free=total + node.watermark)
+    if pods.limit is not None:
+        pods = pods._replace(limit=pods.limit + pods.working_set + AMPLE)
+    boxed = {str(n): each for n, each in enumerate(box)}
+    tuning = replace(TUNING, memory_step=step)
+    taken = Picture(0.0, node, GroupReading(1, 0.0, memory=pods), boxed)
+    found = headroom.headroom_memory(taken, boxed, Claim(), tuning)
+    assert found is not None
+    assert found.terms is not None
+    terms = found.terms
+    lent = found.amount - terms.held_by_box
+    available = terms.free + terms.page_cache - terms.kernel_watermark - lent
+    assert_left(available, memory_margin.of_node(node.memory_total, tuning.memory_watermark), step)
+    if pods.limit is not None:
+        kubelets = pods.limit - pods.working_set + terms.box_working_set - found.amount
+        assert_left(kubelets, memory_margin.of_limit(pods.limit), step)
+
+
+def assert_left(available: int, known: Bounds, step: int) -> None:
+    """Check the memory that is left if reclaimed pods use all of their memory.high, then all of their hard limits."""
+    assert available >= known.enough
+    assert available - step >= known.least > KUBELET_EVICTS

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_coloc.core.memory_margin import Bounds
 from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.pressure import taking_back
-from nri_coloc.pressure.shortage import Bounds
 from nri_coloc.pressure.taking_back import LEAST, STEP, Need, Regime, Source
 
 AMOUNTS = st.integers(0, 1 << 44)

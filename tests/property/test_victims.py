@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_coloc.core import memory_margin
 from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.workload import KubeQoS
@@ -62,7 +63,7 @@ def test_no_shortage_no_victim(pods: dict[str, Candidate], most: int):
 
 @given(st.integers(0, 1 << 44), st.floats(0.01, 1), st.lists(st.integers(-(1 << 40), 1 << 44), max_size=30))
 def test_unknown_or_ample_memory_is_no_shortage(total: int, watermark: float, above: list[int]):
-    known = shortage.of_node(total, watermark)
+    known = memory_margin.of_node(total, watermark)
     course = NO_COURSE
     for each in above:
         left = None if each < 0 else MemoryLeft(total, known.least + each)

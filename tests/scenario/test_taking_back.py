@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.core import memory_margin
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.state import NodeState
@@ -16,7 +17,6 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.memory_left import MemoryLeftReader
 from nri_coloc.host.memory_reclaim import NAME, MemoryReclaim
-from nri_coloc.pressure import shortage
 from nri_coloc.pressure.reclaim_worker import Order, ReclaimWorker
 from nri_coloc.pressure.reclaimer import TOLD_AGAIN_S, Reclaimer, gives_memory
 from nri_coloc.pressure.taking_back import LEAST, STEP, Regime
@@ -100,8 +100,8 @@ class Machine(Bed):
         return left.available
 
     @property
-    def known_bounds(self) -> shortage.Bounds:
-        return shortage.of_node(self.total, self.known.tuning.reclaim.memory_watermark)
+    def known_bounds(self) -> memory_margin.Bounds:
+        return memory_margin.of_node(self.total, self.known.tuning.reclaim.memory_watermark)
 
     def turns(self, count: int, each: Callable[[], None] | None = None) -> None:
         """Let seconds pass; memory is taken back before the evictor looks."""

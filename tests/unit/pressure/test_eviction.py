@@ -4,16 +4,17 @@ from collections.abc import Sequence
 
 import pytest
 
+from nri_coloc.core import memory_margin
 from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.core.reasons import Reason
 from nri_coloc.pressure import eviction, shortage
 from nri_coloc.pressure.eviction import COOL_S, MOST, NO_PACE, PACE_S, Demand, Given, Pace, Victim, victims
-from nri_coloc.pressure.shortage import NO_COURSE, Bounds, Course
+from nri_coloc.pressure.shortage import NO_COURSE, Course
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.pressure.victims import Candidate
 
 GIB, MIB = 1 << 30, 1 << 20
-MACHINE = shortage.of_node(32 * GIB, 0.95)
+MACHINE = memory_margin.of_node(32 * GIB, 0.95)
 
 
 def course(available: Sequence[float], up: int = 2) -> Course:
@@ -24,21 +25,6 @@ def course(available: Sequence[float], up: int = 2) -> Course:
 
 
 # ---- memory ----
-
-
-@pytest.mark.parametrize(
-    ("total", "watermark", "known"),
-    [
-        (32 * GIB, 0.95, Bounds(858993460, 1717986920)),
-        (4 * GIB, 0.95, Bounds(200 * MIB, 400 * MIB)),
-        (32 * GIB, 1.0, Bounds(200 * MIB, 400 * MIB)),
-        (0, 0.95, Bounds(200 * MIB, 400 * MIB)),
-    ],
-    ids=["a part of a large node", "no less than 200 MiB", "no margin", "an unknown size"],
-)
-def test_bounds_of_memory(total: int, watermark: float, known: Bounds):
-    found = shortage.of_node(total, watermark)
-    assert (found.least, found.enough) == pytest.approx(known, abs=1)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import pytest
 
+from nri_coloc.core.memory_margin import Bounds
 from nri_coloc.core.readings import MemoryLeft
 from nri_coloc.pressure import taking_back
-from nri_coloc.pressure.shortage import Bounds
 from nri_coloc.pressure.taking_back import Need, Regime, Source, Take
 from nri_coloc.pressure.verdict import Resource
 
