@@ -215,6 +215,31 @@ def test_a_hurt_is_confirmed_in_a_quarter_second(make: Callable[..., Bed]):
     assert bed.limit("hog") is not None
 
 
+@pytest.mark.parametrize("tenth", range(10))
+def test_a_limit_follows_the_first_read(make: Callable[..., Bed], tenth: int):
+    """The hog begins so many tenths after a turn; turns are a second apart."""
+    bed = make()
+    bed.seconds(20, day(bed, 0))
+    began = bed.now + tenth / 10
+    bed.second(parts(day(bed, 0)(), day(bed, BUSY_READER)(), 1 - tenth / 10))
+    while bed.limit("hog") is None:
+        bed.second(day(bed, BUSY_READER)(), min(1.0, bed.loop.due_in(bed.now)))
+    assert bed.now - began < 1.5
+
+
+def parts(first: dict[str, Doing], then: dict[str, Doing], part: float) -> dict[str, Doing]:
+    """Return a second of which `part`, 0 to 1, is like `then`, and the time before it like `first`."""
+    return {name: mixed(first[name], doing, part) for name, doing in then.items()}
+
+
+def mixed(first: Doing, then: Doing, part: float) -> Doing:
+    amounts = {
+        name: getattr(first, name) * (1 - part) + getattr(then, name) * part
+        for name in ("io_stall", "read", "operations")
+    }
+    return replace(then, **amounts)
+
+
 def test_hurt_pods_do_not_hasten_each_turn(make: Callable[..., Bed]):
     bed = make()
     bed.pod("db", QoSClass.SHARED)
