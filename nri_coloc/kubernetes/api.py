@@ -6,7 +6,9 @@ fields. This module imports lightkube in `connect` only, so that other programs 
 """
 
 import json
+import time
 from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from nri_coloc.errors import ColocError, SettingsError
@@ -81,6 +83,18 @@ class Api:
     def __init__(self, client: "httpx2.Client") -> None:
         self._client = client
         self._is_closed = False
+        self._clock: tuple[float, float] | None = None
+
+    def now(self) -> float:
+        """Return the time of the API server's clock, seconds since 1970; of the own clock before the first answer.
+
+        The header Date of the last answer has it in whole seconds. So it is up to a second behind, and by the time
+        that the answer took.
+        """
+        if self._clock is None:
+            return time.time()
+        date, heard_s = self._clock
+        return date + time.monotonic() - heard_s
 
     def get(self, path: str, **query: str) -> Object:
         """Return one object, such as `/api/v1/nodes/a`."""
@@ -140,6 +154,7 @@ class Api:
         limits = httpx2.Timeout(CALL_S, read=SILENCE_S)
         try:
             with self._client.stream("GET", path, params=asked, timeout=limits) as answer:
+                self._read_clock(answer)
                 self._check_open(path)
                 if answer.is_error:
                     answer.read()
@@ -154,6 +169,13 @@ class Api:
         self._is_closed = True
         self._client.close()
 
+    def _read_clock(self, answer: "httpx2.Response") -> None:
+        try:
+            date = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
+        except (ValueError, TypeError, OverflowError):
+            return  # a proxy without a clock: the last time counts on
+        self._clock = date, time.monotonic()
+
     def _check_open(self, path: str) -> None:
         """Raise for a connection that was being opened while `close` ran: the client did not close it."""
         if self._is_closed:
@@ -166,6 +188,7 @@ class Api:
         received = bytearray()
         try:
             with self._client.stream("GET", path, params=query) as answer:
+                self._read_clock(answer)
                 self._check_open(path)
                 if answer.is_error:
                     answer.read()
@@ -195,6 +218,7 @@ class Api:
             answer = self._client.request(method, path, params=query, content=sent, headers=headers)
         except httpx2.HTTPError as error:
             raise _unreachable(method, path, error) from error
+        self._read_clock(answer)
         if answer.is_error:
             raise _refused(method, path, answer)
         return _parsed(method, path, answer.content)

@@ -143,7 +143,7 @@ class Daemon:
                 has_orders = bool(self.orders or answer.orders)
                 is_news = has_orders or answer.state.generation != generation
                 generation = answer.state.generation
-                self.orders = courier.entries(answer.orders, time.time())
+                self.orders = courier.entries(answer.orders, time.monotonic())
                 self._events.take(answer)
                 self.heard = messages.state_of(answer.state), time.monotonic()
                 backoff.succeeded()
@@ -274,7 +274,7 @@ class Companion:
 
     def _carry_orders(self, carrier: Courier, now_s: float) -> None:
         before = carrier.problem
-        self._daemon.take_results(carrier.turn(self._daemon.orders, now_s, time.time()))
+        self._daemon.take_results(carrier.turn(self._daemon.orders, now_s))
         if carrier.problem and carrier.problem != before:
             self._log.warning("eviction orders were not written; trying again", because=carrier.problem)
 

@@ -34,17 +34,17 @@ _LONGEST_RETRY_S: Final = 3600
 
 
 class Entry(NamedTuple):
-    """An order as an entry of `spec.evictions`. `ends_at`: seconds since 1970, for the controller."""
+    """An order as an entry of `spec.evictions`. `ends_s`: its end for the controller, monotonic seconds."""
 
     id: str
     body: Mapping[str, Any]
-    ends_at: float
+    ends_s: float
 
 
-def entries(told: Iterable[pb.Order], now: float) -> tuple[Entry, ...]:
+def entries(told: Iterable[pb.Order], now_s: float) -> tuple[Entry, ...]:
     """Return the orders of an answer of the daemon. An order of an unknown kind is left out, and expires."""
     found = [each for each in told if each.HasField("eviction")][:MOST_OPEN]
-    return tuple(Entry(each.id, _body(each), now + each.expires_s - MARGIN_S) for each in found)
+    return tuple(Entry(each.id, _body(each), now_s + each.expires_s - MARGIN_S) for each in found)
 
 
 def _body(order: pb.Order) -> dict[str, Any]:
@@ -103,19 +103,19 @@ class Courier:
         self._retry_s = 0.0
         self._backoff = Backoff(random)
 
-    def turn(self, orders: tuple[Entry, ...], now_s: float, now: float) -> dict[str, Result]:
+    def turn(self, orders: tuple[Entry, ...], now_s: float) -> dict[str, Result]:
         """Write the orders if they changed, read results if some are missing; return the results of these orders.
 
-        now_s: monotonic seconds. now: seconds since 1970.
+        now_s: monotonic seconds.
         """
         ids = frozenset(each.id for each in orders)
-        self._ends = {each.id: self._ends.get(each.id, each.ends_at) for each in orders}
+        self._ends = {each.id: self._ends.get(each.id, each.ends_s) for each in orders}
         self._results = {key: each for key, each in self._results.items() if key in ids}
         if ids != self._wanted:
             self._wanted, self._changed_s, self._next_s = ids, now_s, now_s
         if self._is_due(now_s):
             self._exchange(orders, now_s)
-        self._give_up(now)
+        self._give_up(now_s)
         return dict(self._results)
 
     def _is_due(self, now_s: float) -> bool:
@@ -125,7 +125,7 @@ class Courier:
 
     def _exchange(self, orders: tuple[Entry, ...], now_s: float) -> None:
         try:
-            found = self._write([self._entry(each) for each in orders])
+            found = self._write([self._entry(each, now_s) for each in orders])
             self._results |= results(found, self._wanted)
         except (ApiError, ValueError) as error:
             self.problem = str(error)
@@ -136,9 +136,10 @@ class Courier:
         self._backoff.succeeded()
         self._next_s = now_s + (POLL_S if now_s - self._changed_s < QUICK_S else SLOW_POLL_S)
 
-    def _entry(self, order: Entry) -> dict[str, Any]:
-        ends_at = datetime.fromtimestamp(self._ends[order.id], UTC).isoformat(timespec="seconds")
-        return {**order.body, "expiresAt": ends_at}
+    def _entry(self, order: Entry, now_s: float) -> dict[str, Any]:
+        """Return the entry. Its end is a time of the API server's clock, which the controller knows too."""
+        ends_at = datetime.fromtimestamp(self._api.now() + self._ends[order.id] - now_s, UTC)
+        return {**order.body, "expiresAt": ends_at.isoformat(timespec="seconds")}
 
     def _write(self, evictions: list[dict[str, Any]]) -> Object:
         body = {"spec": {"evictions": evictions}}
@@ -152,9 +153,9 @@ class Courier:
         named = {"apiVersion": "coloc.nri.io/v1alpha1", "kind": "ColocationNode"}
         return self._api.create(OBJECTS, {**named, "metadata": {"name": self._node}, **body})
 
-    def _give_up(self, now: float) -> None:
+    def _give_up(self, now_s: float) -> None:
         """Give the result `unreachable` to orders whose time is over."""
         why = self.problem or "the controller gave no result; does it run, and lead?"
-        for key, ends_at in self._ends.items():
-            if key not in self._results and now >= ends_at + GIVE_UP_S:
+        for key, ends_s in self._ends.items():
+            if key not in self._results and now_s >= ends_s + GIVE_UP_S:
                 self._results[key] = Result(key, Outcome.UNREACHABLE, printable(f"the order expired: {why}"))

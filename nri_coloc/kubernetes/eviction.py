@@ -66,7 +66,7 @@ OrderKey = tuple[str, str]
 class Order(NamedTuple):
     """One entry of `spec.evictions` of a ColocationNode.
 
-    expires_at: seconds since 1970 of the node's clock.
+    expires_at: seconds since 1970 of the API server's clock.
     by_operator: an operator ordered it at the node.
     reason: code of the daemon's audit; any text of a stolen companion.
     """

@@ -12,7 +12,7 @@ the pod itself answers: it is being deleted, or gone.
 import random
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from threading import Event, Lock
 from typing import Final, NamedTuple
@@ -183,11 +183,11 @@ class Executor:
         """Return the result of an order; None to try again."""
         if not self._leads():
             return None
-        if time.time() >= order.expires_at:  # also where the pod cannot be read until then
+        if self._api.now() >= order.expires_at:  # also where the pod cannot be read until then
             return eviction.expired(order)
         pod = self._pod(order)
         try:
-            result = eviction.judge(order, pod, node, self._rules(), time.time())
+            result = eviction.judge(order, pod, node, self._rules(), self._api.now())
             return self._evict(node, order) if result is None else result
         except ValueError as error:
             return eviction.unreadable(order, str(error))
@@ -208,7 +208,7 @@ class Executor:
             taken = Taken(self._rates) if is_counted else rate.take(self._rates, node, time.monotonic())
             if taken.whose:
                 return eviction.too_many(order, taken.wait_s, taken.whose)
-            wait_s = eviction.notice_s(order, time.time())
+            wait_s = eviction.notice_s(order, self._api.now())
             passed, problem = self._give_notice(order, wait_s)
             if Step.DRY_RUN in passed:  # a pod that stays after the dry run counts for no rate
                 self._rates = taken.rates
@@ -222,7 +222,7 @@ class Executor:
 
     def _give_notice(self, order: Order, wait_s: float) -> tuple[list[Step], Answer | None]:
         """Write the notice; return the passed steps, and the answer that prevents the eviction, None for none."""
-        at = (datetime.now(UTC) + timedelta(seconds=wait_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = datetime.fromtimestamp(self._api.now() + wait_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         calls: dict[Step, Callable[[], object]] = {
             Step.DRY_RUN: partial(self._api.create, *_eviction(order), dryRun="All"),
             Step.NOTICE: partial(self._api.merge, _status(order), eviction.notice(order, at)),

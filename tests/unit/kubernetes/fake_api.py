@@ -2,8 +2,10 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +39,11 @@ class Reply(NamedTuple):
 Answers = Callable[[Asked], Reply]
 
 
+def date_of(at: float) -> str:
+    """Return the header Date for seconds since 1970."""
+    return formatdate(at, usegmt=True)
+
+
 class _Server(ThreadingHTTPServer):
     """Keeps all requests and answers each by a function."""
 
@@ -46,6 +53,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers = answers
         self.asked: list[Asked] = []
+        self.ahead_s = 0.0
         self.stopped = threading.Event()
 
 
@@ -59,6 +67,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self.server.answers(asked))
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_one  # noqa: N815 - names of http.server
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return date_of((timestamp or time.time()) + self.server.ahead_s)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -109,6 +120,10 @@ class FakeApi:
         self._thread.start()
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(json.dumps(_config(self._server.server_address[1])))
+
+    def set_clock(self, ahead_s: float) -> None:
+        """Set the server's clock, seconds ahead of this machine's."""
+        self._server.ahead_s = ahead_s
 
     def connect(self) -> Api:
         """Return a client of this server, which `stop` closes."""

@@ -3,13 +3,15 @@
 import subprocess
 import sys
 import threading
-from contextlib import closing
+import time
+from contextlib import closing, suppress
 
 import pytest
 
 from nri_coloc.errors import SettingsError
 from nri_coloc.kubernetes import api
 from nri_coloc.kubernetes.api import ApiError, ApiRefused, ApiUnreachable
+from tests.unit.kubernetes import fake_api
 from tests.unit.kubernetes.fake_api import Reply, serving
 
 
@@ -37,6 +39,39 @@ def test_a_merge_patch_names_its_kind(tmp_path):
     (asked,) = server.asked
     assert (asked.method, asked.content_type) == ("PATCH", "application/merge-patch+json")
     assert asked.body == {"status": {"x": None}}
+
+
+def _watch(client):
+    with closing(client.watch("/x", "7")) as changes:
+        next(changes)
+
+
+CALLS = [lambda client: client.get("/x"), lambda client: list(client.pages("/x")), _watch]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=["call", "list", "watch"])
+@pytest.mark.parametrize("status", [200, 403])
+def test_each_answer_shows_the_servers_clock(tmp_path, call, status):
+    with serving(tmp_path, lambda _: Reply(status, items("a"))) as server:
+        client = server.connect()
+        server.set_clock(-600)
+        with suppress(ApiRefused):
+            call(client)
+        assert -602 <= client.now() - time.time() <= -599
+
+
+def test_the_own_clock_counts_before_an_answer(tmp_path):
+    with serving(tmp_path, lambda _: Reply()) as server:
+        assert server.connect().now() == pytest.approx(time.time(), abs=1)
+
+
+@pytest.mark.parametrize("date", ["", "soon", "Mon, 99 Foo 2026 00:00:00 GMT", "9" * 400])
+def test_an_unreadable_date_is_ignored(tmp_path, monkeypatch, date):
+    monkeypatch.setattr(fake_api, "date_of", lambda _: date)
+    with serving(tmp_path, lambda _: Reply()) as server:
+        client = server.connect()
+        client.get("/x")
+        assert client.now() == pytest.approx(time.time(), abs=1)
 
 
 def test_a_list_is_read_in_pages(tmp_path):

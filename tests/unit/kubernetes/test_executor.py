@@ -87,6 +87,10 @@ class Ran:
             broken=self.errors.append,
         )
 
+    def set_clock(self, ahead_s: float) -> None:
+        """Set the API server's clock, seconds ahead of the controller's."""
+        self._api.set_clock(ahead_s)
+
     def play(self, turns: int) -> None:
         for _ in range(turns):
             self.executor.serve("a")
@@ -327,6 +331,33 @@ def test_a_pod_that_cannot_be_read_lets_its_order_expire(run):
     server = Server(expires=PAST)
     server.replies[f"GET {POD}"] = [Reply(403)]
     assert run(server).outcomes == [Outcome.UNREACHABLE]
+
+
+def _in(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def test_a_fast_clock_expires_no_order(run):
+    ran = run(Server(expires=_in(-550)), turns=0)
+    ran.set_clock(-600)
+    ran.play(1)
+    assert ran.outcomes == [Outcome.ACCEPTED]
+
+
+def test_a_slow_clock_prolongs_no_order(run):
+    ran = run(Server(expires=_in(590)), turns=0)
+    ran.set_clock(600)
+    ran.play(1)
+    assert ran.outcomes == [Outcome.UNREACHABLE]
+
+
+def test_a_notice_names_the_api_servers_time(run):
+    ran = run(Server(), turns=0)
+    ran.set_clock(-600)
+    ran.play(1)
+    (notice,) = ran.notices()
+    named = datetime.fromisoformat(notice["annotations"]["coloc.nri.io/evict-at"])
+    assert 590 <= (datetime.now(UTC) - named).total_seconds() <= 620
 
 
 def test_a_refused_read_is_logged_and_tried_again(run):
