@@ -384,7 +384,9 @@ class Journal:
         self._distrusted = frozenset(self._marks.folders())
 
     def _read(self) -> Contents:
-        self._contents = journal_file.read(str(self._path), self._boot)
+        self._contents = journal_file.read(
+            str(self._path), self._boot, lambda file: self._marks.covers(self._root + file)
+        )
         self._dropped = self._contents.dropped
         self.complaint = self._contents.complaint
         self._owner = self._owner._replace(name=self._contents.name or self._owner.name)

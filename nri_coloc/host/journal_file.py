@@ -9,7 +9,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -85,8 +85,11 @@ class Contents:
         return " and ".join(filter(None, (self.problem, unread)))
 
 
-def read(path: str, boot: str = "") -> Contents:
-    """Return the contents of a journal for one boot; with `boot` "" entries of any boot count."""
+def read(path: str, boot: str = "", may_name: Callable[[str], bool] = lambda _file: True) -> Contents:
+    """Return the contents of a journal for one boot; with `boot` "" entries of any boot count.
+
+    may_name: return whether an entry may name a file; a line that names another file is no entry.
+    """
     found = Contents()
     try:
         file = _open(path)
@@ -98,7 +101,7 @@ def read(path: str, boot: str = "") -> Contents:
     found.is_there = True
     with file:
         try:
-            _take(file, boot, found)
+            _take(file, boot, found, may_name)
         except OSError as error:
             found.problem = f"cannot be read: {_reason(error)}"
     return found
@@ -121,7 +124,7 @@ def _reason(error: OSError) -> str:
     return "it is a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
 
 
-def _take(file: BinaryIO, boot: str, found: Contents) -> None:
+def _take(file: BinaryIO, boot: str, found: Contents, may_name: Callable[[str], bool]) -> None:
     size, is_of_this_boot = 0, True
     for line in filter(bytes.strip, _lines(file)):
         size += len(line)
@@ -138,7 +141,7 @@ def _take(file: BinaryIO, boot: str, found: Contents) -> None:
             is_of_this_boot = not (boot and header.boot) or header.boot == boot
             found.is_whole = header.is_whole or not is_of_this_boot
             found.name = header.name
-        elif not _keep(entry, found, is_of_this_boot=is_of_this_boot):
+        elif not _keep(entry, found, may_name, is_of_this_boot=is_of_this_boot):
             found.is_torn = not line.endswith(b"\n")
             found.unread += not found.is_torn
 
@@ -164,10 +167,12 @@ def _header(entry: Mapping[str, Any]) -> Header | None:
     return Header(str(entry.get("boot", "")), entry.get("whole") is not False, str(entry.get("name", "")))
 
 
-def _keep(entry: Mapping[str, Any], found: Contents, *, is_of_this_boot: bool) -> bool:
+def _keep(
+    entry: Mapping[str, Any], found: Contents, may_name: Callable[[str], bool], *, is_of_this_boot: bool
+) -> bool:
     """Add one entry; return False if the line is not an entry."""
     file = entry.get("file")
-    if "was" not in entry or not isinstance(file, str) or not _is_path(file):
+    if "was" not in entry or not isinstance(file, str) or not _is_path(file) or not may_name(file):
         return False
     was = entry["was"]
     if not is_of_this_boot:

@@ -29,6 +29,7 @@ _BELOW: Final = f"{NAME}."
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
 _NONE: Final = frozenset({errno.ENODATA, *_GONE})
 _WRITABLE_BY_OTHERS: Final = 0o022
+_UPWARDS: Final = ".."
 
 
 class Owner(NamedTuple):
@@ -61,6 +62,14 @@ class Marks:
     def work(self) -> bool:
         """Whether marks show which values are ours."""
         return bool(self._mounts) and not self.refusal
+
+    def covers(self, file: str) -> bool:
+        """Return whether a file is below a mount; without mounts every file is.
+
+        A path that leads upwards is not.
+        """
+        is_below = self._is_below(file.rpartition("/")[0]) or not self._mounts
+        return is_below and _UPWARDS not in file.split("/")
 
     def probe(self) -> None:
         """Check whether the kernel takes marks."""
@@ -180,6 +189,8 @@ def _name(carrier: str, folder: str) -> str:
 def _values_of(carrier: str, name: str) -> dict[str, Mark]:
     """Return the values of one attribute, by file; raise OSError if it cannot be read."""
     folder = carrier if name == NAME else f"{carrier}/{name.removeprefix(_BELOW)}"
+    if _UPWARDS in folder.split("/"):
+        return {}
     return {f"{folder}/{file}": mark for file, mark in _values(os.getxattr(carrier, name)).items()}
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from nri_coloc.host import journal, journal_file
 from nri_coloc.host.journal import Journal
+from nri_coloc.host.marks import Marks
 from nri_coloc.host.originals import Former
 from tests.rig.journals import lines, load
 
@@ -359,6 +360,17 @@ class TestFilesThatAreNoJournal:
         assert "holds 1 lines that are no entries" in self.taken_over(path)
         assert load(path)[str(tmp_path)] == "1"
         assert self.kept(path).read_text().startswith("hello\n")
+
+    @pytest.mark.parametrize("file", ["/etc/passwd", "/cg/../etc/passwd", "/cgroups/cpu.shares"])
+    def test_a_file_outside_the_cgroups_is_no_entry(self, path, file):
+        """`restore` writes as root to each file that a journal names."""
+        book = Journal(str(path), marks=Marks(["/cg"]))
+        path.write_text(
+            json.dumps({"file": file, "was": "x"}) + '\n{"file":"/cg/pod/cpu.shares","was":"512"}\n'
+        )
+        book.load()
+        assert book.files() == ["/cg/pod/cpu.shares"]
+        assert book.complaint == "holds 1 lines that are no entries"
 
     def test_a_folder_is_moved_aside(self, path):
         path.mkdir()

@@ -74,6 +74,11 @@ def test_a_mark_ends_with_its_cgroup(host):
     assert host.read() == {}
 
 
+def test_a_mark_names_no_file_outside_its_cgroup(host):
+    os.setxattr(host.folder(), f"{NAME}.../../../../etc", b'[{"cpu.weight":"1"}]')
+    assert host.read() == {}
+
+
 def test_a_containers_mark_lies_on_its_pod(host):
     host.marks.write(host.folder(f"{POD}/app"), VALUES, OWNER)
     assert (host.attributes(f"{POD}/app"), host.attributes()) == ([], [f"{NAME}.app"])
