@@ -64,6 +64,30 @@ class Runtime(Protocol):
     def update_container(self, update: nri_pb2.ContainerUpdate) -> None: ...
 
 
+class SpecUpdates:
+    """Changes the runtime's stored specs, by the one of two calls that is safe with the connected runtime."""
+
+    def __init__(self, relay: Relay, runtime: Runtime) -> None:
+        self._relay = relay
+        self._runtime = runtime
+
+    @property
+    def connected(self) -> bool:
+        """Whether a runtime is there."""
+        return self._runtime.connected
+
+    def push(self, container_id: str, changes: Knobs) -> None:
+        """Change one container's spec, and its cgroup if it runs; raise ColocError if that fails."""
+        if not self._runtime.updates_are_safe:
+            self._relay.push(container_id, changes)
+            return
+        # `unified` is never pushed, so the kernel's capabilities do not matter
+        native = codec.update(container_id, changes, NOTHING_KNOWN)
+        assert native is not None  # there is something to change
+        native.ignore_failure = False  # or a failure would look like success (§5.4)
+        self._runtime.update_container(native)
+
+
 class PushedFiles(Protocol):
     """A container's files around a push.
 
@@ -104,16 +128,14 @@ class Pusher:
         node: Node,
         report: Report,
         *,
-        relay: Relay,
-        runtime: Runtime,
+        updates: SpecUpdates,
         loans: Loans,
         files: PushedFiles,
         place: Place,
     ) -> None:
         self._node = node
         self._report = report
-        self._relay = relay
-        self._runtime = runtime
+        self._updates = updates
         self._loans = loans
         self._files = files
         self._place = place
@@ -254,7 +276,7 @@ class Pusher:
         changes = NO_KNOBS if self._node.tuning.observe else self._lacking(state, assignment)
         if changes == NO_KNOBS:
             return 0.0
-        if not self._runtime.connected:
+        if not self._updates.connected:
             self.submit((container_id,))
             return BACK_OFF_S
         self._files.remember(assignment, changes)
@@ -297,16 +319,8 @@ class Pusher:
         return max(PAUSE_S, time.monotonic() - began)
 
     def _send(self, container_id: str, changes: Knobs) -> None:
-        """Change the runtime's spec of one container, and its cgroup if it runs; raise ColocError if that fails."""
         self._place.pushed(container_id)
-        if not self._runtime.updates_are_safe:
-            self._relay.push(container_id, changes)
-            return
-        # `unified` is never pushed, so the kernel's capabilities do not matter
-        native = codec.update(container_id, changes, NOTHING_KNOWN)
-        assert native is not None  # there is something to change
-        native.ignore_failure = False  # or a failure would look like success (§5.4)
-        self._runtime.update_container(native)
+        self._updates.push(container_id, changes)
 
     def _pushed(self, assignment: Assignment, changes: Knobs) -> None:
         problem = self._files.differing(assignment, changes)

@@ -2,7 +2,7 @@
 
 from nri_coloc.runtime.connection import Connection
 from nri_coloc.runtime.cri_side import CriSide
-from nri_coloc.runtime.pusher import Pusher
+from nri_coloc.runtime.pusher import Pusher, SpecUpdates
 from nri_coloc.runtime.verification import Verification
 from nri_coloc.service.parts.files import FileParts
 from nri_coloc.service.parts.forecast import ForecastParts
@@ -18,8 +18,7 @@ class RuntimeParts:
         self.pusher = Pusher(
             ground.node,
             ground.report,
-            relay=self.cri,
-            runtime=self.connection,
+            updates=SpecUpdates(self.cri, self.connection),
             loans=forecast.loans,
             files=Verification(files.writer, ground.layout.version),
             place=files.actuator,

@@ -13,7 +13,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment
 from nri_coloc.errors import RuntimeRefused, TransportLost
 from nri_coloc.runtime import pusher as module
-from nri_coloc.runtime.pusher import Pusher
+from nri_coloc.runtime.pusher import Pusher, SpecUpdates
 from tests.rig.waiting import comes, wait_until
 from tests.unit.parts import a_node, a_report, create
 from tests.unit.placing import kit
@@ -61,8 +61,7 @@ class Rig:
         self.pusher = Pusher(
             self.node,
             self.report,
-            relay=self.runtime,
-            runtime=self.runtime,
+            updates=SpecUpdates(self.runtime, self.runtime),
             loans=self,
             files=self,
             place=self,

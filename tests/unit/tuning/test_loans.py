@@ -13,7 +13,7 @@ from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.placing import change
 from nri_coloc.placing.node import Node
-from nri_coloc.runtime.pusher import Pusher
+from nri_coloc.runtime.pusher import Pusher, SpecUpdates
 from nri_coloc.tuning import loans as module
 from nri_coloc.tuning.loans import Loans
 from tests.unit.parts import a_node, a_report, create
@@ -207,8 +207,7 @@ def test_a_late_limit_is_never_below_the_use(rig):
     pusher = Pusher(
         rig.node,
         rig.report,
-        relay=runtime,
-        runtime=runtime,
+        updates=SpecUpdates(runtime, runtime),
         loans=rig.loans,
         files=files,
         place=SimpleNamespace(pushed=lambda _: None),  # this test pushes no CPUs
