@@ -16,7 +16,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import Controller, Knobs
 from nri_coloc.core.scheduler_hints import Hint
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, tasks, write_back
+from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, scheduler, write_back
 from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import (
@@ -91,32 +91,32 @@ class CgroupWriter:
         folder = self._layout.folder("cpu", path)
         if folder is None:
             return None
-        told = f"{folder}/{tasks.NAME}"
+        told = f"{folder}/{scheduler.NAME}"
         former = self._journal.original(told)
         if former not in (None, hint.policy.value):
             # by the settings of the previous process: tasks with our batch or idle policy would be left alone
-            failure = tasks.reset(folder, self._layout.version, str(former))
+            failure = scheduler.reset_all(folder, self._layout.version, str(former))
             if failure is not None:
                 return failure
         with self._lock:
             self._journal.renew(told, hint.policy.value)
-        return tasks.tell(folder, self._layout.version, hint)
+        return scheduler.tell_all(folder, self._layout.version, hint)
 
     def unhint(self, path: str) -> KernelInterfaceError | None:
         """Give the tasks of a cgroup the kernel's defaults again."""
         folder = self._layout.folder("cpu", path)
         if folder is None:
             return None
-        told = self._journal.original(f"{folder}/{tasks.NAME}") or ""
-        failure = tasks.reset(folder, self._layout.version, told)
+        told = self._journal.original(f"{folder}/{scheduler.NAME}") or ""
+        failure = scheduler.reset_all(folder, self._layout.version, told)
         if failure is None:
             with self._lock:
-                self._journal.forget(f"{folder}/{tasks.NAME}")
+                self._journal.forget(f"{folder}/{scheduler.NAME}")
         return failure
 
     def hinted(self) -> set[str]:
         """Return the cgroups whose tasks were given hints, by this process or the previous one."""
-        return self._journalled("cpu", frozenset({tasks.NAME}))
+        return self._journalled("cpu", frozenset({scheduler.NAME}))
 
     def apply(self, target: Target) -> Applied:
         """Bring one cgroup to its values; what already holds is not written again.

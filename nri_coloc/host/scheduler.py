@@ -1,9 +1,13 @@
-"""Scheduling policies and slices of single tasks: sched_setattr(2), which libc has no name for.
+"""Scheduling policies and slices of tasks: of one task by sched_setattr(2), and of all tasks of a container's cgroup.
 
 Only tasks of the fair class's two ordinary policies are changed: a task that is real-time, idle or scheduled by
 deadlines was made so on purpose. Niceness and flags stay. A task that is gone is ignored; a refusal is returned, not
 raised. `sched_runtime` is the slice of such a task since 6.12 (kernel/sched/syscalls.c, __setparam_fair), and
 sched_getattr reports it; older kernels take the call, ignore the number and report 0.
+
+The journal holds the cgroup's list of processes as the entry for them, before the first task is changed: tasks come and
+go, and all tasks that were born in the cgroup inherited. Their original value is the kernel's default, because hints
+are given at a container's start, or to containers that had none. So the journal holds the policy that was set.
 """
 
 import ctypes
@@ -11,6 +15,7 @@ import errno
 import os
 import platform
 import struct
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -18,6 +23,8 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.scheduler_hints import Hint, Policy, SchedulerCapability
 from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import files
+from nri_coloc.host.knob_files import numbers
 
 _NUMBERS: Final = {"x86_64": (314, 315), "aarch64": (274, 275)}
 """sched_setattr and sched_getattr (arch/x86/entry/syscalls/syscall_64.tbl; include/uapi/asm-generic/unistd.h)."""
@@ -157,3 +164,55 @@ def _call(which: int, tid: int, *arguments: object) -> bool | None:
         return None
     verb = ("tell", "ask")[which]
     raise KernelInterfaceError(f"/proc/{tid}/sched", verb, os.strerror(found))
+
+
+NAME: Final = "cgroup.procs"
+"""The file by which the journal knows a cgroup whose tasks have a hint."""
+
+_Change = Callable[[int], KernelInterfaceError | None]
+
+_LISTS: Final = ("tasks", "cgroup.threads")
+"""By version of the hierarchy, 1 and 2."""
+
+_ROUNDS: Final = 8
+"""A task that is forked meanwhile has its parent's policy. When a listing finds no new task, all tasks have the
+hint, and later tasks inherit it. A cgroup that forks without end is left after this number of listings."""
+
+
+def tell_all(folder: str, version: int, hint: Hint) -> KernelInterfaceError | None:
+    """Give all tasks of a cgroup, and of those below it, a hint; the first refusal is returned."""
+    return _each(folder, version, lambda tid: tell(tid, hint))
+
+
+def reset_all(folder: str, version: int, told: str) -> KernelInterfaceError | None:
+    """Give all tasks of a cgroup, and of the cgroups below it, the kernel's defaults; the first refusal is returned.
+
+    `told`: the journal's value for them, the name of a policy.
+    """
+    policy = Policy(told) if told in set(Policy) else Policy.OTHER
+    return _each(folder, version, lambda tid: reset(tid, policy))
+
+
+def _each(folder: str, version: int, do: _Change) -> KernelInterfaceError | None:
+    """Call `do` for every task once, until no new task is found; the first refusal ends it and is returned."""
+    seen: set[int] = set()
+    for _ in range(_ROUNDS):
+        new = [tid for tid in _members(folder, version) if tid not in seen]
+        for tid in new:
+            failure = do(tid)
+            if failure is not None:
+                return failure
+        if not new:
+            break
+        seen.update(new)
+    return None
+
+
+def _members(folder: str, version: int) -> Iterator[int]:
+    """Yield task ids; 0 stands for one of another PID namespace, and would be ourselves."""
+    for current in files.tree(folder):
+        try:
+            listed = files.read(f"{current}/{_LISTS[version - 1]}") or ""
+        except KernelInterfaceError:
+            continue  # a cgroup that is of no use to threads (EOPNOTSUPP), or is going
+        yield from (tid for tid in numbers(listed) if tid)

@@ -21,7 +21,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import Controller
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, tasks
+from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, scheduler
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import makes_sense
 from nri_coloc.host.originals import CPUSETS
@@ -143,8 +143,8 @@ def give_back(file: str, was: str, version: int, proc: str, apart: Container[str
     Raises KernelInterfaceError. `apart` as for `restore`.
     """
     folder, _, name = file.rpartition("/")
-    if name == tasks.NAME:
-        failure = tasks.reset(folder, version, was)
+    if name == scheduler.NAME:
+        failure = scheduler.reset_all(folder, version, was)
     elif name in oom_scores.NAMES:
         failure = oom_scores.reset(folder, proc, was)
     else:

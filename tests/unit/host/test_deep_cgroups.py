@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core import cpuset
-from nri_coloc.host import cpusets, files, oom_scores, tasks
+from nri_coloc.host import cpusets, files, oom_scores, scheduler
 from nri_coloc.host.marks import Marks
 
 LEVELS = sys.getrecursionlimit() + 100
@@ -50,7 +50,7 @@ def test_memory_nodes_are_bound_to_the_innermost_cgroup(nested: list[Path]):
 def test_the_processes_of_every_level_are_found(nested: list[Path]):
     Path(nested[-1], "cgroup.procs").write_text("4242")
     Path(nested[-1], "tasks").write_text("4242")
-    assert list(tasks._members(str(nested[0]), 1)) == [4242]
+    assert list(scheduler._members(str(nested[0]), 1)) == [4242]
     assert list(oom_scores._members(str(nested[0]))) == [4242]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from nri_coloc.core.scheduler_hints import Hint, Policy, SchedulerCapability
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files, scheduler, tasks
+from nri_coloc.host import files, scheduler
 from nri_coloc.host.scheduler import BATCH, IDLE, OTHER, Attributes
 from tests.unit.host.host import Host
 
@@ -195,9 +195,9 @@ class TestTheTasksOfACgroup:
         (tmp_path / name).write_text("0\n")  # a task of another PID namespace: never the caller itself
         (below / name).write_text(f"{child}\n")
         own, before = of(0), of(child)
-        assert tasks.tell(str(tmp_path), version, told) is None
+        assert scheduler.tell_all(str(tmp_path), version, told) is None
         assert (of(child).policy, of(0)) == (BATCH if told is OFFLINE else IDLE, own)
-        assert tasks.reset(str(tmp_path), version, told.policy.value) is None
+        assert scheduler.reset_all(str(tmp_path), version, told.policy.value) is None
         assert of(child) == before
 
     @PRIVILEGED
@@ -212,7 +212,7 @@ class TestTheTasksOfACgroup:
         for policy in policies:
             assert host.writer.hint("pod", Hint(policy)) is None
             assert of(child).policy == {Policy.BATCH: BATCH, Policy.IDLE: IDLE}[policy]
-            assert host.noted() == {tasks.NAME: policy.value}
+            assert host.noted() == {scheduler.NAME: policy.value}
         assert host.writer.unhint("pod") is None
         assert (of(child), host.noted()) == (before, {})
 
@@ -220,9 +220,9 @@ class TestTheTasksOfACgroup:
         host = Host(tmp_path, 1)
         host.writer.hint("pod", OFFLINE)
         refusal = KernelInterfaceError("/proc/5/sched", "tell", "Operation not permitted")
-        monkeypatch.setattr(tasks, "reset", lambda *_: refusal)
+        monkeypatch.setattr(scheduler, "reset_all", lambda *_: refusal)
         assert host.writer.hint("pod", Hint(Policy.IDLE)) is refusal
-        assert host.noted() == {tasks.NAME: Policy.BATCH.value}
+        assert host.noted() == {scheduler.NAME: Policy.BATCH.value}
 
     @pytest.mark.parametrize(("generations", "told"), [(4, 5), (1000, 8)], ids=["that-end", "without-end"])
     def test_who_is_born_meanwhile_is_told_too_and_nobody_twice(
@@ -237,7 +237,7 @@ class TestTheTasksOfACgroup:
 
         list_.write_text("1\n")
         monkeypatch.setattr(scheduler, "reset", forks)
-        assert tasks.reset(str(tmp_path), 1, "SCHED_IDLE") is None
+        assert scheduler.reset_all(str(tmp_path), 1, "SCHED_IDLE") is None
         assert seen == list(range(1, told + 1))
 
     def test_the_first_refusal_is_returned(self, tmp_path, monkeypatch):
@@ -245,14 +245,14 @@ class TestTheTasksOfACgroup:
         refusal = KernelInterfaceError("/proc/5/sched", "tell", "Operation not permitted")
         monkeypatch.setattr(scheduler, "tell", lambda *_: refusal)
         monkeypatch.setattr(scheduler, "reset", lambda *_: refusal)
-        assert tasks.tell(str(tmp_path), 1, SHORT) is refusal
-        assert tasks.reset(str(tmp_path), 1, "SCHED_IDLE") is refusal
+        assert scheduler.tell_all(str(tmp_path), 1, SHORT) is refusal
+        assert scheduler.reset_all(str(tmp_path), 1, "SCHED_IDLE") is refusal
 
     def test_a_cgroup_that_cannot_be_read_or_is_gone_has_no_tasks(self, tmp_path, monkeypatch):
-        assert tasks.tell(str(tmp_path / "gone"), 2, SHORT) is None
+        assert scheduler.tell_all(str(tmp_path / "gone"), 2, SHORT) is None
 
         def unreadable(path: str) -> str:
             raise KernelInterfaceError(path, "read", "Operation not supported")
 
         monkeypatch.setattr(files, "read", unreadable)
-        assert tasks.tell(str(tmp_path), 2, SHORT) is None
+        assert scheduler.tell_all(str(tmp_path), 2, SHORT) is None

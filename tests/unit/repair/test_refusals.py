@@ -24,7 +24,7 @@ from nri_coloc.core.scheduler_hints import Hint, Policy
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import Resources
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cgroup_layout, scheduler, tasks
+from nri_coloc.host import cgroup_layout, scheduler
 from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
@@ -158,7 +158,7 @@ def test_the_schedulers_refusal_is_returned_and_ends_the_round(rig, monkeypatch,
     monkeypatch.setattr(scheduler, "_libc", Kernel())
     folder = Path(rig.writer._layout.folder("cpu", APP) or "")
     (folder / "tasks").write_text("7\n8\n9\n")
-    failure = tasks.tell(str(folder), 1, Hint(Policy.BATCH))
+    failure = scheduler.tell_all(str(folder), 1, Hint(Policy.BATCH))
     if error == "ESRCH":
         assert failure is None
         assert [tid for _, tid, *_ in calls] == [7, 8, 9], "a task that is gone is nothing, and is asked once"
