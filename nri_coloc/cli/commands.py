@@ -346,9 +346,9 @@ def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> i
 
 
 def _owners(address: str) -> dict[str, CPUMask]:
-    from nri_coloc.cli import asking, owners
+    from nri_coloc.cli import asking, topology
 
-    return owners.owners(asking.ask(address, "/v1/state"))
+    return topology.owners(asking.ask(address, "/v1/state"))
 
 
 def _explain(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""Draw the machine as text or JSON for `nri-coloc topology`.
+"""Draw the machine as text or JSON for `nri-coloc topology`, with the owners of CPUs from the daemon's `/v1/state`.
 
 This module turns a topology and owners into text or a dict; the command reads and prints. A line shows the cores of one
 L3 group, with the threads of a core in brackets. So two CPUs take four lines, and 256 take thirty. A CPU has one mark.
@@ -10,6 +10,7 @@ from itertools import chain, repeat
 from string import ascii_letters
 from typing import Any, Final
 
+from nri_coloc.cli.asking import DaemonSilent
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.topology import NumaNode, Topology
@@ -170,3 +171,39 @@ def _legend(topology: Topology, owners: Mapping[str, CPUMask], signs: Mapping[st
         # names come from pods: a terminal must not obey them
         name = "".join(sign if sign.isprintable() else "?" for sign in owner)
         yield f"{signs[owner]} {name}  {cpuset.render(cpus) or 'none'}"
+
+
+State = Mapping[str, Any]
+
+
+def owners(state: State) -> dict[str, CPUMask]:
+    """Return CPUs by owner's name, pools first; raise DaemonSilent if the state is not valid."""
+    try:
+        return {name: cpuset.parse(cpus) for name, cpus in _named(state).items() if cpus}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DaemonSilent(f"the daemon's state cannot be read: {error}") from error
+
+
+def _named(state: State) -> dict[str, str]:
+    """Return CPU lists by name. Pools with equal CPUs share a line, and so do a main container and its sidecars."""
+    pools = {
+        name: pool["cpus"] for name, pool in state["pools"].items() if name not in ("reserved", "dedicated")
+    }
+    named = {" = ".join(names): cpus for cpus, names in _by_cpus(pools).items()}
+    if state["pools"]["reserved"]["cpus"]:
+        named = {"reserved": state["pools"]["reserved"]["cpus"], **named}
+    if state["node"].get("kept_by_kubelet"):
+        named["the kubelet's own"] = state["node"]["kept_by_kubelet"]
+    placed = {
+        f"{c['namespace']}/{c['pod']}/{c['container']}": c["cpus"]
+        for c in state["containers"]
+        if c["pool"] == "dedicated"
+    }
+    return named | {", ".join(names): cpus for cpus, names in _by_cpus(placed).items()}
+
+
+def _by_cpus(named: Mapping[str, str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, cpus in named.items():
+        found.setdefault(cpus, []).append(name)
+    return found

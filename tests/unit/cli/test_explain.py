@@ -1,4 +1,4 @@
-"""cli/explain.py, cli/owners.py: the command explains a pod line by line, and lists the owner of each CPU."""
+"""cli/explain.py, cli/topology.py: the command explains a pod line by line, and lists the owner of each CPU."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from nri_coloc.cli import asking, explain, main
 from nri_coloc.cli.explain import Whom
-from nri_coloc.cli.owners import owners
+from nri_coloc.cli.topology import owners
 from nri_coloc.core import cpuset
 from nri_coloc.errors import ColocError, SettingsError
 from nri_coloc.sim import machines
