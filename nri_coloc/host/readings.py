@@ -16,7 +16,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, NodeReading, NumaMemory, Pressure
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cgroup_layout, counters, files, sources
+from nri_coloc.host import cgroup_layout, counters, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.counters import CgroupFiles, NodeMemory, Schedstat
 
@@ -37,7 +37,7 @@ class CgroupReader:
     def __init__(self, layout: CgroupLayout, host_root: str = "/") -> None:
         self._layout = layout
         self._proc = f"{host_root.rstrip('/')}/proc"
-        self._usage = sources.usage(layout, "")
+        self._usage = counters.usage(layout, "")
         self._memory_names = _V1_MEMORY if layout.version == 1 else _V2_MEMORY
 
     def container(self, path: str, at: float) -> GroupReading | None:
@@ -198,7 +198,7 @@ class NodeReader:
         Its memory is read as a whole or not at all (`memory_total` 0): without the watermarks all of it would look
         free to be lent.
         """
-        by_tasks = sources.counts_tasks(self._layout)
+        by_tasks = counters.counts_tasks(self._layout)
         busy = counters.busy_us(whole(f"{self._root}/proc/stat"), by_tasks=by_tasks)
         memory = counters.meminfo(content(f"{self._root}/proc/meminfo"))
         watermark = counters.watermark(whole(f"{self._root}/proc/zoneinfo"), self._page_size)
@@ -223,7 +223,7 @@ class NodeReader:
 
         The first reading tells which, for good: how far one lies above the other is nobody's use.
         """
-        root = sources.usage(self._layout, "")
+        root = counters.usage(self._layout, "")
         counted = None if root is None else root.parse(content(f"{root.folder}/{root.name}"))
         if self._by_root is None:
             self._by_root = counted is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from nri_coloc.core.readings import IOReading, StallReading
-from nri_coloc.host import cgroup_layout, counters, files, sources
+from nri_coloc.host import cgroup_layout, counters, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.readings import content, whole
 
@@ -25,7 +25,7 @@ class StallReader:
     def __init__(self, layout: CgroupLayout, host_root: str = "/") -> None:
         self._layout = layout
         self._proc = f"{host_root.rstrip('/')}/proc"
-        self._usage = sources.usage(layout, "")
+        self._usage = counters.usage(layout, "")
         self._memory, self._limit = _MEMORY[layout.version]
 
     def stalls(

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset, readings
 from nri_coloc.core.readings import Look, Remainder, Role, Sample, Signal
-from nri_coloc.host import counters, files, sources
+from nri_coloc.host import counters, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.counters import Source
 from nri_coloc.host.files import Descriptors, OpenFile, Refused, Vanished
-from nri_coloc.host.sources import Source
 from nri_coloc.lending.groups import Group
 from nri_coloc.lending.run_delay import RunDelay
 
@@ -57,12 +57,12 @@ class CgroupGauge:
         self._group = group
         self._bank = bank
         self._wanted = (
-            _known(sources.usage(layout, path) for path in group.add),
-            _known(sources.usage(layout, path) for path in group.less),
-            _known(sources.stalled(layout, path) for path in (group.stalled,) if path),
-            _known(sources.throttled(layout, path) for path in group.throttled),
+            _known(counters.usage(layout, path) for path in group.add),
+            _known(counters.usage(layout, path) for path in group.less),
+            _known(counters.stalled(layout, path) for path in (group.stalled,) if path),
+            _known(counters.throttled(layout, path) for path in group.throttled),
         )
-        self._identity = sources.identity(layout, group.stalled) if group.stalled else None
+        self._identity = counters.identity(layout, group.stalled) if group.stalled else None
         self._files = sum(map(len, self._wanted))
         self.key = 0
         self.lacks_pressure = False
@@ -249,7 +249,7 @@ class ReservedGauge:
 
     def __init__(self, group: Group, layout: CgroupLayout, host_root: str, bank: Descriptors) -> None:
         self._group = group
-        self._by_tasks = sources.counts_tasks(layout)
+        self._by_tasks = counters.counts_tasks(layout)
         self._file = bank.open_readable(f"{host_root.rstrip('/')}/proc", "stat")
         self.cost = 1
         self.key = -1 - group.cpus
