@@ -141,13 +141,10 @@ def _below_one_cpu(container: Container, wish: Wish, due: Due) -> Admission:
 def _believed(state: NodeState, container: Container, wish: Wish, due: Due) -> Claim:
     """Return the CPUs that a container claims, by its record or by its spec.
 
-    A claim that only the spec makes must have as many CPUs as the container may own. The spec may name the set that
-    `share` had, which our own update wrote. Owning that set would take CPUs from the operator's pools. So beside such
-    pools, such a claim counts only for CPUs in `Pools.claimed`.
+    A claim that only the spec makes must have as many CPUs as the container may own.
     """
     found = claim.of(container, wish, supply.of_pod(state, container.pod_id))
-    stands = not state.pools.plan or not found.cpus & ~state.pools.claimed
-    return found if found.recorded or (stands and found.cpus.bit_count() == due.cpus) else claim.NO_CLAIM
+    return found if found.recorded or found.cpus.bit_count() == due.cpus else claim.NO_CLAIM
 
 
 def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim, due: Due) -> Admission | None:

@@ -6,6 +6,8 @@ cores, then on other L3 groups, then at the upper end, because owned CPUs are ta
 the same part of its CPUs. A growing pool keeps its CPUs, a shrinking pool gets no new ones.
 """
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from functools import reduce
 from heapq import heapify, heappop, heappush
 from operator import or_
@@ -14,10 +16,11 @@ from typing import Final
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.settings import Tuning
-from nri_coloc.core.state import RECLAIM, SHARE, NodeState, Pools
+from nri_coloc.core.state import POOLS, RECLAIM, SHARE, NodeState, Pools
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
-from nri_coloc.placing import tiers
+from nri_coloc.core.workload import Container, Wish
+from nri_coloc.placing import claim, tiers
 
 _HAD: Final = 0
 _WHOLE: Final = 1
@@ -198,6 +201,23 @@ def _divided(topology: Topology, free: CPUMask, dedicated: CPUMask, former: Pool
     count = min(max(free.bit_count() - of_share, least), most, free.bit_count() - 1)
     box = choose(topology, free, dedicated, count, chosen)
     return free & ~box or free, box
+
+
+def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pools:
+    """Return the pools with their earlier CPUs if this process does not know their containers.
+
+    A pool's earlier CPUs are the set that most of its containers that we placed have in the runtime's spec.
+    """
+    seen: dict[str, Counter[CPUMask]] = defaultdict(Counter)
+    for container, wish in listed:
+        if container.record and container.id not in state.containers:
+            seen[tiers.pool_of(wish)][claim.in_spec(container)] += 1
+    had = {
+        pool: max(sets, key=lambda cpus: (sets[cpus], cpus))
+        for pool, sets in seen.items()
+        if pool not in (*POOLS, *state.pools.asked) and tiers.bounds(state.pools, pool).sized
+    }
+    return replace(state.pools, tiers={**state.pools.tiers, **had}) if had else state.pools
 
 
 def claimed(state: NodeState, near: Pools, claims: CPUMask) -> NodeState:

@@ -14,24 +14,22 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import POOLS, Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, Pod, Wish
+from nri_coloc.core.workload import ISOLATED, Container, Phase, Pod, Wish
 from nri_coloc.placing import (
     admission,
     change,
-    claim,
-    driver,
+    claims,
     lifecycle,
-    membership,
     ownership,
     pools,
     reclaim_cgroups,
     record,
     returned_values,
     starts,
-    supply,
     tiers,
     words,
 )
+from nri_coloc.placing.claims import Granted, Listed
 
 
 def given(
@@ -68,18 +66,18 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     """Replace the known containers and pods by the runtime's list; all are compared with the kernel afterwards."""
     before = state
     event = replace(event, containers=_without_failed_attempts(event.containers))
-    near = membership.recalled(state, event.containers)
+    near = pools.recalled(state, event.containers)
     listed = {c.id for c, _ in event.containers}
     vanished = tuple(a for a in state.containers.values() if a.id not in listed)
     released = lifecycle.release(state, vanished, Reason.VANISHED)
     own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
     decisions = [d for d in released.decisions if d.event not in own]
-    claims = membership.claims(state, near, event)
-    state = pools.claimed(_with_pods(released.state, event, listed), near, claims)
-    in_pools, others = _in_order(state, event.containers)
-    state, said = _all_replayed(state, in_pools, tuning)
+    state = _with_pods(released.state, event, listed)
+    held = claims.granted(state, near, event.containers)
+    sizing, others = _in_order(state, event.containers, held)
+    state, said = _all_replayed(pools.claimed(state, near, held.cpus), sizing, tuning)
     # each pool has its size now, and its earlier CPUs again
-    state, more = _all_replayed(pools.claimed(state, near, claims), others, tuning)
+    state, more = _all_replayed(pools.claimed(state, near, held.cpus), others, tuning)
     state, met = _requests_met(before, state, event, tuning)
     decisions += (*said, *more, *met)
     state = pools.settled(box_again(state), near)
@@ -141,74 +139,32 @@ def _unless_same(before: NodeState, after: NodeState) -> NodeState:
     return before if same else after
 
 
-_SIZING: Final = 2
-"""Place in the replay of the containers in the operator's pools."""
-
 _Line = list[tuple[Container, Wish]]
 
 
-def _in_order(state: NodeState, listed: tuple[tuple[Container, Wish], ...]) -> tuple[_Line, _Line]:
+def _in_order(state: NodeState, listed: Listed, held: Granted) -> tuple[_Line, _Line]:
     """Return the list in the order of the replay, divided after the containers that size pools.
 
-    1. containers that this process knows;
-    2. CPUs that the DRA CPU driver gave;
-    3. containers of the operator's pools, by age: they size the pools;
-    4. claims on which record and spec agree;
-    5. other claims that can still be met;
-    6. the rest of the containers with a record, by age;
-    7. the rest of the others, by age: a pod that carries the key of the record hides its containers' records.
+    1. containers that this process knows, and containers with CPUs from the DRA CPU driver;
+    2. containers of the operator's pools, by age: they size the pools;
+    3. containers whose claims hold;
+    4. the rest, by age.
 
-    A pool leaves claimed CPUs alone (`membership.claims`). A dedicated container without such a claim gets only the
-    CPUs that the pools leave, as at a creation.
-
-    A record is a claim from the time of creation. If two containers claim one CPU, the younger has it: when its claim
-    was made, the older claim had lapsed. If claims would leave `share` without a CPU, a claim to CPUs that another
-    spec names has lapsed too: these CPUs are now in `share`. Among claims that hold, sidecars come last: their claims
-    lapse when their main container comes.
+    A pool leaves claimed CPUs alone. A dedicated container without a claim that holds gets only the CPUs that the pools
+    leave, as at a creation.
     """
-    driven = {c.id: driver.claimed(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
-    # a container that lost its own CPUs since has share's CPUs in its spec, like the containers of share
-    contested = membership.named_twice(listed, {c.pod_id for c, _ in listed})
-    claims = [
-        (
-            (not found.sure) + bool(found.cpus & contested),
-            found.source == "spec",  # where record and spec are one set, no guess is needed
-            found.followed,
-            admission.is_small(container),
-            -container.created_at,
-            container.id,
-            found.cpus,
-        )
-        for container, wish in listed
-        if container.id not in state.containers
-        and container.id not in driven
-        and (found := claim.of(container, wish, supply.of_pod(state, container.pod_id))).cpus
-    ]
-    usable = state.topology.usable
-    free = (state.pools.free | supply.isolated(state)) & ~reduce(or_, driven.values(), 0)
-    holding: list[tuple[int, int, str]] = []
-    for doubts, _, _, small, _, container_id, cpus in sorted(claims):
-        # the last CPU of share is never owned; isolated CPUs are not share's
-        if cpus & free == cpus and (free & ~cpus & usable or not cpus & usable):
-            free &= ~cpus
-            holding.append((doubts, small, container_id))
-    ranks = {container_id: rank for rank, (_, _, container_id) in enumerate(sorted(holding))}
+    sizing: _Line = []
+    others: _Line = []
+    for container, wish in listed:
+        is_first = container.id in state.containers or container.id in held.driven
+        (sizing if is_first or tiers.pool_of(wish) not in POOLS else others).append((container, wish))
 
-    def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
-        container, wish = pair
-        if container.id in state.containers:
-            return (0, 0, container.id)
-        if container.id in driven:
-            return (1, 0, container.id)
-        if tiers.pool_of(wish) not in POOLS:
-            return (_SIZING, container.created_at, container.id)
-        if container.id in ranks:
-            return (3, ranks[container.id], container.id)
-        return (4 + (not container.record), container.created_at, container.id)
+    def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, int, str]:
+        container = pair[0]
+        first = 2 - (container.id in held.driven) - 2 * (container.id in state.containers)
+        return first, held.ranks.get(container.id, len(held.ranks)), container.created_at, container.id
 
-    line = sorted(listed, key=place_in_line)
-    in_pools = sum(place_in_line(pair)[0] <= _SIZING for pair in line)
-    return line[:in_pools], line[in_pools:]
+    return sorted(sizing, key=place_in_line), sorted(others, key=place_in_line)
 
 
 def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:

@@ -1,4 +1,4 @@
-"""placing/membership.py: while a list is replayed, the operator's pools keep their CPUs from dedicated containers."""
+"""placing/claims.py: while a list is replayed, the operator's pools keep their CPUs from dedicated containers."""
 
 from dataclasses import replace
 
@@ -131,3 +131,54 @@ class TestWithoutTheirRecords:
         known = container("known", "other", resources=resources, record=record, created_at=9)
         node = restarted(self.stranger("", 6000), (known, DEDICATED), pools=())
         assert node.owners() == {"known": "2-3"}
+
+
+class TestPoolsThatGrewWhileStopped:
+    """A container in `share` that is older than an owner names the owner's CPUs in its specification until a push."""
+
+    OWNED = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"6-7","original":{"cpus":null}}'
+
+    def owners(self, *others: Listed, pools: tuple[PoolTuning, ...]) -> dict[str, str]:
+        resources = asking(2000, cpus="6-7")
+        proven = container("proven", "web", resources=resources, record=self.OWNED, created_at=2)
+        return restarted((proven, DEDICATED), another("old", "0-7", SHARED), *others, pools=pools).owners()
+
+    def test_a_raised_minimum_takes_no_cpus_of_an_owner(self):
+        assert self.owners(pools=(GOLD,)) == {"proven": "6-7"}
+
+    def test_a_new_pool_takes_no_cpus_of_an_owner(self):
+        pools = (PoolTuning("gold", minimum=2), PoolTuning("etl", minimum=4))
+        assert self.owners(another("member", "0-1"), pools=pools) == {"proven": "6-7"}
+
+
+class TestOnANearlyFullNode:
+    """Containers that started before the daemon have no record."""
+
+    def old(self, name: str, spec: str, created_at: int, milli: int = 2000) -> Listed:
+        resources = asking(milli, cpus=spec)
+        found = container(name, name, resources=resources, phase=Phase.RUNNING, created_at=created_at)
+        return found, DEDICATED
+
+    def test_a_doubtful_claim_costs_no_other(self):
+        node = restarted(
+            self.old("one", "2-3", 1),
+            self.old("two", "4-5", 2),
+            self.old("waiting", "6-7", 3),
+            pools=(PoolTuning("gold", minimum=2),),
+        )
+        assert node.owners() == {"one": "2-3", "two": "4-5"}
+        assert node.pool("gold") == "0-1"
+
+    def test_a_contested_claim_costs_no_other(self):
+        node = restarted(
+            self.old("one", "2-3", 1),
+            self.old("two", "4-5", 2),
+            another("member", "0-1", milli=2000),
+            another("witness", "2-3,6-7", SHARED),
+            pools=(PoolTuning("gold", minimum=2),),
+        )
+        assert node.owners()["two"] == "4-5"
+
+    def test_the_older_of_two_sets_holds(self):
+        old, young = self.old("old", "2-3", 1), self.old("young", "3-4", 2)
+        assert restarted(young, old, pools=()).owners()["old"] == "2-3"

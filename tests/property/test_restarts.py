@@ -1,0 +1,248 @@
+"""No container loses its own CPUs by a restart of the daemon, and none gains CPUs of a pool or of another container.
+
+A random history of pods, pushes and second chances precedes the restart. Most specifications are stale, because the
+runtime's are written at the creation and by a push only. Some pods hide the records of their containers. The settings
+of the pools may change while the daemon is stopped.
+"""
+
+from dataclasses import dataclass, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.workload import KEPT_BY_DRA, QoSClass
+from nri_coloc.placing import admission, pools, record, waiting
+from tests.rig import examples
+from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking
+
+WISHES = {
+    "dedicated": DEDICATED,
+    "shared": SHARED,
+    "system": SYSTEM,
+    "gold": replace(SHARED, pool="gold"),
+    "etl": replace(SHARED, pool="etl/a"),
+}
+DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A container starts.
+
+    is_hidden: its pod carries the key of the record.
+    """
+
+    pod: str
+    milli: int
+    wish: str = "dedicated"
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """The DRA CPU driver pins a container of its own pod to so many free CPUs."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfOne:
+    """`end`, `push` its specification, or `resize` it; `which`: its place among the containers, round and round."""
+
+    what: str
+    which: int
+    milli: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OfAll:
+    """`push` all specifications, `free`: place one waiting pod, or `restart` the daemon."""
+
+    what: str
+
+
+PODS = st.sampled_from(("p", "q", "r", "s", "t"))
+MILLI = st.sampled_from((1000, 1000, 2000, 2000, 3000, 500, 1500, 5000))
+OTHERS = st.sampled_from(("shared", "system", "gold", "gold", "etl"))
+STEPS = st.one_of(
+    st.builds(Run, PODS, MILLI, is_hidden=st.sampled_from((False, False, True))),
+    st.builds(Run, PODS, st.just(100)),
+    st.builds(Run, st.sampled_from(("u", "v")), st.sampled_from((100, 1000, 2000, 3000)), OTHERS),
+    st.builds(Drive, st.integers(1, 2)),
+    st.builds(OfOne, st.sampled_from(("end", "push", "push")), st.integers(0, 9)),
+    st.builds(OfAll, st.sampled_from(("push", "free", "restart"))),
+)
+RESIZES = st.builds(
+    OfOne, st.just("resize"), st.integers(0, 9), st.sampled_from((100, 500, 1000, 2000, 3000, 6000))
+)
+PLAN = {
+    "none": (),
+    "small": (PoolTuning("gold", minimum=1),),
+    "large": (PoolTuning("gold", minimum=5),),
+    "two": (PoolTuning("gold", minimum=2, maximum=3), PoolTuning("etl", group_by="namespace")),
+    "idle": (PoolTuning("gold"), PoolTuning("idle", minimum=4)),
+    "share": (PoolTuning("gold", minimum=1), PoolTuning("share", minimum=2)),
+}
+PLANS = st.sampled_from(tuple(PLAN))
+MACHINES = st.sampled_from(("8cpu", "8cpu", "4node", "2cpu"))
+
+
+class History:
+    """A node, and a runtime with specifications that only creations and pushes write."""
+
+    def __init__(self, name: str, plan: str) -> None:
+        self.node = Node(name, Tuning(pools=PLAN[plan]))
+        self.hidden: set[str] = set()
+        self.plan = plan
+        self._number = 0
+
+    def play(self, step: Run | Drive | OfOne | OfAll) -> None:
+        match step:
+            case Run():
+                self._run(step)
+            case Drive():
+                self._drive(step.count)
+            case OfOne():
+                names = sorted(self.node.listed)
+                if names:
+                    self._of_one(step, names[step.which % len(names)])
+            case OfAll("push"):
+                self.node.push()
+            case OfAll("free"):
+                self.node.free()
+            case OfAll():
+                self.restart(self.plan)
+
+    def restart(self, plan: str) -> None:
+        """Start the daemon with these pools; a second synchronisation must change nothing."""
+        former, tuning = self.node, Tuning(pools=PLAN[plan])
+        self.plan = plan
+        self.node = Node(tuning=tuning, state=pools.initial(former.state.topology, tuning))
+        self.node.listed, self.node.clock = dict(former.listed), former.clock
+        listing = replace(
+            former.listing(),
+            containers=tuple((self._as_listed(c.id), former[c.id].wish) for c in former.listed.values()),
+        )
+        self.node.happen(listing)
+
+    def _as_listed(self, name):
+        listed = self.node.listed[name]
+        return replace(listed, record="") if name in self.hidden else listed
+
+    def _run(self, step: Run) -> None:
+        self._number += 1
+        name = f"{step.pod}{self._number}"
+        self.node.run(name, step.milli, WISHES[step.wish], step.pod)
+        if step.is_hidden:
+            self.hidden.add(name)
+
+    def _drive(self, count: int) -> None:
+        free = self.node.state.pools.free
+        cpus = cpuset.lowest(free, count)
+        if cpus != free:
+            self._number += 1
+            spec = asking(1000 * count, cpus=cpuset.render(cpus))
+            self.node.run(f"dra{self._number}", 0, DRIVEN, f"dra{self._number}", resources=spec, claimed=cpus)
+
+    def _of_one(self, step: OfOne, name: str) -> None:
+        if step.what == "end":
+            self.node.stop(name)
+        elif step.what == "push":
+            self._push(name)
+        elif self.node[name].qos is QoSClass.DEDICATED and not self.node[name].hands_off:
+            self.node.update(name, asking(step.milli))
+
+    def _push(self, name: str) -> None:
+        cpus = admission.orders(self.node.state, self.node[name]).cpus
+        if cpus is not None:
+            listed = self.node.listed[name]
+            self.node.listed[name] = replace(listed, resources=replace(listed.resources, cpus=cpus))
+
+
+def recorded(history: History) -> dict[str, int]:
+    """Return the CPUs that records which a restart sees name."""
+    found = {}
+    for name, listed in history.node.listed.items():
+        memory = None if name in history.hidden else record.read(listed.record)
+        if memory is not None and memory.exclusive:
+            found[name] = memory.exclusive
+    return found
+
+
+def played(name: str, plan: str, steps) -> History:
+    history = History(name, plan)
+    for step in steps:
+        history.play(step)
+    return history
+
+
+HISTORIES = st.lists(STEPS, max_size=14)
+
+
+@given(MACHINES, PLANS, HISTORIES, PLANS)
+@settings(max_examples=examples.times(5))
+def test_no_owner_with_a_sound_record_loses_cpus(name, plan, steps, later):
+    history = played(name, plan, steps)
+    owners = dict(history.node.state.owners)
+    sound = {k: cpus for k, cpus in recorded(history).items() if owners.get(k) == cpus}
+    if sound != recorded(history):
+        return
+    history.restart(later)
+    assert {k: history.node.state.owners.get(k) for k in sound} == sound
+
+
+def sizes(history: History) -> dict[str, int]:
+    """Return how many CPUs of its own each pool has."""
+    now = history.node.state.pools
+    return {k: cpus.bit_count() for k, cpus in now.tiers.items() if not cpus & now.share}
+
+
+WITH_RESIZES = st.lists(st.one_of(STEPS, RESIZES), max_size=14)
+
+
+@given(MACHINES, PLANS, WITH_RESIZES)
+@settings(max_examples=examples.times(5))
+def test_no_restart_takes_cpus_of_a_pool(name, plan, steps):
+    history = played(name, plan, steps)
+    had = sizes(history)
+    history.restart(plan)
+    now = sizes(history)
+    assert {k: now.get(k, 0) for k in had if now.get(k, 0) < had[k]} == {}
+
+
+@given(MACHINES, PLANS, WITH_RESIZES, PLANS)
+@settings(max_examples=examples.times(5))
+def test_no_restart_gives_a_container_cpus_of_another(name, plan, steps, later):
+    history = played(name, plan, [*steps, OfAll("push")])
+    had = dict(history.node.state.owners)
+    history.restart(later)
+    now = history.node.state.owners
+    taken = {(k, j) for k in now for j in had if k != j and now[k] & had[j]}
+    assert taken == set()
+
+
+@given(MACHINES, PLANS, HISTORIES)
+@settings(max_examples=examples.times(5))
+def test_no_owner_loses_cpus_if_specifications_are_fresh(name, plan, steps):
+    history = played(name, plan, [*steps, Run("w", 100, "shared"), OfAll("push")])
+    had = dict(history.node.state.owners)
+    history.restart(plan)
+    now = history.node.state.owners
+    assert {k: now.get(k) for k in had} == had
+
+
+@given(MACHINES, PLANS, HISTORIES)
+@settings(max_examples=examples.times(5))
+def test_missing_records_cost_at_most_one_owner_its_cpus(name, plan, steps):
+    """One container that waits in `share` looks like an owner of all of `share`; without any no owner loses CPUs."""
+    history = played(name, plan, [*steps, OfAll("push")])
+    state = history.node.state
+    if any(each.minimum > state.pools.cpus(each.name).bit_count() for each in state.pools.plan):
+        return  # the last owner's CPUs look like the set of `share` beside pools that have their minimum
+    history.hidden = {k for k in history.node.listed if not state.containers[k].hands_off}
+    had, waits = dict(state.owners), bool(waiting.of(state))
+    history.restart(plan)
+    now = history.node.state.owners
+    assert sum(now.get(k) != cpus for k, cpus in had.items()) <= waits
