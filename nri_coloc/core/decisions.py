@@ -273,11 +273,15 @@ class Synchronized:
 
 @value
 class Reconfigured:
-    """New tuning or a changed machine; wishes by container id and by pod id, read again under the new tuning."""
+    """New tuning or a changed machine; wishes by container id and by pod id, read again under the new tuning.
+
+    requests: CPU requests by pod id, thousandths of a CPU, that the new tuning needs and that were unknown.
+    """
 
     topology: Topology
     wishes: Mapping[str, Wish]
     pod_wishes: Mapping[str, Wish]
+    requests: Mapping[str, int] = field(default_factory=dict)
 
 
 @value

@@ -2,10 +2,12 @@
 
 A pod that the state has is not decoded again. An unknown pod is taken from the hook itself, because events get lost
 around a registration. The only I/O reads the pod's CPU request (`pod_requests`): when the sandbox starts, at a resize,
-and before a low request denies a class or CPUs; if degrading is on, also at the first list and at a container's resize.
+and before a low request denies a class or CPUs; if degrading is on, also at a container's resize. The requests of pods
+that are older than this process are read from the list, or when a change of the settings needs them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple, Protocol
 
 from nri_coloc.core import cpuset
@@ -232,18 +234,12 @@ class Translator:
         return Synchronized(tuple(wishes), tuple(listed[place] for place in range(len(containers))))
 
     def _listed_pod(self, pod: Pod, now: _Now) -> tuple[Pod, Wish]:
-        """Return a listed pod with its wish.
-
-        Its CPU request is read if a class, CPUs, the size of a pool or the floor of degrading follow from it.
-        """
+        """Return a listed pod with its wish, and with its CPU request if that is needed."""
         place = now.state.pods.get(pod.id)
         if place is not None:
             pod = replace(pod, cpu_request=place.pod.cpu_request)
         wish = self.pod_wish(pod, now.tuning)
-        tuning = now.tuning
-        of_all = bool(tuning.pools) or tuning.reclaim.partition or tuning.pressure.degrade
-        is_asked = of_all or wish.qos is QoSClass.DEDICATED or wish.mixed
-        if not wish.short and (pod.cpu_request is not None or not is_asked):
+        if not wish.short and (pod.cpu_request is not None or not _is_request_needed(wish, now.tuning)):
             return pod, wish
         read = self._read_again(pod)
         return (pod, wish) if read is pod else (read, self.pod_wish(read, now.tuning))
@@ -304,6 +300,12 @@ class Translator:
         kubelets = replace(container, resources=replace(container.resources, memory_limit=spec.memory_limit))
         return kubelets, self.wish(pod, kubelets, tuning)
 
+    def with_requests(self, state: NodeState, tuning: Tuning) -> NodeState:
+        """Return the state with the CPU requests that another tuning needs and that were not read before."""
+        unread = [place.pod for place in state.pods.values() if place.pod.cpu_request is None]
+        needed = [pod for pod in unread if _is_request_needed(self.pod_wish(pod, tuning), tuning)]
+        return reduce(change.with_request, map(self._read_again, needed), state)
+
     def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:
         """Return every wish under another tuning: by container id and by pod id."""
         containers: dict[str, Wish] = {}
@@ -337,6 +339,12 @@ def _kubelets(container: Container, state: NodeState) -> Container:
     """Return a container with the kubelet's own values; after a restart its record holds them."""
     known = state.containers.get(container.id)
     return container if known is None else record.facts_of(container, known)
+
+
+def _is_request_needed(wish: Wish, tuning: Tuning) -> bool:
+    """Return whether a class, CPUs, the size of a pool or the floor of degrading follow from a pod's CPU request."""
+    of_all = bool(tuning.pools) or tuning.reclaim.partition or tuning.pressure.degrade
+    return of_all or wish.qos is QoSClass.DEDICATED or wish.mixed
 
 
 def _members_request(state: NodeState, pod: Pod, container: Container) -> int | None:

@@ -293,12 +293,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     pod_ids = dict.fromkeys(a.container.pod_id for a in kept)
     told = replace(told, asked=tiers.asked(replace(told, asked={}), nobody, there, pod_ids))
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
-    places = {
-        k: replace(p, wish=w, boxed=_belongs(p.pod, w))
-        if (w := event.pod_wishes.get(k, p.wish)) != p.wish
-        else p
-        for k, p in state.pods.items()
-    }
+    places = {k: _place_again(place, event) for k, place in state.pods.items()}
     crowd = Crowd.of(tiers.housed(derived, a) for a in kept)
     state = NodeState(
         topology=event.topology,
@@ -326,6 +321,14 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     decisions.extend(words.changed_of_all(before, state))
     return Outcome(state, tuple(decisions), _differing(before, state))
+
+
+def _place_again(place: PodPlace, event: Reconfigured) -> PodPlace:
+    """Return a pod's place with its wish and its CPU request under the new tuning."""
+    pod, wish = place.pod, event.pod_wishes.get(place.pod.id, place.wish)
+    if pod.id in event.requests:
+        place = replace(place, pod=replace(pod, cpu_request=event.requests[pod.id]))
+    return place if wish == place.wish else replace(place, wish=wish, boxed=_belongs(pod, wish))
 
 
 def _survivors(

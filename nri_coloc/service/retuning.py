@@ -142,10 +142,21 @@ class Retuning:
 
     def _put(self, topology: Topology) -> None:
         tuning = self.pause.over(self._clock.over(self._kubelet.over(self.in_force.settings.tuning)))
-        wishes, pod_wishes = self._translator.wishes_again(self._node.state, tuning)
-        self._reconfigure(Reconfigured(topology, wishes, pod_wishes), tuning)
+        self._reconfigure(self._read_again(topology, tuning), tuning)
         self._catch_up()
         self._has_retuned = True
+
+    def _read_again(self, topology: Topology, tuning: Tuning) -> Reconfigured:
+        """Read every wish again under a tuning, and the CPU requests of pods that it needs and that are unknown."""
+        known = self._node.state
+        state = self._translator.with_requests(known, tuning)
+        wishes, pod_wishes = self._translator.wishes_again(state, tuning)
+        requests = {
+            k: place.pod.cpu_request
+            for k, place in state.pods.items()
+            if place.pod.cpu_request is not None and place is not known.pods[k]
+        }
+        return Reconfigured(topology, wishes, pod_wishes, requests)
 
     def _catch_up(self) -> None:
         """Apply the settings in force to containers and pods that a hook placed by the previous ones.

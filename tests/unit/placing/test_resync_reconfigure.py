@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from nri_coloc.core.decisions import Reconfigured
 from nri_coloc.core.knobs import Knobs
-from nri_coloc.core.settings import Tuning
+from nri_coloc.core.settings import PoolTuning, Tuning
 from tests.unit.placing.kit import (
     DEDICATED,
     RECLAIMED,
@@ -18,6 +19,16 @@ from tests.unit.placing.kit import (
 )
 
 RESERVE = Tuning(reserved=0b11)
+
+
+def test_a_request_that_was_unknown_sizes_a_new_pool():
+    node = Node()
+    gold = replace(SHARED, pool="gold")
+    node.create("a", 0, SHARED, on="vip")
+    node.tuning = Tuning(pools=(PoolTuning("gold", minimum=1),))
+    node.happen(Reconfigured(node.state.topology, {"a": gold}, {}, {"vip": 3000}))
+    assert node.state.pods["vip"].pod.cpu_request == 3000
+    assert node.state.pools.tiers["gold"].bit_count() == 3
 
 
 class TestChangedWishes:

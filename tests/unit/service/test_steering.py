@@ -54,7 +54,8 @@ class Rig:
         self.node = Node(pools.initial(sysfs.read(str(root)), SETTINGS.tuning), SETTINGS.tuning, 1 << 30)
         report, self.heard = parts.a_report(self.node)
         self.runtime = FakeRuntime()
-        self.translator = parts.a_translator(SETTINGS.tuning)
+        self.requests = parts.Requests()
+        self.translator = parts.a_translator(SETTINGS.tuning, self.requests)
         kubelet = KubeletWatch(str(root))
         clock = LendingClock(SETTINGS.schedule, lambda: self.wall_s, parts.a_switch(root))
         self.steering = Steering(
@@ -246,6 +247,34 @@ def test_without_a_hook_settings_are_applied_once(rig, monkeypatch):
 
 
 # ---- settings that read more of a pod ----
+
+DEGRADING = reader.load("pressure: {degrade: true}\n", "a test")
+
+
+def request_of_an_older_pod(rig: Rig) -> int | None:
+    return rig.node.state.pods["web"].pod.cpu_request
+
+
+def test_degrading_reads_requests_of_older_pods(rig):
+    Newcomer(rig).decide()
+    rig.requests.by_pod["web"] = 2000
+    rig.steering.apply(DEGRADING)
+    assert request_of_an_older_pod(rig) == 2000
+
+
+def test_other_settings_read_no_requests(rig):
+    Newcomer(rig).decide()
+    rig.steering.apply(HEAVY)
+    assert (request_of_an_older_pod(rig), rig.requests.reads) == (None, 0)
+
+
+def test_a_known_request_is_not_read_again(rig):
+    Newcomer(rig).decide()
+    rig.requests.by_pod["web"] = 2000
+    rig.steering.apply(DEGRADING)
+    rig.steering.apply(reader.load("pressure: {degrade: true}\nmode: observe\n", "a test"))
+    assert rig.requests.reads == 1
+
 
 BY_LABEL = "classes: {rules: [{label: caster.io/resource-type=colocation, class: reclaimed}]}\n"
 
