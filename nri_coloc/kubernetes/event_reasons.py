@@ -32,6 +32,7 @@ class EventReason(StrEnum):
     SUPPRESSED = "SuppressedForLong"
     STARVED = "Starved"
     EVICTION_ORDERED = "EvictionOrdered"
+    EVICTION_BLOCKED = "EvictionBlocked"
     LENDING_ON = "LendingOn"
     LENDING_OFF = "LendingOff"
     LENDING_DRAINING = "LendingDraining"
@@ -82,7 +83,7 @@ def of_record(record: Mapping[str, Any]) -> Occurrence | None:
         return None
     subject = Subject(record["namespace"], record["pod"], record["pod_uid"])
     if reason is EventReason.EVICTION_ORDERED:
-        return None if record["reason"] in _NO_ORDER else Occurrence(subject, reason, _of_order(record))
+        return _of_eviction(subject, record)
     if reason is EventReason.MISCONFIGURED:
         return _of_node(record) if record["reason"] == Reason.INVALID else None
     if not all(subject):
@@ -126,7 +127,6 @@ _OF_REASON: Final[Mapping[str, EventReason]] = {
 _NO_ORDER: Final = frozenset(
     {
         Reason.ACCEPTED,
-        Reason.BUDGET,
         Reason.GONE,
         Reason.REFUSED,
         Reason.UNREACHABLE,
@@ -136,9 +136,15 @@ _NO_ORDER: Final = frozenset(
 """Reasons of `pod.evict` in records of a result, and of a pod that is not evicted."""
 
 
-def _of_order(record: Mapping[str, Any]) -> str:
-    """Return the sentence on an eviction order: its cause, and where the pod finds the time."""
-    return f"{printable(record['because'])}; the pod's annotation coloc.nri.io/evict-at has the time"
+def _of_eviction(subject: Subject, record: Mapping[str, Any]) -> Occurrence | None:
+    """Return the occurrence of an eviction order, or of a budget that refused one."""
+    if record["reason"] == Reason.BUDGET:
+        detail = record.get("inputs", {}).get("detail", record["because"])
+        return Occurrence(subject, EventReason.EVICTION_BLOCKED, f"not evicted: {printable(detail)}")
+    if record["reason"] in _NO_ORDER:
+        return None
+    text = f"{printable(record['because'])}; the pod's annotation coloc.nri.io/evict-at has the time"
+    return Occurrence(subject, EventReason.EVICTION_ORDERED, text)
 
 
 def _of_node(record: Mapping[str, Any]) -> Occurrence:

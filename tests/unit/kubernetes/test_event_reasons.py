@@ -79,7 +79,15 @@ def test_an_eviction_order_names_cause_and_notice():
     )
 
 
-@pytest.mark.parametrize("reason", [*map(str, Outcome), "declined"])
+def test_a_budget_that_refuses_becomes_an_event():
+    inputs = {"detail": "The disruption budget jobs needs 1 healthy pods\n", "outcome": "budget"}
+    found = event_reasons.of_record(record("pod.evict", "budget", "eviction budget: cut", inputs=inputs))
+    assert found is not None
+    assert (found.subject, found.reason) == (Subject("shop", "web", "u1"), EventReason.EVICTION_BLOCKED)
+    assert found.text == "not evicted: The disruption budget jobs needs 1 healthy pods\ufffd"
+
+
+@pytest.mark.parametrize("reason", [*sorted(set(Outcome) - {Outcome.BUDGET}), "declined"])
 def test_a_result_is_no_order(reason):
     assert event_reasons.of_record(record("pod.evict", reason)) is None
 

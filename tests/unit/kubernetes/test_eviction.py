@@ -263,6 +263,12 @@ def test_orders_with_a_result_are_done():
     assert [each.id for each in found] == ["b"]
 
 
+def test_another_pod_under_a_finished_id_stays():
+    node = colocation_node("a", results=("a",))
+    node["spec"]["evictions"][0]["uid"] = "other"
+    assert eviction.orders(node) == []
+
+
 def test_a_node_without_orders_has_none():
     assert eviction.orders({"metadata": {}}) == []
 
