@@ -291,6 +291,7 @@ def _told_by_it(patient: Patient) -> Iterator[Check]:
         yield from _host_groups(records)
         yield _lending(state["lending"])
         yield from _disks(state["lending"])
+        yield from (Check("configuration", "warn", remark) for remark in state.get("remarks", ()))
         yield from _readiness(ready, parts)
 
 
@@ -340,12 +341,10 @@ def _lending(lending: dict[str, Any]) -> Check:
 
 
 def _disks(lending: dict[str, Any]) -> Iterator[Check]:
-    """Yield a warning while a file system is short, and one for settings by which the node may stay closed."""
+    """Yield a warning while a file system is short."""
     if shortage := str(lending.get("disk_short", "")):
         why = f"no new reclaimed pods: {shortage}; delete images or logs, or lower pressure.disk in the settings"
         yield Check("disks", "warn", why)
-    if remark := str(lending.get("disk_remark", "")):
-        yield Check("configuration", "warn", remark)
 
 
 def _whole(record: dict[str, Any]) -> str:

@@ -68,6 +68,7 @@ class DaemonView:
             waits_for=waits_for,
             lending=self._lending.body(),
             throttled=self._lending.pressure.throttled,
+            remarks=self._lending.remarks(),
         )
 
     def capacity(self) -> dict[str, Any]:

@@ -1,11 +1,9 @@
 """Return how the clock, the switch and the shortages of the node limit lending, for `/v1/state` and the metrics."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nri_coloc.placing.node import Node
-from nri_coloc.pressure import disk_space
 from nri_coloc.pressure.degrader import Degrader
 from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
@@ -64,17 +62,16 @@ class LendingView:
     """Lending as an operator sees it; for every thread.
 
     pressure: the actions against shortages.
+    remarks: returns sentences about settings that an operator probably did not mean.
     """
 
-    def __init__(self, node: Node, clock: LendingClock, pressure: PressureView) -> None:
+    def __init__(
+        self, clock: LendingClock, pressure: PressureView, remarks: Callable[[], Sequence[str]]
+    ) -> None:
         self.pressure = pressure
-        self._node = node
+        self.remarks = remarks
         self._clock = clock
 
     def body(self) -> dict[str, Any]:
         """Return the value of `lending` in `/v1/state`."""
-        return {
-            **lending_clock.shown(self._clock.lending, self._clock.switch),
-            **self.pressure.body(),
-            "disk_remark": disk_space.remark(self._node.tuning.pressure.disk),
-        }
+        return {**lending_clock.shown(self._clock.lending, self._clock.switch), **self.pressure.body()}

@@ -1,4 +1,5 @@
-"""Name the settings that an operator probably did not mean, for `check-config` and for the record of a reload."""
+"""Name the settings that an operator probably did not mean, for `check-config`, the record of a reload, and
+`/v1/state`, of which `doctor` warns."""
 
 from nri_coloc.core.settings import Settings
 from nri_coloc.pressure import disk_space

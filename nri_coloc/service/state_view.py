@@ -4,11 +4,12 @@
 is empty, `actual_cpus_unknown` has the reason. `throttled` has the limits of a container whose pod is throttled, by
 knob; the key is missing while there are none. `facts` has the companion's facts about a container and its pod; the
 key is missing without facts. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to; the key is missing
-if there are none.
+if there are none. `remarks` are sentences about settings that an operator probably did not mean; the key is missing
+without them.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import cpuset
@@ -41,6 +42,7 @@ def state_json(
     waits_for: Mapping[str, str],
     lending: Mapping[str, Any],
     throttled: Mapping[str, Mapping[str, str]],
+    remarks: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the body of `/v1/state`.
 
@@ -70,6 +72,7 @@ def state_json(
         "pools": _pools(state),
         "containers": sorted(containers, key=lambda c: (c["namespace"], c["pod"], c["container"], c["id"])),
         **({"host_groups": list(found.host_groups)} if found.host_groups else {}),
+        **({"remarks": list(remarks)} if remarks else {}),
     }
 
 

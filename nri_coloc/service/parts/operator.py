@@ -22,6 +22,7 @@ from nri_coloc.service.readiness import (
     Readiness,
     Reading,
 )
+from nri_coloc.service.remarks import remarks
 from nri_coloc.service.settings_orders import SettingsOrders
 
 
@@ -38,7 +39,7 @@ class OperatorParts:
             actuator=parts.files.actuator,
             readiness=Readiness(checks),
             offer=cluster.offer,
-            lending=LendingView(ground.node, ground.clock, _pressure(parts)),
+            lending=LendingView(ground.clock, _pressure(parts), lambda: remarks(ground.in_force.settings)),
         )
         self.http = HttpServer(self.view, ground.report.log.warning)
         self.node_watch = NodeWatch(
@@ -96,7 +97,7 @@ def _required_checks(parts: Parts, admin: AdminSide) -> tuple[Check, ...]:
         Reading("the last snapshot of the node was taken", lambda: survey.looked_at, SLOW_WITHIN_S),
     )
     swept = Reading("cgroups were last read", lambda: parts.files.actuator.swept_at, SWEPT_WITHIN_S)
-    remarks = (
+    of_machine = (
         partial(probe.remarks, ground.layout, ground.options.host_root),
         lambda: admin.problem,
         lambda: parts.cluster.companion.problem,
@@ -105,7 +106,7 @@ def _required_checks(parts: Parts, admin: AdminSide) -> tuple[Check, ...]:
         "connected": partial(readiness.connected, parts.runtime.connection),
         "synchronised": partial(readiness.synchronised, parts.hooks.comparison),
         "readings": partial(readiness.fresh, readings, swept, ground.node, time.monotonic),
-        "config": partial(readiness.config, lambda: parts.steering.problem, remarks),
+        "config": partial(readiness.config, lambda: parts.steering.problem, of_machine),
         "cgroups": partial(
             readiness.cgroups,
             partial(_no_place_for_cpus, ground),

@@ -292,11 +292,10 @@ class TestDaemon:
             "no new reclaimed pods: images are short of space (space=3.0%); delete"
         )
 
-    def test_a_disk_line_that_keeps_nodes_closed_warns(self, patient, daemon):
-        remark = "pressure.disk is 4: a node that was closed may stay closed"
-        daemon["state"] = {"lending": {"switch": "on", "because": "", "disk_remark": remark}}
-        found = check(patient, "configuration")
-        assert (found.verdict, found.sentence) == ("warn", remark)
+    def test_each_remark_on_the_settings_warns(self, patient, daemon):
+        daemon["state"] = {"lending": {"switch": "on", "because": ""}, "remarks": ["one", "two"]}
+        found = [one for one in doctor.checks(patient) if one.name == "configuration"]
+        assert [(one.verdict, one.sentence) for one in found] == [("warn", "one"), ("warn", "two")]
 
     def test_lending_by_the_schedule_is_well(self, patient, daemon):
         assert check(patient, "lending").verdict == "ok"

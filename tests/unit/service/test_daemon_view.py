@@ -11,7 +11,7 @@ import pytest
 from nri_coloc.core.decisions import ContainerStarting
 from nri_coloc.core.lending import Binding, Capacity, Headroom
 from nri_coloc.core.readings import DiskLeft
-from nri_coloc.core.settings import DiskTuning, ScheduleTuning
+from nri_coloc.core.settings import ScheduleTuning
 from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.lending.loop import Lending
 from nri_coloc.memory.bounds import BoxMemory
@@ -60,7 +60,6 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
                 new_pods=NewPods(EVICTOR, DISKS),
             ),
             lending=LendingView(
-                node,
                 clock,
                 PressureView(
                     disks=DISKS,
@@ -69,6 +68,7 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
                     reclaimer=cast("Reclaimer", SimpleNamespace(shown="none")),
                     evictor=EVICTOR,
                 ),
+                tuple,
             ),
         ),
         node,
@@ -110,7 +110,6 @@ def test_the_state_shows_lending_by_the_clock(parts):
         "cooling_s": 0,
         "memory_taken_back": "none",
         "disk_short": "",
-        "disk_remark": "",
     }
 
 
@@ -131,13 +130,6 @@ def test_a_short_disk_withdraws_the_offer(parts, monkeypatch):
     assert shown["because"] == "nothing is offered: the file system of images is short of space"
     assert view.state()["lending"]["disk_short"] == "the file system of images is short of space"
     assert b"nri_coloc_disk_short 1.0" in view.metrics()
-
-
-def test_a_disk_line_above_image_collection_is_shown(parts):
-    view, node, _ = parts
-    disk = DiskTuning(closes=True, above=0.04)
-    node.tuning = replace(node.tuning, pressure=replace(node.tuning.pressure, disk=disk))
-    assert view.state()["lending"]["disk_remark"].startswith("pressure.disk is 4: a node that was closed may")
 
 
 def test_a_cool_down_withdraws_the_offer(parts, monkeypatch):

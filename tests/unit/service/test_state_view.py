@@ -76,6 +76,20 @@ def test_the_example_of_the_design_is_shown_whole():
     }
 
 
+def test_remarks_on_the_settings_are_shown_if_there_are_any():
+    said = state_view.state_json(
+        node(),
+        observe=False,
+        found=ReadBack({}, {}, ()),
+        waits_for={},
+        lending=LENDING,
+        throttled={},
+        remarks=("pressure.disk is 4",),
+    )
+    assert said["remarks"] == ["pressure.disk is 4"]
+    assert "remarks" not in state_json(node())
+
+
 def test_observing_is_a_mode():
     assert state_json(node(), observe=True)["mode"] == "observe"
 
