@@ -51,24 +51,28 @@ class Share(NamedTuple):
     """The values that a container should have, µs; None is the original value.
 
     own: the kubelet's quota, 0 for none.
-    is_lowered: whether the quota is lowered, or was lowered and is to be restored. Such a quota is written also to a
-        container without a quota of its own; then a quota of None removes ours.
+    is_changed: whether the quota is ours, or was ours and is to be restored: a quota of None removes ours.
     """
 
     own: int = 0
     quota: int | None = None
     burst: int | None = None
-    is_lowered: bool = False
+    is_changed: bool = False
 
     @property
     def raised_by(self) -> int:
         """Return by how many µs the quota is above the container's own."""
-        return 0 if self.quota is None or self.is_lowered else max(0, self.quota - self.own)
+        return 0 if self.quota is None or not self.own else max(0, self.quota - self.own)
+
+    @property
+    def is_lowered(self) -> bool:
+        """Return whether the quota is below the own one. It is written also to a container without an own quota."""
+        return self.quota is not None and (not self.own or self.quota < self.own)
 
     @property
     def without_raise(self) -> "Share":
         """Return the share with the own quota in place of a raised one."""
-        return self if self.quota is None or self.is_lowered else self._replace(quota=self.own or None)
+        return self._replace(quota=self.own) if self.raised_by else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,14 @@ class Bandwidths:
             self._shown[f"{found[POD].folder}/{self._quota}"] = _Shown(highest, now)
         return Written(tuple(filter(None, done)), tuple(failures), near != pod, _not_lowered(wanted, pod))
 
+    def quota(self, path: str) -> int:
+        """Return the present quota of a cgroup, µs; -1 for none, or if it is gone."""
+        try:
+            here = self._read(path)
+        except KernelInterfaceError:
+            return UNLIMITED
+        return UNLIMITED if here is None else here.bandwidth.quota
+
     def tidy(self) -> None:
         """Forget the writes to files that the journal has forgotten."""
         self._wrote = {k: text for k, text in self._wrote.items() if self._journal.original(k) is not None}
@@ -255,7 +267,7 @@ class Bandwidths:
         quota, burst = here.bandwidth
         if share.quota is not None and (share.is_lowered or quota != UNLIMITED):
             quota = share.quota
-        elif share.is_lowered:
+        elif share.is_changed:
             quota = self._own_quota(here)
         if share.burst is not None:
             burst = share.burst
@@ -337,7 +349,7 @@ class _Found(NamedTuple):
 
 def _not_lowered(wanted: PodBandwidth, pod: PodBandwidth) -> frozenset[str]:
     """Return the containers whose lower quota was wanted, and is left out."""
-    lowered = {k for k, one in wanted.containers.items() if one.is_lowered and one.quota is not None}
+    lowered = {k for k, one in wanted.containers.items() if one.is_lowered}
     return frozenset(k for k in lowered if pod.containers[k].quota is None)
 
 

@@ -82,9 +82,11 @@ class CgroupWriter:
         with self._lock:
             return self._bandwidths.apply(pod, now)
 
-    def held_back(self) -> set[str]:
-        """Return the cgroups whose quotas or bursts the journal holds, from this process or the previous one."""
-        return self._journalled("cpu", NAMES)
+    def held_back(self) -> dict[str, int]:
+        """Return the present quotas of the cgroups whose quota or burst the journal holds, by path, µs; -1 for none."""
+        paths = self._journalled("cpu", NAMES)
+        with self._lock:
+            return {path: self._bandwidths.quota(path) for path in paths}
 
     def hint(self, path: str, hint: Hint) -> KernelInterfaceError | None:
         """Give the tasks of a cgroup a scheduling hint; the first refusal is returned."""

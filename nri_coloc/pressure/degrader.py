@@ -8,9 +8,9 @@ the runtime's first list of the next process.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from nri_coloc.core.lowered_quota import LoweredQuota
+from nri_coloc.core.changed_quota import ChangedQuota
 from nri_coloc.core.readings import GroupReading, milli_between
-from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing import supply
@@ -36,8 +36,8 @@ class Quotas(Protocol):
     """The owner of all quotas."""
 
     @property
-    def lowered(self) -> Mapping[str, LoweredQuota]: ...
-    def lower_to(self, lowered: Mapping[str, LoweredQuota]) -> None: ...
+    def changed(self) -> Mapping[str, ChangedQuota]: ...
+    def change(self, changed: Mapping[str, ChangedQuota]) -> None: ...
     def is_refused(self, container_id: str) -> bool: ...
     def is_degraded(self, container_id: str) -> bool: ...
 
@@ -84,7 +84,7 @@ class Degrader:
             self._restore(Reason.RECONFIGURED, "the settings no longer allow it")
             return
         hurt = self._hurt(tuning.pressure.cpu.up)
-        if not (self._judge.short_of_cpu or self._course.degraded or self._quotas.lowered):
+        if not (self._judge.short_of_cpu or self._course.degraded):
             self._before = {}
             return
         found = self._read(state, now)
@@ -144,32 +144,31 @@ class Degrader:
     # ---- what is written ----
 
     def _carry_out(self, steps: Iterable[Step], state: NodeState, now: float) -> None:
-        changed = {step.container_id: _lowered(step, state) for step in steps}
-        kept = {k: one for k, one in self._quotas.lowered.items() if k in self._course.degraded}
-        gone = {
-            k: _ended(one, "its container or pool is gone")
-            for k, one in self._quotas.lowered.items()
-            if k not in kept and k not in changed and one.quota is not None and k in state.containers
-        }
-        self._quotas.lower_to({**kept, **gone, **changed})
-        vain = [s for s in steps if s.limit is not None and self._quotas.is_refused(s.container_id)]
-        for step in vain:
+        changed = {step.container_id: _changed(step, state) for step in steps}
+        left_out = self._lowered.keys() - self._course.degraded.keys() - changed.keys()
+        gone = {k: self._lowered[k].ended("its container or pool is gone") for k in left_out}
+        self._quotas.change(gone | changed)
+        refused = [s for s in steps if s.limit is not None and self._quotas.is_refused(s.container_id)]
+        for step in refused:
             self._course = degrade_cpu.refused(self._course, step, now)
-        if vain:
-            self._restore_refused(step.container_id for step in vain)
+        self._quotas.change(
+            {s.container_id: changed[s.container_id].ended("the kernel refused it") for s in refused}
+        )
 
-    def _restore_refused(self, container_ids: Iterable[str]) -> None:
-        """Restore containers whose lowered quota was refused."""
-        known = self._quotas.lowered
-        refused = {k: _ended(known[k], "the kernel refused it") for k in container_ids if k in known}
-        self._quotas.lower_to({k: one for k, one in known.items() if k not in refused} | refused)
+    @property
+    def _lowered(self) -> dict[str, ChangedQuota]:
+        """The lowered quotas, also those to be restored."""
+        return {k: one for k, one in self._quotas.changed.items() if not one.is_raise}
 
     def _restore(self, reason: Reason, why: str) -> None:
         """Restore all containers; nothing without any."""
         self._course, self._before = NO_COURSE, {}
-        if self._quotas.lowered:
-            ends = {k: one for k, one in self._quotas.lowered.items() if one.quota is not None}
-            self._quotas.lower_to({k: _ended(one, why)._replace(reason=reason) for k, one in ends.items()})
+        ends = {
+            k: one.ended(why)._replace(reason=reason)
+            for k, one in self._lowered.items()
+            if one.quota is not None
+        }
+        self._quotas.change(self._lowered | ends)
 
 
 def _shared(state: NodeState) -> Iterable[Assignment]:
@@ -191,12 +190,12 @@ def _period(one: Assignment) -> int:
     return one.container.resources.period or PERIOD_US
 
 
-def _lowered(step: Step, state: NodeState) -> LoweredQuota:
+def _changed(step: Step, state: NodeState) -> ChangedQuota:
     """Return the quota of a step with its record."""
     one = state.containers[step.container_id]
     quota = None if step.limit is None else -int(-step.limit * _period(one) // 1000)
     record = words.of_degrading(step, _names(step, state))
-    return LoweredQuota(
+    return ChangedQuota(
         quota=quota,
         own=max(0, one.container.resources.quota or 0),
         event=record.event,
@@ -209,13 +208,3 @@ def _lowered(step: Step, state: NodeState) -> LoweredQuota:
 def _names(step: Step, state: NodeState) -> list[str]:
     places = (state.pods.get(k) for k in sorted(step.victims))
     return [f"{place.pod.namespace}/{place.pod.name}" for place in places if place is not None]
-
-
-def _ended(one: LoweredQuota, why: str) -> LoweredQuota:
-    """Return the entry that restores a lowered quota, with its record."""
-    return one._replace(
-        quota=None,
-        event=AuditEvent.PRESSURE_RECOVER,
-        reason=Reason.RECONFIGURED,
-        because=f"quota restored: {why}",
-    )

@@ -16,12 +16,12 @@ Every changed quota is recorded: one record for each container, and one for the 
 import time
 from collections.abc import Mapping
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
 from nri_coloc.core import report
+from nri_coloc.core.changed_quota import ChangedQuota, left_behind
 from nri_coloc.core.decisions import Decision, Inputs
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
-from nri_coloc.core.lowered_quota import LoweredQuota
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.state import Assignment, NodeState
@@ -41,33 +41,16 @@ RESIZE_LASTS_S: Final = 10.0
 once for each container of the pod, and the pod's cgroup is written."""
 
 
-class Raised(NamedTuple):
-    """The quota that a container is raised to.
-
-    quota: µs.
-    own: µs; the container's own quota that the raise was computed from.
-    because: why, in words.
-    inputs: the figures that were used, by name.
-    """
-
-    quota: int
-    own: int
-    because: str
-    inputs: Inputs
-
-
 class PodBandwidths:
     """Applies quotas and bursts.
 
-    raised: raised quotas by container id; the quota burst swaps the mapping as a whole.
-    lowered: quotas of degraded containers by container id, also of containers to be restored.
+    changed: quotas of ours by container id, also those to be restored until their original value is written.
 
     Size: one lock for all writes of quotas and bursts, by hooks, sweeps, the quota burst and degrading.
     """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
-        self.raised: Mapping[str, Raised] = {}
-        self.lowered: Mapping[str, LoweredQuota] = {}
+        self.changed: Mapping[str, ChangedQuota] = {}
         self._node = node
         self._writer = writer
         self._report = report
@@ -78,56 +61,40 @@ class PodBandwidths:
         self._turn = Lock()
 
     def take_over(self) -> None:
-        """End the previous process's changes: own quotas apply. The next sweep checks all files that it wrote.
+        """Restore the quotas that the previous process changed. The next sweep checks all files that it wrote.
 
-        The owner of `raised` calls this once the runtime has sent its list.
+        The quota burst calls this once the runtime has sent its list.
         """
         state, left = self._node.state, self._writer.held_back()
         paths = {a.id: targets.container_path(a) for a in state.containers.values()}
-        why = "the previous process had changed it"
-        # independent of its present class and handler; the quota of a loan is kept
-        former = [
-            a for a in state.containers.values() if paths[a.id] in left and loans.loan(a.wish).quota is None
-        ]
-        self.raised = {**{a.id: back(a, why) for a in former if _own(a)}, **self.raised}
-        self.lowered = {**{a.id: _LEFT for a in former if not _own(a)}, **self.lowered}
         for pod_id, place in state.pods.items():
             mine = {targets.pod_path(place.pod), *(paths[a.id] for a in state.of_pod(pod_id))}
-            if mine & left:
+            if mine & left.keys():
                 self._applied.setdefault(pod_id, _OTHER_VALUES)
+        # independent of its present class and handler; the quota of a loan is kept
+        self.change(
+            {
+                a.id: left_behind(_own(a), left[path])
+                for a in state.containers.values()
+                if (path := paths[a.id]) in left and loans.loan(a.wish).quota is None
+            }
+        )
 
-    def raise_to(self, raised: Mapping[str, Raised]) -> None:
-        """Swap the raised quotas as a whole; the next sweep writes them."""
-        self.raised = raised
+    def change(self, changed: Mapping[str, ChangedQuota]) -> None:
+        """Change the quotas of some containers, by id, and write those that are new; all others stay.
 
-    def lower_to(self, lowered: Mapping[str, LoweredQuota]) -> None:
-        """Replace the lowered quotas, and write those that changed.
-
-        An entry without a quota restores its container. Pass it once: it is kept until the original value is written.
-        """
-        state, known = self._node.state, self.lowered
-        ending = {k: one for k, one in known.items() if one.quota is None and k in state.containers}
-        self.lowered = {**ending, **lowered}
-        changed = {k for k, one in lowered.items() if known.get(k) != one and k in state.containers}
-        for pod_id in {state.containers[k].container.pod_id for k in changed | ending.keys()}:
-            with self._turn:
-                self._keep(pod_id)
-        self.lowered = {
-            k: one for k, one in self.lowered.items() if one.quota is not None or self.is_refused(k)
-        }
-
-    def lower(self, why: str) -> None:
-        """Set all raised quotas to the kubelet's own again: no later step would lower them when the node is full.
-
-        This also holds in mode observe: it changes nothing by itself, but restores values that were changed before.
+        In mode observe only quotas to be restored may be passed. Such an entry is kept until its write succeeds.
         """
         containers = self._node.state.containers
-        self.raised = {
-            k: one if one.quota == one.own else back(containers[k], why)
-            for k, one in self.raised.items()
-            if k in containers
+        with self._turn:
+            known = self.changed
+            self.changed = {k: one for k, one in {**known, **changed}.items() if k in containers}
+        pods = {
+            containers[k].container.pod_id
+            for k, one in changed.items()
+            if k in containers and (one.quota is None or not _is_same(known.get(k), one))
         }
-        for pod_id in {containers[k].container.pod_id for k in self.raised}:
+        for pod_id in pods:
             with self._turn:
                 self._keep(pod_id)
 
@@ -200,10 +167,10 @@ class PodBandwidths:
 
     def is_degraded(self, container_id: str) -> bool:
         """Return whether a container has a lowered quota now."""
-        assignment, lowered = self._node.state.containers.get(container_id), self.lowered.get(container_id)
-        if assignment is None or lowered is None or lowered.quota is None:
+        assignment, changed = self._node.state.containers.get(container_id), self.changed.get(container_id)
+        if assignment is None or changed is None or changed.is_raise or changed.quota is None:
             return False
-        return self._is_lowered(assignment) and not self.is_refused(container_id)
+        return self._holds(assignment, changed) and not self.is_refused(container_id)
 
     def _keep(self, pod_id: str) -> None:
         state = self._node.state
@@ -214,10 +181,17 @@ class PodBandwidths:
             return
         elif not any(self._wants(a) for a in state.of_pod(pod_id)):
             self._give_back(pod_id, wanted)
-        elif self._applied.get(pod_id) != wanted or self.drifts.refusals.refused(pod_id):
+        elif self._applied.get(pod_id) != wanted or self._is_unfinished(pod_id):
             self._change(pod_id, wanted)
         else:
             self._say_repaired(pod_id, self._write(pod_id, wanted).done)
+
+    def _is_unfinished(self, pod_id: str) -> bool:
+        """Return whether the last write was refused: the next one is a change of ours, and no repair."""
+        restores = (k for k, one in self.changed.items() if one.quota is None)
+        containers = self._node.state.containers
+        waits = any(k in containers and containers[k].container.pod_id == pod_id for k in restores)
+        return waits or self.drifts.refusals.refused(pod_id)
 
     def _of_pod(self, state: NodeState, pod_id: str) -> PodBandwidth | None:
         place = state.pods.get(pod_id)
@@ -237,42 +211,26 @@ class PodBandwidths:
 
         A VM's values are its pod's. An ignored container has no values, so that its original ones are restored.
         """
-        return assignment.wish.handler != "pod" or self._is_changed(assignment)
+        return assignment.wish.handler != "pod" or assignment.id in self.changed
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
-        own, raised = _own(assignment), self.raised.get(assignment.id)
-        holds = raised is not None and raised.own == own and not self.is_resized(assignment.container.pod_id)
-        # a raise computed from an older own quota ends: the present one is written, without one the original value
-        quota = None if raised is None else raised.quota if holds else own or None
+        own, changed = _own(assignment), self.changed.get(assignment.id)
         burst = None if self._node.tuning.observe else admission.orders(state, assignment).burst
         if burst is not None and self.is_resized(assignment.container.pod_id):
             burst = 0
-        lowered = self.lowered.get(assignment.id)
-        if lowered is None:
-            return Share(own, quota, burst)
-        quota = lowered.quota if self._is_lowered(assignment) else None
-        return Share(own, quota or own or None, burst, is_lowered=True)
+        if changed is None:
+            return Share(own, None, burst)
+        quota = changed.quota if self._holds(assignment, changed) else None
+        return Share(own, quota or own or None, burst, is_changed=True)
 
-    def _is_lowered(self, assignment: Assignment) -> bool:
-        """Return whether a container's quota is lowered now: neither restored nor resized."""
-        lowered = self.lowered.get(assignment.id)
-        is_resized = self.is_resized(assignment.container.pod_id)
-        return lowered is not None and lowered.own == _own(assignment) and not is_resized
-
-    def _is_back(self, assignment: Assignment) -> bool:
-        """Return whether a container's own quota is restored, and not because of a resize."""
-        raised = self.raised.get(assignment.id)
-        is_own = raised is not None and raised.quota == raised.own == _own(assignment)
-        return is_own and not self.is_resized(assignment.container.pod_id)
+    def _holds(self, assignment: Assignment, changed: ChangedQuota) -> bool:
+        """Return whether a changed quota was computed from the present own one, and no resize is in progress."""
+        return changed.own == _own(assignment) and not self.is_resized(assignment.container.pod_id)
 
     def _wants(self, assignment: Assignment) -> bool:
         wish = assignment.wish
         lends = wish.handler == "pod" and loans.loan(wish).quota is not None
-        return lends or wish.cpu_burst_percent is not None or self._is_changed(assignment)
-
-    def _is_changed(self, assignment: Assignment) -> bool:
-        """Return whether a container's quota is raised, lowered, or to be restored."""
-        return assignment.id in self.raised or assignment.id in self.lowered
+        return lends or wish.cpu_burst_percent is not None or assignment.id in self.changed
 
     def is_resized(self, pod_id: str) -> bool:
         """Return whether a resize of a pod is in progress."""
@@ -280,12 +238,18 @@ class PodBandwidths:
         return at is not None and time.monotonic() - at < RESIZE_LASTS_S
 
     def _change(self, pod_id: str, wanted: PodBandwidth) -> Written:
-        """Write new values, and record the quotas that changed."""
+        """Write new values, record the quotas that changed, and forget those that were restored."""
         written = self._write(pod_id, wanted)
         quotas = {each.target: each.file for each in written.done if each.file.name in QUOTAS}
         if quotas:
             self._say_changed(pod_id, wanted, quotas)
+        restored = {a.id for a in self._node.state.of_pod(pod_id) if self._is_restored(a)}
+        self.changed = {k: one for k, one in self.changed.items() if k not in restored}
         return written
+
+    def _is_restored(self, assignment: Assignment) -> bool:
+        changed = self.changed.get(assignment.id)
+        return changed is not None and changed.quota is None and not self.is_refused(assignment.id)
 
     def _write(self, pod_id: str, wanted: PodBandwidth) -> Written:
         written = self._writer.bandwidth(wanted, time.monotonic())
@@ -320,38 +284,28 @@ class PodBandwidths:
                 raised: Inputs = {"raised_by": wanted.extra, "containers": len(members)}
                 of_pod = of_pod._replace(inputs=raised, shows=(*raised,))
                 decisions.append(of_pod._replace(before=before, after=after))
-            elif (member := members.get(target)) is not None:
-                of_member = self._of_member(member, before.quota, after.quota)
+            elif (member := members.get(target)) is not None and member.id in self.changed:
+                said = self._said(member, self.changed[member.id], after.quota)
+                of_member = Decision(
+                    said.event, said.reason, said.because, subject=member, inputs=said.inputs
+                )
                 decisions.append(of_member._replace(before=_told(before), after=_told(after)))
         self._report.decided(decisions, state, state)
 
-    def _of_member(self, member: Assignment, before: int | None, after: int | None) -> Decision:
-        """Return the record of a container's changed quota."""
-        lowered, own = self.lowered.get(member.id), _own(member)
-        if lowered is not None and (lowered.quota is None or self._is_lowered(member)):
-            return Decision(
-                lowered.event, lowered.reason, lowered.because, subject=member, inputs=lowered.inputs
-            )
-        why, inputs = self._why(member, after)
-        event, reason = AuditEvent.UPDATE, Reason.QUOTA_BURST
-        if lowered is not None:  # a resize
-            event, reason = AuditEvent.PRESSURE_RECOVER, Reason.RECONFIGURED
-        elif before is not None and 0 < before < own and self._is_back(member):
-            event, reason = AuditEvent.PRESSURE_RECOVER, Reason.UNWATCHED
-        return Decision(event, reason, why, subject=member, inputs=inputs)
-
-    def _why(self, member: Assignment, quota: int | None) -> tuple[str, Inputs]:
-        raised, own = self.raised.get(member.id), {"own_quota": _own(member)}
-        if self.is_resized(member.container.pod_id):
-            return report.sentence("quota restored: a resize of its pod is in progress", own, own), own
-        if raised is None or raised.own != _own(member):
-            why = "quota restored: resized, unreadable, or no longer allowed to be raised"
-            return report.sentence(why, own, own), own
-        if quota is not None and quota < raised.quota:
-            both: Inputs = {**raised.inputs, "quota": quota, "wanted_quota": raised.quota}
+    def _said(self, member: Assignment, changed: ChangedQuota, quota: int | None) -> ChangedQuota:
+        """Return a changed quota with the record of the quota that was written, µs."""
+        if changed.quota is None:
+            return changed
+        if not self._holds(member, changed):
+            is_resized = self.is_resized(member.container.pod_id)
+            why = "a resize of its pod is in progress" if is_resized else "its own quota is another one"
+            return changed._replace(own=_own(member)).ended(why)
+        if quota is not None and quota < changed.quota:
+            both: Inputs = {**changed.inputs, "quota": quota, "wanted_quota": changed.quota}
             why = "quota raised to its pod's: the pod's rises first"
-            return report.sentence(why, both, ("quota", "wanted_quota")), both
-        return raised.because, raised.inputs
+            because = report.sentence(why, both, ("quota", "wanted_quota"))
+            return changed._replace(because=because, inputs=both)
+        return changed
 
     def _say_repaired(self, pod_id: str, done: tuple[Write, ...]) -> None:
         """Record the repairs of a pod and its containers, each cgroup in one record."""
@@ -386,25 +340,11 @@ def _own(assignment: Assignment) -> int:
     return max(0, assignment.container.resources.quota or 0)
 
 
-def back(assignment: Assignment, why: str) -> Raised:
-    """Return a raise to the own quota, so that the own quota is written."""
-    own = _own(assignment)
-    inputs = {"own_quota": own}
-    because = report.sentence(f"quota restored: {why}", inputs, inputs)
-    return Raised(quota=own, own=own, because=because, inputs=inputs)
+def _is_same(known: ChangedQuota | None, one: ChangedQuota) -> bool:
+    """Return whether two entries have the same values written."""
+    return known is not None and (known.quota, known.own) == (one.quota, one.own)
 
 
 def _told(knobs: Knobs) -> Knobs:
     """Return a quota file's knob with -1 for no limit."""
     return Knobs(quota=UNLIMITED) if knobs.quota is None else knobs
-
-
-_LEFT: Final = LoweredQuota(
-    quota=None,
-    own=0,
-    event=AuditEvent.PRESSURE_RECOVER,
-    reason=Reason.UNWATCHED,
-    because="quota removed: the previous process had set it",
-    inputs={"own_quota": 0},
-)
-"""The end of a quota that the previous process gave to a container without one of its own."""

@@ -12,6 +12,7 @@ would be written are recorded only. Quotas that were raised before, also by the 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from nri_coloc.core.changed_quota import ChangedQuota
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Binding, Headroom
@@ -23,7 +24,7 @@ from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
 from nri_coloc.tuning import quota_burst
-from nri_coloc.tuning.bandwidths import PodBandwidths, Raised, back, may_be_raised
+from nri_coloc.tuning.bandwidths import PodBandwidths, may_be_raised
 from nri_coloc.tuning.quota_burst import NO_BURST, Ground, Throttled
 
 EVERY_S: Final = 2.0
@@ -65,10 +66,10 @@ class QuotaBurstLoop:
         """Compute all quotas and have them written; nothing while the burst is off and no quota is raised."""
         tuning = self._node.tuning.reclaim.burst
         self._take_over()
-        if self._node.tuning.observe and self._bandwidths.raised:
-            self._lower("mode observe raises nothing")
+        if self._node.tuning.observe:
+            self._restore("mode observe raises nothing")
         wanted = tuning.quota_percent > 100
-        if not (wanted or self._bandwidths.raised or self._would):
+        if not (wanted or self._raised or self._would):
             return
         if wanted and now - self._looked_at < EVERY_S:
             return  # switched off: raised quotas are lowered at once
@@ -79,19 +80,19 @@ class QuotaBurstLoop:
             self._say_only(reckoned, state)
             return
         self._would = {}
-        # a container that is no longer raised keeps its entry until its own quota is written
-        former = self._bandwidths.raised
-        above = {k: one for k, one in reckoned.items() if one.quota > one.own}
-        lost = {
-            k: back(state.containers[k], _LOST) for k in former if k not in reckoned and k in state.containers
-        }
-        wanted_now = lost | {k: one for k, one in reckoned.items() if k in former or k in above}
-        self._bandwidths.raise_to(wanted_now)
+        former = self._raised
+        lost = {k: one.ended(_LOST) for k, one in former.items() if k not in reckoned}
+        raised = {k: one for k, one in reckoned.items() if one.quota is not None or k in former}
         self._bandwidths.sweep()
-        is_refused = self._bandwidths.is_refused
-        self._bandwidths.raise_to({k: one for k, one in wanted_now.items() if k in above or is_refused(k)})
+        self._bandwidths.change(lost | raised)
 
-    def _reckoned(self, state: NodeState, now: float, tuning: BurstTuning) -> dict[str, Raised]:
+    @property
+    def _raised(self) -> dict[str, ChangedQuota]:
+        """The raised quotas, also those to be restored."""
+        return {k: one for k, one in self._bandwidths.changed.items() if one.is_raise}
+
+    def _reckoned(self, state: NodeState, now: float, tuning: BurstTuning) -> dict[str, ChangedQuota]:
+        """Return the quota of each measured container; None for its own."""
         containers = self._measured(state, now)
         headroom = self._headroom()
         online = None if headroom.binding in _UNKNOWN else headroom.online_cpu_milli
@@ -101,49 +102,46 @@ class QuotaBurstLoop:
             self._memory, containers, ground.state, ground.unused, now, tuning
         )
         return {
-            k: Raised(
-                quota=quota,
+            k: ChangedQuota(
+                quota=quota if quota > containers[k].quota else None,
                 own=containers[k].quota,
+                event=AuditEvent.UPDATE,
+                reason=Reason.QUOTA_BURST,
                 because=quota_burst.because(containers[k], quota, ground, tuning),
                 inputs=quota_burst.inputs(containers[k], ground, tuning),
             )
             for k, quota in quotas.items()
         }
 
-    def _say_only(self, reckoned: Mapping[str, Raised], state: NodeState) -> None:
+    def _say_only(self, reckoned: Mapping[str, ChangedQuota], state: NodeState) -> None:
         """Record once the quotas that would be written."""
         decisions = [
             Decision(
-                AuditEvent.UPDATE,
-                Reason.QUOTA_BURST,
+                one.event,
+                one.reason,
                 one.because,
                 subject=state.containers[k],
                 before=Knobs(quota=self._would.get(k, one.own)),
-                after=Knobs(quota=one.quota),
+                after=Knobs(quota=one.quota or one.own),
                 inputs=one.inputs,
             )
             for k, one in reckoned.items()
-            if one.quota != self._would.get(k, one.own)
+            if (one.quota or one.own) != self._would.get(k, one.own)
         ]
-        self._would = {k: one.quota for k, one in reckoned.items() if one.quota > one.own}
+        self._would = {k: one.quota for k, one in reckoned.items() if one.quota is not None}
         self._report.decided(decisions, state, state)
 
     def end(self) -> None:
         """Restore raised quotas after the last `look`: no process watches them after the daemon's end."""
         self._bandwidths.drifts.forgive()
-        self._lower("the daemon ends")
+        self._restore("the daemon ends")
 
-    def _lower(self, why: str) -> None:
-        """Lower all quotas to the kubelet's own. A container whose write is refused keeps its entry for another try."""
-        self._bandwidths.lower(why)
-        is_refused = self._bandwidths.is_refused
-        self._bandwidths.raise_to({k: one for k, one in self._bandwidths.raised.items() if is_refused(k)})
+    def _restore(self, why: str) -> None:
+        """Restore all raised quotas: no later step would lower them when the node is full."""
+        self._bandwidths.change({k: one.ended(why) for k, one in self._raised.items()})
 
     def _take_over(self) -> None:
-        """After the first Synchronize, find quotas that the previous process had raised.
-
-        Quotas that this process does not raise again are restored.
-        """
+        """After the first Synchronize, have the quotas restored that the previous process changed."""
         if not self._knows_former and self._node.told:
             self._knows_former = True
             self._bandwidths.take_over()
@@ -152,7 +150,9 @@ class QuotaBurstLoop:
         found: dict[str, Throttled] = {}
         readings: dict[str, GroupReading] = {}
         for assignment in state.containers.values():
-            if assignment.id in self._bandwidths.lowered or not may_be_raised(state, assignment):
+            changed = self._bandwidths.changed.get(assignment.id)
+            is_lowered = changed is not None and not changed.is_raise
+            if is_lowered or not may_be_raised(state, assignment):
                 continue
             path = targets.container_path(assignment)
             reading = self._reader.cpu(path, now) if path is not None else None

@@ -135,10 +135,10 @@ def test_a_lowered_quota_is_in_force_and_removed(machine, tmp_path):
     writer, unlimited = CgroupWriter(machine.layout, journal, "/", lambda _path: None), quota(machine, app)
     machine.burn(app)
     reader = CgroupReader(machine.layout)
-    assert not writer.bandwidth(PodBandwidth(pod, {app: Share(quota=10_000, is_lowered=True)}), 0.0).failures
+    assert not writer.bandwidth(PodBandwidth(pod, {app: Share(quota=10_000, is_changed=True)}), 0.0).failures
     assert quota(machine, app) == "10000"
     wait_until(lambda: (reader.cpu(app, 0.0) or GONE).throttled_periods, 10, "a period that the quota ends")
-    assert not writer.bandwidth(PodBandwidth(pod, {app: Share(is_lowered=True)}), 1.0).failures
+    assert not writer.bandwidth(PodBandwidth(pod, {app: Share(is_changed=True)}), 1.0).failures
     assert quota(machine, app) == unlimited
     assert not list(journal.files())
 

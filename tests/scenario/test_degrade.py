@@ -180,7 +180,7 @@ def test_a_timer_restores_the_hog(make: Callable[..., Bed]):
     (recovered,) = bed.events(AuditEvent.PRESSURE_RECOVER)
     assert (recovered.reason, recovered.after) == (Reason.CALM, Knobs(quota=-1))
     assert (recovered.inputs or {})["pool"] == SHARE
-    assert bed.bandwidths.lowered == {}
+    assert bed.bandwidths.changed == {}
 
 
 def test_steps_go_down_to_the_request(make: Callable[..., Bed]):
@@ -384,7 +384,7 @@ def test_a_resize_restores_at_once(make: Callable[..., Bed]):
     bed.bandwidths.resized("hog")
     assert bed.quota("hog") == 600_000
     bed.second(bed.day(hog=400.0)())
-    assert bed.bandwidths.lowered == {}
+    assert bed.bandwidths.changed == {}
     assert {one.reason for one in bed.events(AuditEvent.PRESSURE_RECOVER)} == {Reason.RECONFIGURED}
 
 
@@ -393,7 +393,7 @@ def test_a_container_that_ends_is_forgotten(make: Callable[..., Bed]):
     kept = [one for one in bed.known.state.containers.values() if one.id != "hog-app"]
     bed.known.state = replace(bed.known.state, containers=Crowd.of(kept))
     bed.seconds(2, bed.day(lean=400.0))
-    assert bed.bandwidths.lowered == {}
+    assert bed.bandwidths.changed == {}
     assert bed.degrader.count == 0
 
 

@@ -384,19 +384,19 @@ def unlimited(kernel: Kernel, path: str) -> None:
 def test_a_first_quota_is_set_and_removed(kernel):
     unlimited(kernel, "pod")
     unlimited(kernel, "pod/a")
-    kernel.apply(a=Share(quota=50 * MS, is_lowered=True))
+    kernel.apply(a=Share(quota=50 * MS, is_changed=True))
     assert [kernel.get(path, "quota") for path in ("pod/a", "pod")] == [50 * MS, -1]
-    kernel.apply(a=Share(is_lowered=True))
+    kernel.apply(a=Share(is_changed=True))
     assert kernel.get("pod/a", "quota") == -1
     assert kernel.noted() == {}
 
 
 def test_a_lowered_quota_changes_no_pods_quota(kernel):
-    kernel.apply(a=Share(100 * MS, 50 * MS, is_lowered=True))
+    kernel.apply(a=Share(100 * MS, 50 * MS, is_changed=True))
     assert [kernel.get(path, "quota") for path in ("pod/a", "pod")] == [50 * MS, 200 * MS]
 
 
 def test_on_v1_a_first_quota_needs_an_unlimited_pod(kernel):
     unlimited(kernel, "pod/a")
-    kernel.apply(a=Share(quota=50 * MS, is_lowered=True))
+    kernel.apply(a=Share(quota=50 * MS, is_changed=True))
     assert kernel.get("pod/a", "quota") == (-1 if kernel.version == 1 else 50 * MS)

@@ -117,7 +117,7 @@ class TestBandwidths:
         successor = CgroupWriter(
             layout, Journal(str(v2.journal_path), str(v2.root)), str(v2.root), lambda _: None
         )
-        assert successor.held_back() == {"pod", "pod/a"}
+        assert successor.held_back() == {"pod": 250_000 | 1, "pod/a": 150_000}
 
 
 class TestPuttingBack:

@@ -43,8 +43,8 @@ class Files:
         self.refuses_quotas = False
         self.highest = sys.maxsize  # of a container, until its pod's quota has been shown
 
-    def held_back(self) -> set[str]:
-        return self.left
+    def held_back(self) -> dict[str, int]:
+        return {path: self.quotas.get(path, QUOTA) for path in self.left}
 
     def bandwidth(self, pod: PodBandwidth, now: float) -> Written:
         self.meanwhile()
@@ -108,7 +108,7 @@ class Rig:
     def raised(self) -> int:
         self.pass_by()
         self.pass_by()
-        return self.bandwidths.raised["app"].quota
+        return self.bandwidths.changed["app"].quota or 0
 
     def resize(self, quota: int) -> None:
         """Let the kubelet set another quota, µs; its hook writes it."""

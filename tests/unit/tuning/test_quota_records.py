@@ -99,6 +99,21 @@ class TestWhatIsTold:
         (app,) = rig.heard.records
         assert (app.before, app.after) == ({"quota": 200_000}, {"quota": QUOTA})
 
+    @pytest.mark.parametrize(
+        ("left", "event", "reason"),
+        [
+            (200_000, "container.update", "quota_burst"),
+            (40_000, "pressure.recover", "unwatched"),
+        ],
+        ids=["raised", "lowered"],
+    )
+    def test_a_left_quota_is_recorded_as_what_it_was(self, left, event, reason):
+        rig = Rig(Tuning())
+        rig.files.left, rig.files.quotas = {APP}, {APP: left}
+        rig.pass_by()
+        (app,) = rig.heard.records
+        assert (app.event, app.reason, app.after) == (event, reason, {"quota": QUOTA})
+
     def test_a_container_that_is_gone_meanwhile_is_not_told_of(self, rig):
         rig.pass_by()
         rig.files.meanwhile = lambda: rig.node.decide(ContainerGone("app"))
