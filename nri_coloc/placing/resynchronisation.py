@@ -1,7 +1,7 @@
 """Replay the runtime's list after a registration, or after a change of configuration or machine; then repair."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -65,10 +65,12 @@ _YOUNGEST: Final = 1 << 63
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
     """Replace the known containers and pods by the runtime's list; all are compared with the kernel afterwards."""
     before = state
-    event = replace(event, containers=_without_failed_attempts(event.containers))
+    each_once = {container.id: (container, wish) for container, wish in event.containers}
+    event = replace(event, containers=_without_failed_attempts(tuple(each_once.values())))
     near = pools.recalled(state, event.containers)
-    listed = {c.id for c, _ in event.containers}
-    vanished = tuple(a for a in state.containers.values() if a.id not in listed)
+    listed = {c.id: c.pod_id for c, _ in event.containers}
+    # one that is listed in another pod is another container
+    vanished = tuple(a for k, a in state.containers.items() if listed.get(k) != a.container.pod_id)
     released = lifecycle.release(state, vanished, Reason.VANISHED)
     own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
     decisions = [d for d in released.decisions if d.event not in own]
@@ -167,7 +169,7 @@ def _in_order(state: NodeState, listed: Listed, held: Granted) -> tuple[_Line, _
     return sorted(sizing, key=place_in_line), sorted(others, key=place_in_line)
 
 
-def _with_pods(state: NodeState, event: Synchronized, listed: set[str]) -> NodeState:
+def _with_pods(state: NodeState, event: Synchronized, listed: Collection[str]) -> NodeState:
     """Return the state with exactly the listed pods; known pods stay in or out of the reclaim cgroups."""
     places: dict[str, PodPlace] = {}
     unstarted = starts.listed(container for container, _ in event.containers)

@@ -356,6 +356,17 @@ class TestVanished:
         assert said(outcome).count(("container.update", "main_gone")) == 1
         assert node.cpus("side") == "0-7"
 
+    @pytest.mark.parametrize("pods", [("web",), ("shop", "web")], ids=["once", "twice"])
+    def test_an_id_in_another_pod_is_another_container(self, pods):
+        node = Node()
+        node.create("main", 2000, on="shop")
+        node.create("side", 100, on="shop")
+        listed = [(container("main", on, 1000), DEDICATED) for on in pods]
+        listed.append((node.listed["side"], DEDICATED))
+        node.happen(Synchronized(((pod("shop"), DEDICATED), (pod("web"), DEDICATED)), tuple(listed)))
+        assert (node.owners(), node["side"].follows) == ({"main": "0"}, "")
+        assert [a.id for a in node.state.of_pod("shop")] == ["side"]
+
     def test_an_empty_list_empties_the_node(self):
         node = peopled()
         node.happen(Synchronized((), ()))
