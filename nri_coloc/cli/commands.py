@@ -320,9 +320,11 @@ def _runtime_at(options: argparse.Namespace) -> "RuntimeAt":
 
 
 def _audit(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
-    from nri_coloc.cli import audit
+    from nri_coloc.cli import asking
 
-    return audit.run(options.http, options.pod, options.limit)
+    for record in asking.records(options.http, options.pod)[-options.limit :]:
+        print(json.dumps(record))
+    return DONE
 
 
 def _top(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
