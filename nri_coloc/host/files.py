@@ -34,24 +34,44 @@ GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO,
 """No such file, a device that left while it was read, a process that ended while it was read."""
 
 
+_AT_ONCE: Final = 1 << 16
+
+
 def text(path: str) -> str | None:
     """Return a file's text, or None if there is no such file; bytes that are not UTF-8 are kept escaped."""
+    content = _content(path)
+    return None if content is None else os.fsdecode(content)
+
+
+def read(path: str) -> str | None:
+    """Return the ASCII text of a cgroup's file without the last newline; None if it is gone."""
+    content = _content(path)
+    return None if content is None else content.decode("ascii", "replace").rstrip("\n")
+
+
+def _content(path: str) -> bytes | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.fsdecode(_content(descriptor))
+            return _whole(fd)
         finally:
-            os.close(descriptor)
+            os.close(fd)
     except OSError as error:
         if error.errno in GONE:
             return None
-        raise KernelInterfaceError(path, "read", error.strerror or str(error)) from error
+        raise KernelInterfaceError(path, "read", os.strerror(error.errno or 0)) from error
 
 
-def _content(descriptor: int) -> bytes:
+def _whole(fd: int) -> bytes:
+    """Read to the end: a list of more than a page comes in pieces (fs/seq_file.c, seq_read_iter).
+
+    Of one beyond the limit whole lines: a part of a process's id is another's.
+    """
     content = b""
-    while len(content) < MAX_BYTES and (chunk := os.read(descriptor, 65536)):
-        content += chunk
+    while piece := os.read(fd, _AT_ONCE):
+        content += piece
+        if len(content) >= MAX_BYTES:
+            return content[: content.rfind(b"\n") + 1]
     return content
 
 
@@ -71,12 +91,7 @@ def cpu_list(path: str) -> CPUMask | None:
     content = text(path)
     if content is None:
         return None
-    if content.strip() == "(null)":
-        return 0
-    try:
-        return cpuset.parse(content)
-    except ValueError as error:
-        raise KernelInterfaceError(path, "read", str(error)) from error
+    return 0 if content.strip() == "(null)" else mask(path, content)
 
 
 def entries(folder: str) -> dict[str, bool]:
@@ -88,23 +103,6 @@ def entries(folder: str) -> dict[str, bool]:
         if error.errno in GONE:
             return {}
         raise KernelInterfaceError(folder, "list", error.strerror or str(error)) from error
-
-
-_AT_ONCE = 1 << 16
-
-
-def read(path: str) -> str | None:
-    """Return a small file's text without the last newline; None if it is gone."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return _whole(fd).decode("ascii", "replace").rstrip("\n")
-        finally:
-            os.close(fd)
-    except OSError as error:
-        if error.errno in GONE:
-            return None
-        raise KernelInterfaceError(path, "read", os.strerror(error.errno or 0)) from error
 
 
 def value(path: str) -> str | None:
@@ -126,19 +124,6 @@ def mask(path: str, text: str) -> CPUMask:
         return cpuset.parse(text)
     except ValueError as error:
         raise KernelInterfaceError(path, "read", str(error)) from error
-
-
-def _whole(fd: int) -> bytes:
-    """Read to the end: a list of more than a page comes in pieces (fs/seq_file.c, seq_read_iter).
-
-    Of one beyond the limit whole lines: a part of a process's id is another's.
-    """
-    content = b""
-    while piece := os.read(fd, _AT_ONCE):
-        content += piece
-        if len(content) >= MAX_BYTES:
-            return content[: content.rfind(b"\n") + 1]
-    return content
 
 
 def write(path: str, text: str) -> bool:
