@@ -8,16 +8,11 @@ from typing import Final
 
 import hypothesis
 
-FEW: Final = "NRI_COLOC_FEW_EXAMPLES"
-"""Set in the environment of lanes, too, if few examples are wanted."""
-
 _PROFILES: Final = {"nri-coloc": 100, "nri-coloc-few": 10}
 
 
 def choose(*, few: bool) -> None:
     """Load the profile of this run, before the tests are imported."""
-    if few:
-        os.environ[FEW] = "1"
     for name, examples in _PROFILES.items():
         # the time of an example shows how busy the machine is; benchmarks/ measures speed
         hypothesis.settings.register_profile(
@@ -27,7 +22,7 @@ def choose(*, few: bool) -> None:
             suppress_health_check=[hypothesis.HealthCheck.too_slow],
             derandomize=os.environ.get("CI") == "true",
         )
-    hypothesis.settings.load_profile("nri-coloc-few" if FEW in os.environ else "nri-coloc")
+    hypothesis.settings.load_profile("nri-coloc-few" if few else "nri-coloc")
 
 
 def times(factor: float) -> int:

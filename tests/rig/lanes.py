@@ -57,6 +57,9 @@ class Batch:
         # a folder of its own: in a shared one each pytest removes old folders of the others, and fails on one that is
         # just removed
         theirs = [f"--basetemp={self._folder / 'tmp'}", "-p", "no:cacheprovider"]
+        # which versions a test is played on, and with how many examples, depends on the tier
+        tier = self._config.getoption("--tier", None)
+        theirs += [f"--tier={tier}"] if tier else []
         command = [sys.executable, "-m", "pytest", "-p", "tests.rig.lane", *theirs, "-q"]
         with (self._folder / "said").open("wb") as said, self._starting:
             if self._is_ended:

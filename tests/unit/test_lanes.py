@@ -51,6 +51,14 @@ def test_where():
     assert "{records}" in os.environ
 """
 
+OF_A_TIER = """
+def pytest_addoption(parser):
+    parser.addoption("--tier")
+
+def pytest_generate_tests(metafunc):
+    metafunc.parametrize("version", [metafunc.config.getoption("--tier") or "any"])
+"""
+
 DYING = """
 import os
 
@@ -161,6 +169,12 @@ def test_a_lane_plays_tests_that_bear_load(run, project: Path):
     write(project, "containerd", alone="def test_ok(): pass")
     said = run(folder="containerd", loaded="import pytest\npytestmark = pytest.mark.bears_load\n" + MIXED)
     assert "1 failed, 4 passed, 1 skipped, 1 error" in said
+
+
+def test_a_lane_has_the_tier_of_its_parent(run, project: Path):
+    (project / "conftest.py").write_text(CONFTEST + OF_A_TIER)
+    said = run("--tier=all", first="def test_ok(version): pass", second="def test_ok(version): pass")
+    assert "2 passed" in said
 
 
 def test_the_largest_batch_begins_first():
