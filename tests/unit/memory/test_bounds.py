@@ -2,19 +2,22 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import cast
 
 import pytest
 
 from nri_coloc.core.decisions import PodRemoved
-from nri_coloc.core.readings import GroupReading, MemoryReading
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.readings import GroupReading, MemoryReading, NumaMemory
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.memory.bounds import STARTING, BoxMemory
 from nri_coloc.memory.division import Found
 from nri_coloc.memory.worker import Bounds, MemoryWorker
 from tests.unit.lending.kit import GIB, MIB, group, picture
-from tests.unit.parts import a_node, a_report, start_pod
+from tests.unit.parts import a_node, a_report, create, start_pod
+from tests.unit.placing import kit
 
 
 class Taken:
@@ -88,6 +91,11 @@ def rig() -> Rig:
     rig = Rig()
     start_pod(rig.node, "batch")
     return rig
+
+
+def lend_memory(rig: Rig, pod: str, limit: int) -> None:
+    """Create a container of a reclaimed pod with a memory limit in bytes."""
+    create(rig.node, f"of-{pod}", replace(kit.RECLAIMED, knobs=Knobs(memory_limit=limit)), 0, pod)
 
 
 def test_a_member_gets_what_is_left_of_the_node(rig):
@@ -192,6 +200,37 @@ def test_memory_that_swings_is_one_record_a_minute(rig):
     assert inputs["low_bytes"] < inputs["high_bytes"]
 
 
+def test_a_swing_of_both_directions_is_one_record_a_minute(rig):
+    told_s: list[float] = []
+    for number in range(140):  # 40 s with more memory: a rise waits for its dwell of 30 s
+        rig.turn((8 if number % 10 < 8 else 4) * GIB, {"batch": GIB}, anon=0)
+        if len(rig.heard.records) > len(told_s):
+            told_s.append(rig.now)
+    assert min(after - before for before, after in pairwise(told_s[4:])) >= 60.0
+    assert len(told_s) > 8
+
+
+def test_another_division_of_an_amount_waits_a_minute(rig):
+    start_pod(rig.node, "second")
+    rig.turn(pods={"batch": 4 * GIB, "second": 0})
+    grown = 4 * GIB
+    for _ in range(11):
+        rig.turn(8 * GIB - grown, {"batch": 4 * GIB, "second": grown})
+        assert len(rig.heard.records) == 1
+    rig.turn(8 * GIB - grown, {"batch": 4 * GIB, "second": grown})
+    assert len(rig.heard.records) == 2
+
+
+def test_a_nearly_full_member_gets_no_other_part_without_room(rig):
+    before = rig.turn(free=WATERMARK + 8 * MIB, pods={"batch": 4 * GIB})
+    assert rig.turn(free=WATERMARK + 7 * MIB, pods={"batch": 4 * GIB}) == before
+
+
+def test_a_limit_of_kubepods_that_appears_is_followed_at_once(rig):
+    before = rig.turn(pods={"batch": GIB}, yarn=GIB)
+    assert rig.turn(pods={"batch": GIB}, yarn=GIB, limit=2 * GIB)["batch"] < before["batch"]
+
+
 def test_kubepods_limit_bounds_the_boxs_pods_and_leaves_its_host_groups_what_they_hold(rig):
     found = rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB + MARGIN)
     assert (found["batch"], found[""]) == (2 * GIB, (13 * GIB - WATERMARK) // 4096 * 4096 - 2 * GIB)
@@ -208,6 +247,35 @@ def test_a_pod_that_has_used_up_what_pods_may_have_alone_gets_no_other_part(rig)
     before = rig.turn(pods={"batch": GIB}, yarn=GIB, limit=GIB + MARGIN)
     assert rig.turn(pods={"batch": GIB}, yarn=GIB + 8 * MIB, limit=GIB + MARGIN) == before
     assert len(rig.heard.records) == 1
+
+
+def test_free_memory_is_divided_by_the_limits_of_pods(rig):
+    start_pod(rig.node, "second")
+    lend_memory(rig, "batch", 2 * GIB)
+    lend_memory(rig, "second", GIB)
+    found = rig.turn(free=GIB + WATERMARK, pods={"batch": GIB, "second": GIB})
+    assert found["batch"] - found["second"] == pytest.approx(GIB // 3, abs=4096)
+
+
+def test_a_limit_of_an_annotation_counts_instead_of_the_containers(rig):
+    start_pod(rig.node, "second")
+    lend_memory(rig, "second", GIB)
+    create(
+        rig.node,
+        "of-batch",
+        replace(kit.RECLAIMED, knobs=Knobs(memory_limit=2 * GIB)),
+        0,
+        "batch",
+        limited=True,
+    )
+    found = rig.turn(free=GIB + WATERMARK, pods={"batch": GIB, "second": GIB})
+    assert found["batch"] - found["second"] == pytest.approx(GIB // 3, abs=4096)
+
+
+def test_a_host_group_gets_free_memory_by_its_use(rig):
+    lend_memory(rig, "batch", GIB)
+    found = rig.turn(free=GIB + WATERMARK, pods={"batch": GIB}, yarn=GIB)
+    assert found["batch"] == pytest.approx(found[""], abs=4096)
 
 
 def test_who_leaves_gives_its_part_to_the_others(rig):
@@ -247,7 +315,8 @@ def test_switched_off_everything_is_given_back(rig):
     rig.node.tuning = Tuning(reclaim=ReclaimTuning(enabled=False))
     assert rig.turn(pods={"batch": GIB}) == {}
     assert rig.worker.bounds == {}
-    assert rig.heard.records[-1].extra["inputs"]["binding"] == "lending_disabled"
+    inputs = rig.heard.records[-1].extra["inputs"]
+    assert (inputs["binding"], inputs["low_bytes"]) == ("lending_disabled", 0)
 
 
 def test_without_readings_nothing_rises_and_after_a_minute_it_sinks_towards_the_floor(rig):
@@ -256,6 +325,30 @@ def test_without_readings_nothing_rises_and_after_a_minute_it_sinks_towards_the_
     assert rig.highs == before
     rig.memory.turn(picture(100.0, {}), rig.node.state, {})
     assert rig.highs["batch"] == before["batch"] - 256 * MIB
+
+
+def test_headroom_is_known_by_memory_node(rig):
+    assert rig.memory.headroom_by_node == {}
+    nodes = {0: NumaMemory(8 * GIB, 4 * GIB), 1: NumaMemory(8 * GIB, 4 * GIB)}
+    taken = picture(5.0, {}, held(99, 0), memory_total=16 * GIB, memory_free=8 * GIB, nodes=nodes)
+    rig.memory.turn(taken, rig.node.state, {})
+    assert dict(rig.memory.headroom_by_node) == {
+        0: rig.memory.headroom_bytes // 2,
+        1: rig.memory.headroom_bytes // 2,
+    }
+
+
+def test_without_readings_and_pods_nothing_is_written():
+    rig = Rig()
+    rig.memory.turn(picture(1.0, {}), rig.node.state, {})
+    assert (rig.worker.bounds, rig.heard.records) == ({}, [])
+
+
+def test_readings_may_be_missing_for_a_minute(rig):
+    for _ in range(12):
+        before = rig.turn(pods={"batch": GIB})
+    rig.memory.turn(picture(100.0, {}), rig.node.state, {})
+    assert rig.highs == before
 
 
 def test_before_the_first_reading_nobody_is_bounded(rig):

@@ -94,6 +94,17 @@ def test_a_little_more_is_not_worth_a_write():
     assert [(each.high, each.binding) for each in found] == [(GIB, Binding.DEAD_BAND)] * 2
 
 
+def test_the_dead_band_itself_is_worth_a_write():
+    box = Box()
+    box.tick(0.0, may(GIB))
+    box.tick(1.0, may(GIB + 64 * MIB))
+    assert box.tick(31.0, may(GIB + 64 * MIB)).high == GIB + 64 * MIB
+
+
+def test_headroom_of_the_floor_itself_is_no_lack():
+    assert Box().tick(0.0, may(256 * MIB)).binding is Binding.FREE_MEMORY
+
+
 def test_a_clock_set_back_begins_the_dwell_anew():
     box = Box()
     box.tick(100.0, may(GIB))

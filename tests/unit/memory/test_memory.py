@@ -84,6 +84,12 @@ CASES = [
         box=holding(0, 0, 2),
     ),
     Case(
+        "only its active cache counts half",
+        46,
+        node=replace(IDLE, inactive_file=2 * GIB, active_file=4 * GIB),
+        box=holding(0, 2, 4),
+    ),
+    Case(
         "its slab is half in the node's",
         44,
         node=replace(IDLE, slab_reclaimable=4 * GIB),
