@@ -36,10 +36,10 @@ from benchmarks.mutations import mutated, sites
 
 PROJECT = Path(__file__).resolve().parents[1]
 SURVIVED: Final = "survived"
-SPARE_CPU_S: Final = 10.0
+SPARE_CPU_S: Final = 3.0
 """Seconds of CPU time that a test may take beyond ten times its usual time; then the mutant has timed out."""
-LONGEST_S: Final = 300.0
-"""Seconds by the clock for one test: a mutant may also wait for ever."""
+LONGEST_SLEEP_S: Final = 60.0
+"""Seconds that a test may sleep: a mutant may also wait for ever. Time without a free CPU does not count."""
 LONGEST_START_S: Final = 600.0
 """Seconds of CPU time for all tests of a mutant in a process of its own."""
 
@@ -278,15 +278,39 @@ class Trials(Player):
 
     def _play(self, items: list[pytest.Item], usual_s: Iterable[float] = ()) -> str:
         """Play tests until one fails; return its name, or an empty text."""
-        limits_s = chain(usual_s, repeat(LONGEST_S))
+        limits_s = chain(usual_s, repeat(LONGEST_START_S))
         for (item, following), usual in zip(pairwise([*items, None]), limits_s, strict=False):
             assert item is not None
             signal.setitimer(signal.ITIMER_PROF, SPARE_CPU_S + 10 * usual)
-            signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
+            _limit_sleep()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.failed:
                 break
         return self.failed
+
+
+def _limit_sleep() -> None:
+    """Let SIGALRM end this process once it has slept for LONGEST_SLEEP_S from now on."""
+    began_s = _asleep_s()
+
+    def check(*_: object) -> None:
+        left_s = LONGEST_SLEEP_S - (_asleep_s() - began_s)
+        if left_s > 0:
+            signal.setitimer(signal.ITIMER_REAL, left_s + 1.0)
+        else:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGALRM)
+
+    signal.signal(signal.SIGALRM, check)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_SLEEP_S)
+
+
+def _asleep_s() -> float:
+    """Return the seconds, from any fixed moment, in which the main thread neither ran nor waited for a CPU."""
+    ran_ns, waited_ns, _ = map(
+        int, Path("/proc/self/schedstat").read_text().split()
+    )  # man 5 proc_pid_schedstat
+    return time.monotonic() - (ran_ns + waited_ns) / 1e9
 
 
 def _verdict(ended: Ended, otherwise: str) -> Verdict:
