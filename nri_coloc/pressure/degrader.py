@@ -3,14 +3,19 @@
 Containers are read only while an online pod waits for CPU, or a container is degraded. The owner of all quotas writes
 and records the change. A lowered quota needs this process to restore it: it is restored when the daemon ends, and after
 the runtime's first list of the next process.
+
+In mode `observe` nothing is written: the quotas that would be lowered are recorded. A container then counts as using no
+more than its quota would allow.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.changed_quota import ChangedQuota
+from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.readings import GroupReading, milli_between
 from nri_coloc.core.reasons import Reason
+from nri_coloc.core.report import Recorder
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing import supply
@@ -21,6 +26,12 @@ from nri_coloc.pressure.actions.degrade_cpu import NO_COURSE, Member, Pool, Step
 from nri_coloc.pressure.population import LatestPopulation
 from nri_coloc.pressure.rates import SHORTEST_S
 from nri_coloc.repair import targets
+
+KNOB: Final = "quota"
+"""The audit's name of the value."""
+
+UNLIMITED: Final = -1
+"""No quota, in records."""
 
 PERIOD_US: Final = 100_000
 """The kubelet's period (cpu-cfs-quota-period), if the runtime reports none."""
@@ -59,20 +70,28 @@ class _Read(NamedTuple):
 class Degrader:
     """Degrades and restores; one thread calls `look`."""
 
-    def __init__(self, node: Node, reader: Reader, *, judge: Judge, quotas: Quotas) -> None:
+    def __init__(
+        self, node: Node, reader: Reader, *, judge: Judge, quotas: Quotas, report: Recorder
+    ) -> None:
         self._node = node
         self._reader = reader
         self._judge = judge
         self._quotas = quotas
+        self._report = report
         self._course = NO_COURSE
+        self._observes = False
         self._before: Mapping[str, GroupReading] = {}
         self._looked_at = float("-inf")
         self._pods = LatestPopulation()
 
     @property
-    def count(self) -> int:
-        """Return the number of containers whose lowered quota is in force."""
-        return sum(map(self._quotas.is_degraded, self._course.degraded))
+    def degraded(self) -> dict[str, dict[str, str]]:
+        """Return the lowered quotas that are in force in words, by container id and knob; for any thread."""
+        return {
+            k: {KNOB: words.cores(one.limit)}
+            for k, one in self._course.degraded.items()
+            if self._quotas.is_degraded(k)
+        }
 
     def look(self, now: float) -> None:
         """Take one turn; nothing before the runtime's first list."""
@@ -80,20 +99,29 @@ class Degrader:
             return
         self._looked_at = now
         state, tuning = self._node.state, self._node.tuning
-        if tuning.observe or not (tuning.pressure.degrade and tuning.pressure.cpu.judges):
+        is_on = tuning.pressure.degrade and tuning.pressure.cpu.judges
+        if tuning.observe or not is_on:
             self._restore(Reason.RECONFIGURED, "the settings no longer allow it")
-            return
-        hurt = self._hurt(tuning.pressure.cpu.up)
+        if tuning.observe != self._observes or not is_on:
+            self._course, self._before, self._observes = NO_COURSE, {}, tuning.observe
+        if is_on:
+            self._turn(state, self._hurt(tuning.pressure.cpu.up), now)
+
+    def _turn(self, state: NodeState, hurt: frozenset[str], now: float) -> None:
         if not (self._judge.short_of_cpu or self._course.degraded):
             self._before = {}
             return
         found = self._read(state, now)
         self._before = found.readings
         self._course, steps = degrade_cpu.turn(self._course, self._pools(state, found, hurt), now)
-        self._carry_out(steps, state, now)
+        if self._observes:
+            self._record(steps, state)
+        else:
+            self._carry_out(steps, state, now)
 
     def end(self) -> None:
         """Restore all quotas after the last `look`: no process watches them after the daemon's end."""
+        self._course = NO_COURSE
         self._restore(Reason.UNWATCHED, "the daemon ends")
 
     def _hurt(self, up: int) -> frozenset[str]:
@@ -129,10 +157,10 @@ class Degrader:
     def _member(self, state: NodeState, one: Assignment, use: int | None) -> Member:
         place = state.pods[one.container.pod_id]
         online = self._pods.of(state).online.get(place.pod.id)
-        facts, own = state.facts.of(place.pod), one.container.resources.quota or 0
+        facts, own = state.facts.of(place.pod), _own(one)
         return Member(
             pod_id=place.pod.id,
-            use=use,
+            use=self._use(one.id, use),
             request=supply.of_pod(state, place.pod.id),
             most=own * 1000 / _period(one) if own > 0 else float("inf"),
             may=one.is_managed and online is not None and online.may_be_degraded,
@@ -140,6 +168,11 @@ class Degrader:
             kube_priority=0 if facts is None else facts.priority,
             priority=one.wish.priority,
         )
+
+    def _use(self, container_id: str, use: int | None) -> float | None:
+        """Return the use of a container, milli-CPU; in mode observe at most the quota that it would have."""
+        degraded = self._course.degraded.get(container_id) if self._observes else None
+        return use if use is None or degraded is None else min(use, degraded.limit)
 
     # ---- what is written ----
 
@@ -155,6 +188,18 @@ class Degrader:
             {s.container_id: changed[s.container_id].ended("the kernel refused it") for s in refused}
         )
 
+    def _record(self, steps: Iterable[Step], state: NodeState) -> None:
+        """Record the quotas that would be lowered."""
+        decisions = []
+        for step in steps:
+            if step.limit is not None:
+                one = state.containers[step.container_id]
+                record = words.of_degrading(step, _names(step, state), observes=True)
+                before = Knobs(quota=_quota(one, step.before) or _own(one) or UNLIMITED)
+                after = Knobs(quota=_quota(one, step.limit))
+                decisions.append(record._replace(subject=one, before=before, after=after))
+        self._report.decided(decisions, state, state)
+
     @property
     def _lowered(self) -> dict[str, ChangedQuota]:
         """The lowered quotas, also those to be restored."""
@@ -162,13 +207,10 @@ class Degrader:
 
     def _restore(self, reason: Reason, why: str) -> None:
         """Restore all containers; nothing without any."""
-        self._course, self._before = NO_COURSE, {}
-        ends = {
-            k: one.ended(why)._replace(reason=reason)
-            for k, one in self._lowered.items()
-            if one.quota is not None
-        }
-        self._quotas.change(self._lowered | ends)
+        lowered = self._lowered
+        ends = {k: one.ended(why)._replace(reason=reason) for k, one in lowered.items() if one.quota is not None}
+        if lowered:
+            self._quotas.change(lowered | ends)
 
 
 def _shared(state: NodeState) -> Iterable[Assignment]:
@@ -190,14 +232,23 @@ def _period(one: Assignment) -> int:
     return one.container.resources.period or PERIOD_US
 
 
+def _own(one: Assignment) -> int:
+    """Return the quota that the kubelet gave, µs; 0 for none."""
+    return max(0, one.container.resources.quota or 0)
+
+
+def _quota(one: Assignment, limit: float | None) -> int | None:
+    """Return a limit in milli-CPU as a quota, µs, rounded up; None for none."""
+    return None if limit is None else -int(-limit * _period(one) // 1000)
+
+
 def _changed(step: Step, state: NodeState) -> ChangedQuota:
     """Return the quota of a step with its record."""
     one = state.containers[step.container_id]
-    quota = None if step.limit is None else -int(-step.limit * _period(one) // 1000)
     record = words.of_degrading(step, _names(step, state))
     return ChangedQuota(
-        quota=quota,
-        own=max(0, one.container.resources.quota or 0),
+        quota=_quota(one, step.limit),
+        own=_own(one),
         event=record.event,
         reason=record.reason,
         because=record.because,

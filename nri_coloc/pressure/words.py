@@ -118,15 +118,17 @@ def of_end(pod_id: str, action: Action, limit: float, reason: Reason, why: str) 
     )
 
 
-def of_degrading(step: degrade_cpu.Step, victims: Sequence[str]) -> Decision:
+def of_degrading(step: degrade_cpu.Step, victims: Sequence[str], *, observes: bool = False) -> Decision:
     """Return the record of a quota that is lowered or restored.
 
     victims: "NAMESPACE/POD" of each hurt pod.
+    observes: whether it would only be lowered, in mode observe.
     """
     names, inputs = [_short(name) for name in victims], _of_degrading(step)
     inputs["victims"] = " ".join(names)
     if step.cause is Cause.HURT:
-        text = f"quota lowered: CPU stall of {names[0]} in pool {_short(step.pool)}"
+        done = "would be lowered, mode observe" if observes else "lowered"
+        text = f"quota {done}: CPU stall of {names[0]} in pool {_short(step.pool)}"
         because = report.sentence(text, inputs, ("limit_milli", "use_milli", "request_milli"))
         return Decision(AuditEvent.PRESSURE_DEGRADE, Reason.CPU_STALL, because, inputs=inputs)
     text = f"quota restored: {_WHY_RESTORED[step.cause]}"
@@ -172,6 +174,11 @@ def of_memory_enough(need: Need, former: Regime, taken: int) -> Decision:
         qos=QoSClass.RECLAIMED,
         inputs={**_of_need(need, taken), "former_regime": former.value},
     )
+
+
+def cores(milli: float) -> str:
+    """Return an amount of CPU for people: "3.25 cores"."""
+    return f"{milli / 1000:.2f} cores"
 
 
 def _of_degrading(step: degrade_cpu.Step) -> dict[str, Figure]:

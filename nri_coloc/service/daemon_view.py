@@ -68,6 +68,7 @@ class DaemonView:
             waits_for=waits_for,
             lending=self._lending.body(),
             throttled=self._lending.pressure.throttled,
+            degraded=self._lending.pressure.degraded,
             remarks=self._lending.remarks(),
         )
 

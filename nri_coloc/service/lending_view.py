@@ -37,6 +37,11 @@ class PressureView:
         """Return the limits of throttled pods in words, by pod id and knob."""
         return self._pressure.throttled
 
+    @property
+    def degraded(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the limits of degraded containers in words, by container id and knob."""
+        return self._degrader.degraded
+
     def body(self) -> dict[str, Any]:
         """Return the part of `lending` in `/v1/state` that shortages decide."""
         return {
@@ -48,7 +53,7 @@ class PressureView:
     def measure(self, metrics: Metrics) -> None:
         """Set the metrics of the shortages."""
         metrics.throttled(len(self._pressure.throttled))
-        metrics.degraded(self._degrader.count)
+        metrics.degraded(len(self.degraded))
         metrics.cooling(self._cooling_s())
         metrics.disks_left(self._disks.left, is_short=bool(self._disks.shortage))
 

@@ -236,12 +236,22 @@ def _warnings(state: State) -> Iterator[str]:
     ]
     if waiting:
         yield f"waiting: {_some(waiting)}"
+    if limited := [*_limited(state)]:
+        yield f"limited because online pods wait: {_some(limited)}"
     if state["mode"] == "observe":
         return
     both = [each for each in state["containers"] if each["cpus"] and each["actual_cpus"]]
     differing = [name_of(each) for each in both if each["cpus"] != each["actual_cpus"]]
     if differing:
         yield f"CPUs read back differ from those decided: {_some(differing)}"
+
+
+def _limited(state: State) -> Iterator[str]:
+    """Yield the throttled and degraded containers with their limits."""
+    for each in state["containers"]:
+        limits = {**each.get("throttled", {}), **each.get("degraded", {})}
+        if limits:
+            yield f"{name_of(each)} ({', '.join(f'{knob}={words}' for knob, words in limits.items())})"
 
 
 def _some(names: list[str]) -> str:

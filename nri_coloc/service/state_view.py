@@ -2,7 +2,7 @@
 
 `cpus` are the decided CPUs, `actual_cpus` the CPUs that were last read back; a reader compares both. If `actual_cpus`
 is empty, `actual_cpus_unknown` has the reason. `throttled` has the limits of a container whose pod is throttled, by
-knob; the key is missing while there are none. `facts` has the companion's facts about a container and its pod; the
+knob, and `degraded` those of a degraded container; each key is missing while there are none. `facts` has the companion's facts about a container and its pod; the
 key is missing without facts. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to; the key is missing
 if there are none. `remarks` are sentences about settings that an operator probably did not mean; the key is missing
 without them.
@@ -10,6 +10,7 @@ without them.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import cpuset
@@ -42,6 +43,7 @@ def state_json(
     waits_for: Mapping[str, str],
     lending: Mapping[str, Any],
     throttled: Mapping[str, Mapping[str, str]],
+    degraded: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     remarks: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the body of `/v1/state`.
@@ -49,13 +51,16 @@ def state_json(
     waits_for: a text by container id.
     lending: the state by the clock.
     throttled: limits in words by pod id and knob.
+    degraded: limits in words by container id and knob.
+    remarks: sentences about the settings.
     """
     containers = [
         {
             **_container(state, assignment),
             **_actual(assignment.id, found),
             "waits_for": waits_for.get(assignment.id, ""),
-            **_throttled(throttled.get(assignment.container.pod_id)),
+            **_limits("throttled", throttled.get(assignment.container.pod_id)),
+            **_limits("degraded", degraded.get(assignment.id)),
         }
         for assignment in state.containers.values()
     ]
@@ -76,8 +81,8 @@ def state_json(
     }
 
 
-def _throttled(limits: Mapping[str, str] | None) -> dict[str, Any]:
-    return {"throttled": dict(limits)} if limits else {}
+def _limits(key: str, limits: Mapping[str, str] | None) -> dict[str, Any]:
+    return {key: dict(limits)} if limits else {}
 
 
 def _actual(container_id: str, found: ReadBack) -> dict[str, str]:

@@ -53,7 +53,9 @@ class Bed(test_pressure.Bed):
         loop = Pressure(self.known, StallReader(layout, self._root), writer, self.told)
         self.bandwidths = PodBandwidths(self.known, writer, cast("Any", self.told))
         reader = CgroupReader(layout, self._root)
-        self.degrader = Degrader(self.known, reader, judge=loop, quotas=self.bandwidths)
+        self.degrader = Degrader(
+            self.known, reader, judge=loop, quotas=self.bandwidths, report=cast("Any", self.told)
+        )
         return loop
 
     def online(
@@ -168,7 +170,7 @@ def test_the_hog_of_a_short_pool_is_degraded(make: Callable[..., Bed]):
     assert degraded.after == Knobs(quota=325_000)
     assert "shop/web" in degraded.because
     assert len(degraded.because) <= 160
-    assert bed.degrader.count == 1
+    assert bed.degrader.degraded == {"hog-app": {"quota": "3.25 cores"}}
 
 
 def test_a_timer_restores_the_hog(make: Callable[..., Bed]):
@@ -205,15 +207,37 @@ def test_steps_go_down_to_the_request(make: Callable[..., Bed]):
     "tuning",
     [
         Tuning(),
-        replace(ON, observe=True),
         Tuning(pressure=PressureTuning(cpu=RungTuning(judges=False), degrade=True)),
     ],
-    ids=["off", "observe", "no verdicts"],
+    ids=["off", "no verdicts"],
 )
 def test_no_quota_is_lowered_unless_told_to(make: Callable[..., Bed], tuning: Tuning):
     bed = short(make(tuning), 10)
     assert bed.quota("hog") == -1
     assert not bed.events(AuditEvent.PRESSURE_DEGRADE)
+
+
+def test_mode_observe_records_the_first_step_alone(make: Callable[..., Bed]):
+    bed = short(make(replace(ON, observe=True)), 50)
+    assert bed.quota("hog") == -1
+    assert bed.degrader.degraded == {}
+    (step,) = bed.told.decisions
+    assert step.subject is not None
+    assert (step.subject.id, step.event, step.reason) == (
+        "hog-app",
+        AuditEvent.PRESSURE_DEGRADE,
+        Reason.CPU_STALL,
+    )
+    assert (step.before, step.after) == (Knobs(quota=-1), Knobs(quota=325_000))
+    assert step.because.startswith("quota would be lowered, mode observe: CPU stall of shop/web")
+
+
+def test_mode_observe_restores(make: Callable[..., Bed]):
+    bed = short(make())
+    bed.known.tuning = replace(ON, observe=True)
+    bed.second(bed.day(hog=400.0)())
+    assert bed.quota("hog") == -1
+    assert bed.told.decisions[-1].reason is Reason.RECONFIGURED
 
 
 @pytest.mark.parametrize("allowed", [None, frozenset[str](), frozenset({"throttle", "evict"})])
@@ -305,14 +329,14 @@ def test_only_quotas_in_force_are_counted(make: Callable[..., Bed]):
     bed.seconds(6, bed.day(hog=5000.0, lean=1500.0))
     found = [name for name in ("hog", "lean") if bed.quota(name) > 0]
     assert found == (["lean"] if tree.version == 1 else ["hog"])
-    assert bed.degrader.count == 1
+    assert len(bed.degrader.degraded) == 1
 
 
 def test_a_quota_is_not_counted_during_a_resize(make: Callable[..., Bed]):
     bed = short(make())
     bed.bandwidths.resized("hog")
     assert bed.quota("hog") == -1
-    assert bed.degrader.count == 0
+    assert bed.degrader.degraded == {}
 
 
 def test_switching_off_restores(make: Callable[..., Bed]):
@@ -394,7 +418,7 @@ def test_a_container_that_ends_is_forgotten(make: Callable[..., Bed]):
     bed.known.state = replace(bed.known.state, containers=Crowd.of(kept))
     bed.seconds(2, bed.day(lean=400.0))
     assert bed.bandwidths.changed == {}
-    assert bed.degrader.count == 0
+    assert bed.degrader.degraded == {}
 
 
 def test_a_sawtooth_is_restored_once_a_minute(make: Callable[..., Bed]):

@@ -48,7 +48,7 @@ class LendingParts:
         left, memory = MemoryLeftReader(*machine), MemoryReclaim(*machine)
         stalls = StallReader(*machine)
         self.pressure = Pressure(node, stalls, files.writer, report)
-        self.degrader = Degrader(node, forecast.cgroups, judge=self.pressure, quotas=files.bandwidths)
+        self.degrader = Degrader(node, forecast.cgroups, judge=self.pressure, quotas=files.bandwidths, report=report)
         self.reclaim_worker = ReclaimWorker(memory, lambda pod_id: gives_memory(node.state, pod_id))
         self.reclaimer = Reclaimer(
             node, left, memory, worker=self.reclaim_worker, ladder=self.pressure, report=report

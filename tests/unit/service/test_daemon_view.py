@@ -64,7 +64,7 @@ def parts(tmp_path: Path) -> tuple[DaemonView, Any, Actuator]:
                 PressureView(
                     disks=DISKS,
                     pressure=cast("Pressure", SimpleNamespace(throttled={})),
-                    degrader=cast("Degrader", SimpleNamespace(count=0)),
+                    degrader=cast("Degrader", SimpleNamespace(degraded={})),
                     reclaimer=cast("Reclaimer", SimpleNamespace(shown="none")),
                     evictor=EVICTOR,
                 ),

@@ -116,6 +116,13 @@ class TestContainers:
         assert self.row(late) == ("2-7, none of its own; waits for 2 CPUs of its own", "2-7", True)
         assert head(state(WEB, late)).warnings == ("waiting: shop/late/app for 2 CPUs of its own",)
 
+    def test_limited_containers_are_named_with_their_limits(self):
+        job = {**JOB, "throttled": {"io.max": "1.0 MiB/s"}}
+        hog = container("hog", "shared", "share", degraded={"quota": "3.25 cores"})
+        assert head(state(job, hog)).warnings == (
+            "limited because online pods wait: shop/job/app (io.max=1.0 MiB/s), shop/hog/app (quota=3.25 cores)",
+        )
+
     def test_an_init_container_in_share_is_no_warning(self):
         assert self.row(container("init", "dedicated", "share")) == ("2-7, none of its own", "2-7", False)
 

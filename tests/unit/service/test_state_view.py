@@ -168,6 +168,21 @@ def test_a_container_that_waits_shows_for_what():
     assert shown["waits_for"] == "2 CPUs of its own"
 
 
+def test_a_degraded_container_shows_its_limit():
+    other = replace(APP, container=replace(APP.container, id="other"))
+    said = state_view.state_json(
+        node(APP, other),
+        observe=False,
+        found=ReadBack({}, {}, ()),
+        waits_for={},
+        lending=LENDING,
+        throttled={},
+        degraded={"9c1b": {"quota": "3.25 cores"}},
+    )
+    shown = {one["id"]: one.get("degraded") for one in said["containers"]}
+    assert shown == {"9c1b": {"quota": "3.25 cores"}, "other": None}
+
+
 def test_a_throttled_pods_containers_show_their_limit():
     (container,) = state_json(node(APP), throttled={"s1": {"io.max": "1.0 MiB/s"}})["containers"]
     assert container["throttled"] == {"io.max": "1.0 MiB/s"}
