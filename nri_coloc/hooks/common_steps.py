@@ -11,16 +11,18 @@ left the CPUs that are taken.
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from threading import Lock, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import ContainerCreating, Outcome
+from nri_coloc.core.decisions import ContainerCreating, Event, Outcome
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Drift, Report
-from nri_coloc.core.seams import After, BeforeAnswer, Change, Decided, Prepare, tell
+from nri_coloc.core.seams import After, BeforeAnswer, Change, Decided, Prepare, prepared, tell
+from nri_coloc.core.state import NodeState
 from nri_coloc.host.alarm import Alarm
 from nri_coloc.nri import codec, events
 from nri_coloc.nri.calls import HookKind
@@ -214,21 +216,21 @@ class HookReport(Report, Protocol):
 
 
 class Consequences:
-    """Has no state of its own: an old runtime's list comes on another thread than hooks do.
-
-    report: the records of hooks.
-    prepare: the preparations that are entered around a decision.
-    """
+    """Has no state of its own: an old runtime's list comes on another thread than hooks do."""
 
     def __init__(self, node: Node, pusher: Pusher, report: HookReport, seams: Seams) -> None:
-        self.report = report
-        self.prepare = seams.prepare
         self._node = node
         self._pusher = pusher
+        self._report = report
+        self._prepare = seams.prepare
         self._before_answer = seams.before_answer
         self._after = seams.after
 
     # ---- before the answer ----
+
+    def prepared(self, event: Event) -> AbstractContextManager[object]:
+        """Return the preparations to enter around the decision on an event."""
+        return prepared(self._prepare, event)
 
     def prepare_answer(self, kind: HookKind, decided: Decided, exchange: Exchange) -> list[Drift]:
         """Take this hook's steps; return the values that other writers had changed."""
@@ -266,11 +268,27 @@ class Consequences:
     def named_cpus(self, event: ContainerCreating) -> None:
         """Note an answer that names CPUs: the runtime refuses it if another plugin names CPUs too."""
         name = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
-        self.report.neighbours.creations.answered(event.container.id, name)
+        self._report.neighbours.creations.answered(event.container.id, name)
+
+    def created(self, container_id: str) -> None:
+        """Note that the runtime went on with a creation, so it accepted the answer."""
+        self._report.neighbours.creations.created(container_id)
+
+    def ended(self, container_id: str) -> None:
+        """Note the end of a container, also of one whose creation the runtime undid."""
+        self._report.neighbours.creations.ended(container_id, time.monotonic())
 
     def follow(self, change: Change) -> None:
         """Pass a change to every observer."""
         tell(self._after, change)
+
+    def record(self, outcome: Outcome, before: NodeState) -> None:
+        """Record an outcome that no observer needs."""
+        self._report.decided(outcome.decisions, outcome.state, before)
+
+    def timed(self, kind: HookKind, waited_s: float) -> None:
+        """Count the seconds that the runtime waited for an answer."""
+        self._report.metrics.hook(kind, waited_s)
 
     def tell_drift(self, container_id: str, *drifts: Drift | None) -> None:
         """Record values of a container that another writer had changed."""
@@ -278,7 +296,19 @@ class Consequences:
             state = self._node.state
             assignment = state.containers.get(container_id)
             if assignment is not None:
-                self.report.drifted(assignment, state, drift)
+                self._report.drifted(assignment, state, drift)
+
+    def tell_failed(self, hook: events.Hook, error: Exception) -> None:
+        """Record that a hook was answered neutrally because of an error of ours."""
+        self._report.log.error(
+            "a hook failed by an error in the plugin; it was answered neutrally",
+            hook=hook.kind.value,
+            exc_info=error,
+        )
+        self._report.metrics.neutral_reply(hook.kind.value)
+        cause = f"{type(error).__name__}: {error}"
+        because = f"{hook.kind.value} was answered without changes: error in the daemon: {cause}"
+        self._report.about_hook(hook, (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because))
 
     def tell_too_late(self, hook: events.Hook, exchange: Exchange) -> None:
         """Record that the watchdog answered before the decision was made: control files carry out the decision."""
@@ -288,7 +318,7 @@ class Consequences:
             f"{hook.kind.value} was answered without changes: the decision came too late, "
             f"after {exchange.age_us / 1000:.1f} ms; its values are written to control files {when}"
         )
-        self.report.about_hook(hook, (AuditEvent.LATE, Reason.TOO_LATE, because))
+        self._report.about_hook(hook, (AuditEvent.LATE, Reason.TOO_LATE, because))
 
 
 class CgroupSteps:

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import ContainerCreating, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
-from nri_coloc.core.seams import Decided, all_of, prepared, superseded
+from nri_coloc.core.seams import Decided, all_of, superseded
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState, Pools
 from nri_coloc.core.value import replace
@@ -117,7 +117,6 @@ class Creation:
         self._translator = translator
         self._consequences = consequences
         self._kubelet = kubelet
-        self._prepare = consequences.prepare
         self._foresight = Foresight(node)
 
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
@@ -154,7 +153,7 @@ class Creation:
         if names_cpus(hook):  # no answer is foreseen for such a container
             self._kubelet.look_at_kubelet()
         event = self._translator.creating(hook, self._node.state, self._node.tuning)
-        with prepared(self._prepare, event):
+        with self._consequences.prepared(event):
             self._decide_on(event, hook, exchange)
 
     def _decide_on(self, event: ContainerCreating, hook: events.Hook, exchange: Exchange) -> None:

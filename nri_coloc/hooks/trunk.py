@@ -23,7 +23,7 @@ from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.decisions import NOBODY, ContainerGone, Outcome, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
-from nri_coloc.core.seams import Decided, all_of, prepared
+from nri_coloc.core.seams import Decided, all_of
 from nri_coloc.core.state import NodeState
 from nri_coloc.errors import ProtocolError, TransportLost
 from nri_coloc.hooks.common_steps import Answers, Consequences, Exchange, Ticket, Watchdog
@@ -61,11 +61,9 @@ class Hooks:
     ) -> None:
         self._node = node
         self._kubelet = kubelet
-        self._prepare = consequences.prepare
         self._actuator = actuator
         self._pusher = pusher
         self._translator = translator
-        self._report = consequences.report
         self._consequences = consequences
         creation = Creation(node, actuator, pusher, translator, consequences, kubelet=kubelet)
         resize = Resize(node, actuator, pusher, translator, consequences)
@@ -97,14 +95,14 @@ class Hooks:
             self._failed(hook, ticket, answers, error)
         finally:
             watchdog.end()
-            self._report.metrics.hook(hook.kind, exchange.waited_s)
+            self._consequences.timed(hook.kind, exchange.waited_s)
 
     # ---- pods ----
 
     def _run_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         self._kubelet.look_at_kubelet()
         event = self._translator.pod_started(hook, self._node.tuning)
-        with prepared(self._prepare, event):
+        with self._consequences.prepared(event):
             before = self._node.state
             outcome = self._node.decide(event)
         decided = Decided(outcome, before, event.pod.id)
@@ -137,7 +135,7 @@ class Hooks:
         If the pod has them already, as almost always, nothing is written.
         """
         assert hook.container is not None  # events of containers carry one
-        self._report.neighbours.creations.created(hook.container.id)
+        self._consequences.created(hook.container.id)
         event = self._translator.created(hook) if self._node.can.cgroup == 1 else None
         if event is None:
             exchange.answer(None)
@@ -149,11 +147,11 @@ class Hooks:
 
     def _start(self, hook: events.Hook, exchange: Exchange) -> None:
         event = self._translator.starting(hook, self._node.state, self._node.tuning, running=False)
-        with prepared(self._prepare, event):
+        with self._consequences.prepared(event):
             before = self._node.state
             outcome = self._node.decide(event)
         container_id = event.container.id
-        self._report.neighbours.creations.created(container_id)
+        self._consequences.created(container_id)
         decided = Decided(outcome, before, event.pod.id, container_id)
         drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
@@ -175,7 +173,7 @@ class Hooks:
     def _gone(self, hook: events.Hook, exchange: Exchange) -> None:
         assert hook.container is not None  # events of containers carry one
         removed = hook.kind is HookKind.REMOVE_CONTAINER
-        self._report.neighbours.creations.ended(hook.container.id, time.monotonic())
+        self._consequences.ended(hook.container.id)
         before = self._node.state
         outcome = self._node.decide(ContainerGone(hook.container.id, removed))
         is_silent = removed or self._node.tuning.observe
@@ -203,7 +201,7 @@ class Hooks:
         event = self._translator.synchronized(listed.pods, listed.containers, node.state, node.tuning)
         if not node.told and any(container.record for container, _ in event.containers):
             self._actuator.know_earlier()
-        with prepared(self._prepare, event):
+        with self._consequences.prepared(event):
             before = self._node.state
             outcome = self._node.decide(event)
         self._pusher.learned_all({c.id: stored_specs.of(c.resources) for c, _ in event.containers})
@@ -215,7 +213,7 @@ class Hooks:
         before = self._node.state
         for pod_id in tuple(departed(before, self._actuator.is_there)):
             outcome = self._node.decide(PodRemoved(pod_id))
-            self._report.decided(outcome.decisions, outcome.state, before)
+            self._consequences.record(outcome, before)
 
     # ---- after the answer ----
 
@@ -228,15 +226,7 @@ class Hooks:
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():
             answers.answer(hook.call, None)
-        self._report.log.error(
-            "a hook failed by an error in the plugin; it was answered neutrally",
-            hook=hook.kind.value,
-            exc_info=error,
-        )
-        self._report.metrics.neutral_reply(hook.kind.value)
-        cause = f"{type(error).__name__}: {error}"
-        because = f"{hook.kind.value} was answered without changes: error in the daemon: {cause}"
-        self._report.about_hook(hook, (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, because))
+        self._consequences.tell_failed(hook, error)
 
 
 def departed(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]:
