@@ -12,7 +12,7 @@ request. A pool has one step in `SETTLES_S` while it is short, and a timer resto
 again within `REMEMBERED_S`, the next time is twice as long, up to `LONGEST_S`. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.pressure.action import Cause, Row
@@ -145,28 +145,44 @@ class Step(NamedTuple):
 
 def turn(before: Course, pools: Mapping[str, Pool], now: float) -> tuple[Course, tuple[Step, ...]]:
     """Return the course after one turn, and the steps to carry out. A container that no pool has is forgotten."""
-    degraded = dict(before.degraded)
-    ended = {k: one for k, one in before.ended.items() if now - one.at < REMEMBERED_S}
-    stepped = {k: at for k, at in before.stepped.items() if now - at < SETTLES_S}
-    steps: list[Step] = []
-    where = {k: name for name, pool in pools.items() for k in pool.members}
-    for container_id, one in before.degraded.items():
-        name = where.get(container_id, "")
-        pool = pools.get(name)
-        cause = None if pool is None else _end(container_id, one, pool, now)
-        if pool is None or cause is not None:
-            del degraded[container_id]
-        if pool is not None and cause is not None:
-            ended[container_id] = Ended(now, one.lasts_s, rests=cause is Cause.NO_RELIEF)
-            steps.append(_restored(name, pool, container_id, one, cause))
+    ends = tuple(_ends(before, pools, now))
+    course = _after_ends(before, pools, ends, now)
+    steps = [step for name, pool in pools.items() if (step := _step(name, pool, course, now)) is not None]
+    for step in steps:
+        course = _stepped(course, step, now)
+    return course, (*ends, *steps)
+
+
+def _ends(before: Course, pools: Mapping[str, Pool], now: float) -> Iterator[Step]:
+    """Yield the steps that restore containers of these pools now."""
     for name, pool in pools.items():
-        step = None if name in stepped else _step(name, pool, Course(degraded, ended), now)
-        if step is not None and step.limit is not None:
-            own = before.degraded[k].own if (k := step.container_id) in degraded else step.member.most
-            degraded[k] = Degraded(step.limit, now, step.lasts_s, own)
-            stepped[name] = now
-            steps.append(step)
-    return Course(degraded, ended, stepped), tuple(steps)
+        for container_id, one in before.degraded.items():
+            member = pool.members.get(container_id)
+            cause = None if member is None else _end(member, one, pool, now)
+            if cause is not None:
+                yield _restored(name, pool, container_id, one, cause)
+
+
+def _after_ends(before: Course, pools: Mapping[str, Pool], ends: Iterable[Step], now: float) -> Course:
+    """Return a course without the containers that are restored or in no pool, and without what is long over."""
+    ended = {k: one for k, one in before.ended.items() if now - one.at < REMEMBERED_S}
+    ended |= {s.container_id: Ended(now, s.lasts_s, rests=s.cause is Cause.NO_RELIEF) for s in ends}
+    here = {k for pool in pools.values() for k in pool.members} - {step.container_id for step in ends}
+    return Course(
+        degraded={k: one for k, one in before.degraded.items() if k in here},
+        ended=ended,
+        stepped={k: at for k, at in before.stepped.items() if now - at < SETTLES_S},
+    )
+
+
+def _stepped(course: Course, step: Step, now: float) -> Course:
+    """Return the course after a container was degraded, or degraded further."""
+    former = course.degraded.get(step.container_id)
+    own = step.member.most if former is None else former.own
+    one = Degraded(step.limit or 0.0, now, step.lasts_s, own)
+    return course._replace(
+        degraded={**course.degraded, step.container_id: one}, stepped={**course.stepped, step.pool: now}
+    )
 
 
 def refused(course: Course, step: Step, now: float) -> Course:
@@ -176,9 +192,8 @@ def refused(course: Course, step: Step, now: float) -> Course:
     return course._replace(degraded=degraded, ended={**course.ended, step.container_id: rest})
 
 
-def _end(container_id: str, one: Degraded, pool: Pool, now: float) -> Cause | None:
+def _end(member: Member, one: Degraded, pool: Pool, now: float) -> Cause | None:
     """Return why a container is restored now; None to go on."""
-    member = pool.members[container_id]
     if not member.may or member.most != one.own or one.limit < member.floor:
         return Cause.NOT_ALLOWED
     if now - one.since < one.lasts_s:
@@ -204,35 +219,44 @@ def _restored(name: str, pool: Pool, container_id: str, one: Degraded, cause: Ca
 def _step(name: str, pool: Pool, course: Course, now: float) -> Step | None:
     """Return the step of a pool; None if it is not short, or no container may be degraded further."""
     victims = _victims(pool, course.degraded)
-    if not victims or pool.use < FULL * pool.cpu_milli:
+    is_short = bool(victims) and pool.use >= FULL * pool.cpu_milli
+    if not is_short or name in course.stepped:
         return None
+    candidates = _candidates(pool, victims, course, now)
+    container_id = _first(candidates)
+    if container_id is None:
+        return None
+    found = _lowered(pool, container_id, candidates[container_id], course)
+    return found._replace(pool=name, victims=victims, candidates=len(candidates))
+
+
+def _lowered(pool: Pool, container_id: str, member: Member, course: Course) -> Step:
+    """Return the step that degrades a container, or degrades it further."""
+    former = course.degraded.get(container_id)
+    return Step(
+        cause=Cause.HURT,
+        container_id=container_id,
+        member=member,
+        before=None if former is None else former.limit,
+        limit=_limit(member),
+        lasts_s=_lasts_s(course.ended.get(container_id)) if former is None else former.lasts_s,
+        pool_cpu_milli=pool.cpu_milli,
+        pool_use=pool.use,
+    )
+
+
+def _candidates(pool: Pool, victims: frozenset[str], course: Course, now: float) -> dict[str, Member]:
+    """Return the containers that may be degraded further, by id."""
     highest = max(one.kube_priority for one in pool.members.values() if one.pod_id in victims)
-    found = {
+    return {
         k: one
         for k, one in pool.members.items()
         if one.may
         and one.excess >= LEAST
         and one.kube_priority <= highest
         and not _rests(course.ended.get(k), now)
+        and _limit(one) < _present(k, one, course)
     }
-    limits = {k: limit for k, one in found.items() if (limit := _limit(one)) < _present(k, one, course)}
-    container_id = _first({k: found[k] for k in limits})
-    if container_id is None:
-        return None
-    former = course.degraded.get(container_id)
-    return Step(
-        cause=Cause.HURT,
-        container_id=container_id,
-        member=found[container_id],
-        before=None if former is None else former.limit,
-        limit=limits[container_id],
-        lasts_s=_lasts_s(course.ended.get(container_id)) if former is None else former.lasts_s,
-        pool=name,
-        pool_cpu_milli=pool.cpu_milli,
-        pool_use=pool.use,
-        victims=victims,
-        candidates=len(limits),
-    )
 
 
 def _victims(pool: Pool, degraded: Mapping[str, Degraded]) -> frozenset[str]:
