@@ -5,6 +5,6 @@ which rung to take, and each file of `actions` is one action. These are pure. `l
 has the limits written.
 
 `starvation` judges reclaimed pods that get no CPU (`starved_pods` records them), and `eviction` chooses the pods that
-`evictor` orders to leave. `taking_back` takes memory of reclaimed pods back before (`reclaimer`, `reclaim_worker`), and
-`disk_space` closes the node while a disk is short (`disks`).
+`evictor` orders to leave for `shortages`. `taking_back` takes memory of reclaimed pods back before (`reclaimer`,
+`reclaim_worker`), and `disk_space` closes the node while a disk is short (`disks`).
 """

@@ -70,9 +70,7 @@ class _Read(NamedTuple):
 class Degrader:
     """Degrades and restores; one thread calls `look`."""
 
-    def __init__(
-        self, node: Node, reader: Reader, *, judge: Judge, quotas: Quotas, report: Recorder
-    ) -> None:
+    def __init__(self, node: Node, reader: Reader, *, judge: Judge, quotas: Quotas, report: Recorder) -> None:
         self._node = node
         self._reader = reader
         self._judge = judge
@@ -208,7 +206,9 @@ class Degrader:
     def _restore(self, reason: Reason, why: str) -> None:
         """Restore all containers; nothing without any."""
         lowered = self._lowered
-        ends = {k: one.ended(why)._replace(reason=reason) for k, one in lowered.items() if one.quota is not None}
+        ends = {
+            k: one.ended(why)._replace(reason=reason) for k, one in lowered.items() if one.quota is not None
+        }
         if lowered:
             self._quotas.change(lowered | ends)
 

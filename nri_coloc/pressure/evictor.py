@@ -1,4 +1,4 @@
-"""Take one turn a second on the last rung of the ladder: find shortages that nothing milder ended, order evictions.
+"""Take one turn a second on the last rung of the ladder: order evictions for shortages that nothing milder ended.
 
 An order is a wish: the controller carries it out, within its own checks. While no order can be given (no companion,
 mode `observe`, `kubernetes.evict` off) the pods that would go are recorded once a minute, with the reason.
@@ -7,7 +7,7 @@ The memory of reclaimed pods is read only while memory is short. Without `pressu
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.evictions import Evictions, EvictionWish, Outcome
@@ -17,17 +17,11 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing.node import Node
-from nri_coloc.pressure import demands, eviction
-from nri_coloc.pressure.demands import STALLED
-from nri_coloc.pressure.disk_space import DiskShort
-from nri_coloc.pressure.disk_writers import DiskWriters, UseFiles
+from nri_coloc.pressure import eviction
 from nri_coloc.pressure.disks import REASONS
 from nri_coloc.pressure.eviction import NO_PACE, PACE_S, Demand, Given, Pace, Victim
-from nri_coloc.pressure.judging import Verdict
-from nri_coloc.pressure.memory_shortages import NODE, MemoryFiles, MemoryShortages
 from nri_coloc.pressure.population import LatestPopulation, Reclaimed
-from nri_coloc.pressure.starved_pods import Moved, is_meant_to_wait
-from nri_coloc.pressure.verdict import Resource
+from nri_coloc.pressure.shortages import Shortages, Turn
 
 TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a demand that cannot be met."""
@@ -48,28 +42,6 @@ _MAY_BE_EVICTED: Final = frozenset({Outcome.ACCEPTED, Outcome.UNREACHABLE})
 _SHORTEST_S: Final = 0.5
 
 
-class StarvedPods(Protocol):
-    """The reclaimed pods that have starved for long."""
-
-    @property
-    def moved(self) -> Moved: ...
-
-
-class Disks(Protocol):
-    """The file systems that are short."""
-
-    @property
-    def short(self) -> tuple[DiskShort, ...]: ...
-
-
-class Ladder(Protocol):
-    """The milder rungs after their last turn."""
-
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]: ...
-    def gave_no_relief(self, pod_id: str, resource: Resource) -> bool: ...
-
-
 class KeptCoolDown(Protocol):
     """The end of the cool-down in the state folder."""
 
@@ -77,50 +49,25 @@ class KeptCoolDown(Protocol):
     def keep(self, until_s: float) -> None: ...
 
 
-class Turn(NamedTuple):
-    """The input of one turn.
-
-    pods: the reclaimed pods by id.
-    leaving: reclaimed pods that leave already, for `LONGEST_LEAVE_S` at most.
-    deleted: reclaimed pods that the API server is deleting. An order would change nothing.
-    """
-
-    now: float
-    state: NodeState
-    tuning: Tuning
-    pods: Mapping[str, Reclaimed]
-    leaving: frozenset[str]
-    deleted: frozenset[str]
-
-
 class Evictor:
     """`begin` and `look` are for one thread; `pace` may be read by any.
 
     pace: the last orders and the cool-down, monotonic seconds.
+    shortages: the shortages that may need an eviction.
     cool_down: gets the end of the cool-down when it moves by a minute.
-
-    Size: one source for each kind of shortage, and the course of the orders.
     """
 
     def __init__(
         self,
         node: Node,
-        files: MemoryFiles,
+        shortages: Shortages,
         *,
-        starved: StarvedPods,
-        disks: Disks,
-        uses: UseFiles,
-        ladder: Ladder,
         orders: Evictions,
         report: Recorder,
         cool_down: KeptCoolDown,
     ) -> None:
         self._node = node
-        self._memory = MemoryShortages(files)
-        self._starved = starved
-        self._disks = disks
-        self._writers = DiskWriters(uses)
-        self._ladder = ladder
+        self._shortages = shortages
         self._orders = orders
         self._report = report
         self._cool_down = cool_down
@@ -145,12 +92,11 @@ class Evictor:
         self._looked_at = now
         state, tuning = self._node.state, self._node.tuning
         if not tuning.pressure.evict:
-            self._memory.forget()
-            self._writers.forget()
+            self._shortages.forget()
             return
         self._settle(now)
         turn = self._turn(self._pods.of(state).reclaimed, state, tuning, now)
-        found, is_short = self._demands(turn)
+        found, is_short = self._shortages.follow(turn, acts=self._acts(now))
         self._order([self._ranked(demand, turn) for demand in found], turn)
         self._go_on(turn, is_pressing=is_short or bool(turn.leaving & self._ordered))
 
@@ -168,59 +114,16 @@ class Evictor:
             pods=pods,
             leaving=frozenset(k for k, at in self._leave_since.items() if now - at < LONGEST_LEAVE_S),
             deleted=frozenset(k for k, end in ends.items() if end is not None),
+            evicted_at=self._evicted_at,
         )
 
-    # ---- what is short ----
-
-    def _demands(self, turn: Turn) -> tuple[list[Demand], bool]:
-        """Follow all shortages; return the demands on which this turn can act or report, and whether any is short."""
-        short = self._memory.follow(turn.state, turn.tuning, turn.now)
-        starving, shortages = self._starving(turn), self._disks.short
-        filled = self._writers.follow(shortages, turn.pods, turn.leaving, turn.now)
-        if not self._acts(turn.now):
-            return [], bool(short or shortages) or any(one.closes for one in starving)
-        found = [
-            demands.of_memory(one, self._memory.uses(turn.pods, one.scope, turn.now), turn.state)
-            for one in short
-        ]
-        found += [*self._of_verdicts(turn), *starving]
-        if filled is not None:
-            found.append(demands.of_disk(filled, turn.state))
-        return found, bool(shortages) or any(one.closes for one in found)
+    # ---- which pods go ----
 
     def _acts(self, now: float) -> bool:
         """Return whether a demand would lead to an order or a record; else no pod's memory is read for it."""
         if self._orders.impossible():
             return now - self._told_at >= TOLD_AGAIN_S
         return eviction.has_left(self.pace, now)
-
-    def _of_verdicts(self, turn: Turn) -> Iterable[Demand]:
-        """Yield the demands of online pods that wait although everything milder was tried."""
-        for verdict in self._ladder.verdicts:
-            if verdict.victim not in turn.state.pods:
-                continue  # it has ended since
-            pods = {k: turn.pods[k] for k, *_ in verdict.evidence.culprits if k in turn.pods}
-            uses: dict[str, float] = {}
-            if verdict.resource is Resource.MEMORY and verdict.readings >= STALLED:
-                uses = self._memory.uses(pods, NODE, turn.now)
-            elif verdict.resource is Resource.IO:
-                uses = {k: 1.0 for k in pods if self._ladder.gave_no_relief(k, Resource.IO)}
-            if uses:
-                yield demands.of_verdict(verdict, uses, turn.state)
-
-    def _starving(self, turn: Turn) -> list[Demand]:
-        """Return the demand of pods that starved since the last eviction.
-
-        There is none while an operator or the schedule lends no CPU.
-        """
-        if is_meant_to_wait(turn.tuning.reclaim):
-            return []
-        moved = self._starved.moved
-        pods = sorted(moved.since(self._evicted_at, turn.now) & turn.pods.keys())
-        found = demands.of_starvation(pods, turn.leaving, turn.state, is_short=moved.is_short)
-        return [found] if pods else []
-
-    # ---- which pods go ----
 
     def _ranked(self, demand: Demand, turn: Turn) -> Demand:
         """Return a demand whose pods know whether they were refused lately."""
@@ -259,8 +162,7 @@ class Evictor:
                     continue
                 leaving.add(victim.pod_id)
                 self._ordered |= {victim.pod_id} if victim.demand.closes else set()
-                if victim.demand.reason in REASONS.values():
-                    self._writers.ordered(victim.pod_id)
+                self._shortages.ordered(victim)
                 given = Given(wish.pod_uid, turn.now, closes=victim.demand.closes)
                 self.pace = eviction.ordered(self.pace, given)
             if self._orders.impossible():

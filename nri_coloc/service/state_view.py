@@ -2,10 +2,10 @@
 
 `cpus` are the decided CPUs, `actual_cpus` the CPUs that were last read back; a reader compares both. If `actual_cpus`
 is empty, `actual_cpus_unknown` has the reason. `throttled` has the limits of a container whose pod is throttled, by
-knob, and `degraded` those of a degraded container; each key is missing while there are none. `facts` has the companion's facts about a container and its pod; the
-key is missing without facts. `host_groups` are the cgroups outside Kubernetes that CPUs are lent to; the key is missing
-if there are none. `remarks` are sentences about settings that an operator probably did not mean; the key is missing
-without them.
+knob, and `degraded` those of a degraded container; each key is missing while there are none. `facts` has the
+companion's facts about a container and its pod; the key is missing without facts. `host_groups` are the cgroups
+outside Kubernetes that CPUs are lent to; the key is missing if there are none. `remarks` are sentences about settings
+that an operator probably did not mean; the key is missing without them.
 """
 
 from collections import Counter

@@ -15,6 +15,7 @@ from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.pressure.reclaim_worker import ReclaimWorker
 from nri_coloc.pressure.reclaimer import Reclaimer, gives_memory
+from nri_coloc.pressure.shortages import Shortages
 from nri_coloc.pressure.starved_pods import StarvedPods
 from nri_coloc.service import probe
 from nri_coloc.service.cool_down import CoolDown
@@ -48,7 +49,9 @@ class LendingParts:
         left, memory = MemoryLeftReader(*machine), MemoryReclaim(*machine)
         stalls = StallReader(*machine)
         self.pressure = Pressure(node, stalls, files.writer, report)
-        self.degrader = Degrader(node, forecast.cgroups, judge=self.pressure, quotas=files.bandwidths, report=report)
+        self.degrader = Degrader(
+            node, forecast.cgroups, judge=self.pressure, quotas=files.bandwidths, report=report
+        )
         self.reclaim_worker = ReclaimWorker(memory, lambda pod_id: gives_memory(node.state, pod_id))
         self.reclaimer = Reclaimer(
             node, left, memory, worker=self.reclaim_worker, ladder=self.pressure, report=report
@@ -59,11 +62,7 @@ class LendingParts:
         )
         self.evictor = Evictor(
             node,
-            left,
-            starved=self.starved_pods,
-            disks=self.disks,
-            uses=stalls,
-            ladder=self.pressure,
+            Shortages(left, stalls, starved=self.starved_pods, disks=self.disks, ladder=self.pressure),
             orders=ground.evictions,
             report=report,
             cool_down=CoolDown(ground.options.state_dir),

@@ -28,6 +28,7 @@ from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.eviction import NO_PACE, Pace
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.judging import Verdict
+from nri_coloc.pressure.shortages import Shortages
 from nri_coloc.pressure.starved_pods import StarvedPods
 from nri_coloc.pressure.verdict import Judgement, Resource, Strain
 from nri_coloc.sim.machines import MACHINES, topology
@@ -164,11 +165,13 @@ class Bed:
         layout = cgroup_layout.detect(root)
         evictor = Evictor(
             self.known,
-            MemoryLeftReader(layout, root),
-            starved=self.starved,
-            disks=self.disks,
-            uses=StallReader(layout, root),
-            ladder=self.ladder,
+            Shortages(
+                MemoryLeftReader(layout, root),
+                StallReader(layout, root),
+                starved=self.starved,
+                disks=self.disks,
+                ladder=self.ladder,
+            ),
             orders=self.cluster,
             report=self.told,
             cool_down=KeptCoolDown(begun, self.kept),
