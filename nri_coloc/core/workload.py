@@ -19,7 +19,7 @@ from typing import Final
 
 from nri_coloc.core import kubepods
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.knobs import MAX_SHARES, MIN_SHARES, NO_KNOBS, Knobs, Original
+from nri_coloc.core.knobs import KERNELS_PERIOD, MAX_SHARES, MIN_SHARES, NO_KNOBS, Knobs, Original
 from nri_coloc.core.value import value
 
 PREFIX: Final = "coloc.nri.io/"
@@ -192,6 +192,16 @@ class Resources:
         """Return the CPU request behind the shares, thousandths of a CPU; 0 for none."""
         return milli_of(self.shares)
 
+    @property
+    def cpu_quota(self) -> int:
+        """Return the CFS quota in µs, 0 for none."""
+        return max(0, self.quota or 0)
+
+    @property
+    def cpu_period(self) -> int:
+        """Return the CFS period in µs, the kernel's default if it is not set."""
+        return self.period or KERNELS_PERIOD
+
 
 @value
 class Pod:
@@ -225,6 +235,11 @@ class Pod:
         name = kubepods.class_below(self.cgroup_parent)
         found = KubeQoS.UNKNOWN if name is None else _CLASSES.get(name, KubeQoS.GUARANTEED)
         object.__setattr__(self, "kube_qos", found)
+
+    @property
+    def full_name(self) -> str:
+        """Return its name for people: "NAMESPACE/POD"."""
+        return f"{self.namespace}/{self.name}"
 
     @property
     def owns_cgroup(self) -> bool:

@@ -267,7 +267,7 @@ class Consequences:
 
     def named_cpus(self, event: ContainerCreating) -> None:
         """Note an answer that names CPUs: the runtime refuses it if another plugin names CPUs too."""
-        name = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
+        name = f"{event.pod.full_name}/{event.container.name}"
         self._report.neighbours.creations.answered(event.container.id, name)
 
     def created(self, container_id: str) -> None:

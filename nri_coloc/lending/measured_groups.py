@@ -312,7 +312,7 @@ def _containers(
 
 
 def _is_limited(assignment: Assignment) -> bool:
-    return max(assignment.knobs.quota or 0, assignment.container.resources.quota or 0) > 0
+    return max(assignment.knobs.quota or 0, assignment.container.resources.cpu_quota) > 0
 
 
 def _shares_box(state: NodeState, members: tuple[Assignment, ...]) -> bool:

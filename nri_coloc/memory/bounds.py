@@ -259,4 +259,4 @@ def _divided(parts: Mapping[str, Part], members: Members, state: NodeState) -> d
 
 def _name(member: str, state: NodeState) -> str:
     place = state.pods.get(member)
-    return member if place is None else f"{place.pod.namespace}/{place.pod.name}"
+    return member if place is None else place.pod.full_name

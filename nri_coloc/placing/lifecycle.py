@@ -212,7 +212,7 @@ def admit(
     if not assignment.exclusive:
         return Outcome(after, decisions, box_moves)
     moves = change.moved(before, after)
-    owner = f"{pod.namespace}/{pod.name}/{container.name}"
+    owner = f"{pod.full_name}/{container.name}"
     cause = f"pool resized: {owner} owns CPUs {cpuset.render(assignment.exclusive)}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)

@@ -111,7 +111,7 @@ def equal(state: NodeState) -> str:
         if place.wish.qos is QoSClass.SYSTEM:
             continue
         if place.pod.kube_qos in classes and not _asks_for_cpu(state, place):
-            return f"{place.pod.namespace}/{place.pod.name}"
+            return place.pod.full_name
     return ""
 
 

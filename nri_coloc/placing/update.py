@@ -108,7 +108,7 @@ def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) ->
     after, joined = ownership.adopt(before, resize.assignment)
     moves, waits_for = ownership.moves(before, after, event.container.id)
     returned = before.pools.dedicated & ~after.pools.dedicated
-    where = f"{event.pod.namespace}/{event.pod.name}/{event.container.name}"
+    where = f"{event.pod.full_name}/{event.container.name}"
     cause = f"pool resized: {where} owns CPUs {cpuset.render(resize.assignment.exclusive) or 'none'}"
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     decisions = (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.changed_quota import ChangedQuota
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import NO_LIMIT, Knobs
 from nri_coloc.core.readings import GroupReading, milli_between
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.report import Recorder
@@ -29,12 +29,6 @@ from nri_coloc.repair import targets
 
 KNOB: Final = "quota"
 """The audit's name of the value."""
-
-UNLIMITED: Final = -1
-"""No quota, in records."""
-
-PERIOD_US: Final = 100_000
-"""The kubelet's period (cpu-cfs-quota-period), if the runtime reports none."""
 
 
 class Reader(Protocol):
@@ -155,12 +149,12 @@ class Degrader:
     def _member(self, state: NodeState, one: Assignment, use: int | None) -> Member:
         place = state.pods[one.container.pod_id]
         online = self._pods.of(state).online.get(place.pod.id)
-        facts, own = state.facts.of(place.pod), _own(one)
+        facts, own = state.facts.of(place.pod), one.container.resources.cpu_quota
         return Member(
             pod_id=place.pod.id,
             use=self._use(one.id, use),
             request=supply.of_pod(state, place.pod.id),
-            most=own * 1000 / _period(one) if own > 0 else float("inf"),
+            most=own * 1000 / one.container.resources.cpu_period if own > 0 else float("inf"),
             may=one.is_managed and online is not None and online.may_be_degraded,
             namespace=place.pod.namespace,
             kube_priority=0 if facts is None else facts.priority,
@@ -193,7 +187,9 @@ class Degrader:
             if step.limit is not None:
                 one = state.containers[step.container_id]
                 record = words.of_degrading(step, _names(step, state), observes=True)
-                before = Knobs(quota=_quota(one, step.before) or _own(one) or UNLIMITED)
+                before = Knobs(
+                    quota=_quota(one, step.before) or one.container.resources.cpu_quota or NO_LIMIT
+                )
                 after = Knobs(quota=_quota(one, step.limit))
                 decisions.append(record._replace(subject=one, before=before, after=after))
         self._report.decided(decisions, state, state)
@@ -228,18 +224,9 @@ def _all_within(state: NodeState, pods: frozenset[str], pool: str) -> frozenset[
     return frozenset(k for k in pods if all(_is_shared(one) and one.pool == pool for one in state.of_pod(k)))
 
 
-def _period(one: Assignment) -> int:
-    return one.container.resources.period or PERIOD_US
-
-
-def _own(one: Assignment) -> int:
-    """Return the quota that the kubelet gave, µs; 0 for none."""
-    return max(0, one.container.resources.quota or 0)
-
-
 def _quota(one: Assignment, limit: float | None) -> int | None:
     """Return a limit in milli-CPU as a quota, µs, rounded up; None for none."""
-    return None if limit is None else -int(-limit * _period(one) // 1000)
+    return None if limit is None else -int(-limit * one.container.resources.cpu_period // 1000)
 
 
 def _changed(step: Step, state: NodeState) -> ChangedQuota:
@@ -248,7 +235,7 @@ def _changed(step: Step, state: NodeState) -> ChangedQuota:
     record = words.of_degrading(step, _names(step, state))
     return ChangedQuota(
         quota=_quota(one, step.limit),
-        own=_own(one),
+        own=one.container.resources.cpu_quota,
         event=record.event,
         reason=record.reason,
         because=record.because,
@@ -258,4 +245,4 @@ def _changed(step: Step, state: NodeState) -> ChangedQuota:
 
 def _names(step: Step, state: NodeState) -> list[str]:
     places = (state.pods.get(k) for k in sorted(step.victims))
-    return [f"{place.pod.namespace}/{place.pod.name}" for place in places if place is not None]
+    return [place.pod.full_name for place in places if place is not None]

@@ -76,7 +76,7 @@ def of_verdict(verdict: Verdict, uses: Mapping[str, float], state: NodeState) ->
     return Demand(
         resource=verdict.resource,
         reason=reason,
-        scope=f"{victim.namespace}/{victim.name}",
+        scope=victim.full_name,
         amount=1.0,
         pods=_candidates(uses, state),
         most=1,

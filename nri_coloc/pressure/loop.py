@@ -239,4 +239,4 @@ def _floors(tuning: Tuning) -> dict[Resource, Floor]:
 
 def _names(state: NodeState, pod_ids: Iterable[str]) -> dict[str, str]:
     found = ((k, state.pods.get(k)) for k in pod_ids)
-    return {k: f"{place.pod.namespace}/{place.pod.name}" for k, place in found if place is not None}
+    return {k: place.pod.full_name for k, place in found if place is not None}

@@ -108,7 +108,7 @@ def of(state: NodeState) -> Population:
         classes = [one.qos for one in members if one.qos in _ONLINE]
         if classes and not place.boxed:
             may = "degrade" in (_avoidance(place, members) or ())
-            held = (one for one in members if may or (one.container.resources.quota or 0) > 0)
+            held = (one for one in members if may or one.container.resources.cpu_quota)
             online[pod_id] = Online(
                 path=path,
                 held_back=(path, *_paths(held)),

@@ -190,7 +190,7 @@ class Reclaimer:
             decisions.append(words.of_memory_enough(need, former, self._taken))
             former = Regime.NONE
         elif takes and now - begun.get(need.regime, float("-inf")) >= TOLD_AGAIN_S:
-            names = {k: f"{place.pod.namespace}/{place.pod.name}" for k, place in state.pods.items()}
+            names = {k: place.pod.full_name for k, place in state.pods.items()}
             decisions.append(words.of_memory_low(need, tuple(takes), names, self._taken))
             begun, former = {**begun, need.regime: now}, need.regime
         if decisions:

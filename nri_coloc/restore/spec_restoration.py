@@ -122,7 +122,7 @@ class SpecRestoration:
                 continue
             original = self._original(container, path)
             if original.ours:
-                yield _Subject(container, path, original, f"{pod.namespace}/{pod.name}/{container.name}")
+                yield _Subject(container, path, original, f"{pod.full_name}/{container.name}")
 
     def _original(self, container: Container, path: str) -> Original:
         """Return the original values of a container, from its record and from the journalled files."""

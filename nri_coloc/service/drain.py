@@ -43,7 +43,7 @@ class Drain:
         impossible = self._evictions.impossible(by_operator=lending.ordered)
         return tuple(
             RunningPod(
-                f"{place.pod.namespace}/{place.pod.name}",
+                place.pod.full_name,
                 still_runs(
                     place,
                     lending,

@@ -74,7 +74,7 @@ class PodBandwidths:
         # independent of its present class and handler; the quota of a loan is kept
         self.change(
             {
-                a.id: left_behind(_own(a), left[path])
+                a.id: left_behind(a.container.resources.cpu_quota, left[path])
                 for a in state.containers.values()
                 if (path := paths[a.id]) in left and loans.loan(a.wish).quota is None
             }
@@ -214,7 +214,7 @@ class PodBandwidths:
         return assignment.wish.handler != "pod" or assignment.id in self.changed
 
     def _share(self, state: NodeState, assignment: Assignment) -> Share:
-        own, changed = _own(assignment), self.changed.get(assignment.id)
+        own, changed = assignment.container.resources.cpu_quota, self.changed.get(assignment.id)
         burst = None if self._node.tuning.observe else admission.orders(state, assignment).burst
         if burst is not None and self.is_resized(assignment.container.pod_id):
             burst = 0
@@ -225,7 +225,8 @@ class PodBandwidths:
 
     def _holds(self, assignment: Assignment, changed: ChangedQuota) -> bool:
         """Return whether a changed quota was computed from the present own one, and no resize is in progress."""
-        return changed.own == _own(assignment) and not self.is_resized(assignment.container.pod_id)
+        container = assignment.container
+        return changed.own == container.resources.cpu_quota and not self.is_resized(container.pod_id)
 
     def _wants(self, assignment: Assignment) -> bool:
         wish = assignment.wish
@@ -299,7 +300,7 @@ class PodBandwidths:
         if not self._holds(member, changed):
             is_resized = self.is_resized(member.container.pod_id)
             why = "a resize of its pod is in progress" if is_resized else "its own quota is another one"
-            return changed._replace(own=_own(member)).ended(why)
+            return changed._replace(own=member.container.resources.cpu_quota).ended(why)
         if quota is not None and quota < changed.quota:
             both: Inputs = {**changed.inputs, "quota": quota, "wanted_quota": changed.quota}
             why = "quota raised to its pod's: the pod's rises first"
@@ -332,12 +333,7 @@ def may_be_raised(state: NodeState, assignment: Assignment) -> bool:
     pod's. The spare CPU of other pools is not measured.
     """
     is_online = assignment.qos is QoSClass.SHARED and not state.cpus_of(assignment) & ~state.pools.share
-    return assignment.is_managed and is_online and _own(assignment) > 0
-
-
-def _own(assignment: Assignment) -> int:
-    """Return the quota that the kubelet gave, µs; 0 for none."""
-    return max(0, assignment.container.resources.quota or 0)
+    return assignment.is_managed and is_online and assignment.container.resources.cpu_quota > 0
 
 
 def _is_same(known: ChangedQuota | None, one: ChangedQuota) -> bool:

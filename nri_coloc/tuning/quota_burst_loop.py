@@ -166,7 +166,7 @@ class QuotaBurstLoop:
 
 def _throttled(assignment: Assignment, before: GroupReading | None, now: GroupReading) -> Throttled:
     resources = assignment.container.resources
-    quota, period = resources.quota or 0, resources.period or 100_000
+    quota, period = resources.cpu_quota, resources.cpu_period
     known = Throttled(quota, period, pod_id=assignment.container.pod_id)
     if before is None or before.key != now.key or now.at <= before.at:
         return known

@@ -47,3 +47,21 @@ def test_zero_and_empty_in_a_spec_say_nothing():
 
 def test_an_oom_score_of_zero_is_said():
     assert Resources().knobs(oom_score_adj=0) == Knobs(oom_score_adj=0)
+
+
+@pytest.mark.parametrize(
+    ("quota", "period", "found"),
+    [
+        (None, None, (0, 100_000)),
+        (0, 0, (0, 100_000)),
+        (-1, 50_000, (0, 50_000)),
+        (70_000, 50_000, (70_000, 50_000)),
+    ],
+)
+def test_no_quota_is_zero_in_the_kernels_period(quota, period, found):
+    resources = Resources(quota=quota, period=period)
+    assert (resources.cpu_quota, resources.cpu_period) == found
+
+
+def test_a_pods_full_name_has_its_namespace():
+    assert Pod("p", name="web", namespace="shop").full_name == "shop/web"
