@@ -49,10 +49,13 @@ class Admission(NamedTuple):
     inputs: Inputs | None = None
 
 
-def place(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
+def place(
+    state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0, *, waits: bool = False
+) -> Admission:
     """Return where a container goes. A trusted record's CPUs are kept while no other container owns them.
 
     reserved_memory: bytes of the node that no bound container is promised.
+    waits: older containers wait for CPUs, so it gets none that it did not have.
     """
     if KEPT_BY_DRA in wish.preserve:
         return _driven(state, container, wish)
@@ -60,7 +63,7 @@ def place(state: NodeState, container: Container, wish: Wish, reserved_memory: i
         return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
     if wish.qos is not QoSClass.DEDICATED:
         return _into_pool(state, container, wish)
-    return dedicate(state, container, wish, reserved_memory)
+    return dedicate(state, container, wish, reserved_memory, waits=waits)
 
 
 def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
@@ -96,7 +99,9 @@ def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
     return Admission(assignment, Reason.POOL_MEMBER, why)
 
 
-def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0) -> Admission:
+def dedicate(
+    state: NodeState, container: Container, wish: Wish, reserved_memory: int = 0, *, waits: bool = False
+) -> Admission:
     """Return where a container of class dedicated goes: by its record, if it has one."""
     memory = record.read(container.record)
     due = supply.of(state, container, wish)
@@ -109,7 +114,7 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.INIT_CONTAINER, why)
     if not due.cpus:
         return _below_one_cpu(container, wish, due)
-    claimed = _believed(state, container, wish, due)
+    claimed = _believed(state, container, wish, due, waits=waits)
     kept = _still_free(state, wish, claimed.cpus)
     if kept:
         mems = memory.mems if memory and kept == memory.exclusive else bound_to(state, wish, kept)
@@ -123,6 +128,9 @@ def dedicate(state: NodeState, container: Container, wish: Wish, reserved_memory
             return _following(container, wish, main, due)._replace(reason=Reason.RESTORED)
     if partly := _around(state, container, wish, claimed, due):
         return partly
+    if waits:
+        why = f"runs in share: older containers wait for CPUs of their own (n={due.cpus})"
+        return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.NO_FREE_CPUS, why)
     return _allocate(state, container, wish, due, supply.room(state, container, wish, reserved_memory))
 
 
@@ -138,13 +146,15 @@ def _below_one_cpu(container: Container, wish: Wish, due: Due) -> Admission:
     return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.BELOW_ONE_CPU, why)
 
 
-def _believed(state: NodeState, container: Container, wish: Wish, due: Due) -> Claim:
+def _believed(state: NodeState, container: Container, wish: Wish, due: Due, *, waits: bool) -> Claim:
     """Return the CPUs that a container claims, by its record or by its spec.
 
-    A claim that only the spec makes must have as many CPUs as the container may own.
+    A claim that only the spec makes must have as many CPUs as the container may own. The spec of a container that
+    waits names the CPUs of `share`.
     """
     found = claim.of(container, wish, supply.of_pod(state, container.pod_id))
-    return found if found.recorded or found.cpus.bit_count() == due.cpus else claim.NO_CLAIM
+    is_as_due = found.cpus.bit_count() == due.cpus and not waits
+    return found if found.recorded or is_as_due else claim.NO_CLAIM
 
 
 def _around(state: NodeState, container: Container, wish: Wish, claimed: Claim, due: Due) -> Admission | None:

@@ -180,17 +180,20 @@ def admit(
     wish: Wish,
     tuning: Tuning,
     by_file: Reason | None = None,
+    *,
+    waits: bool = False,
 ) -> Outcome:
     """Place a container and move the containers that it displaces; `strict` refuses a demand that cannot be granted.
 
     by_file: the reason why the plugin did not answer its creation, None while it still can.
+    waits: older containers wait for CPUs, so it gets none that it did not have.
     """
     if container.id in state.ended:  # the runtime lists it although its end was reported
         state = replace(state, ended=tuple(k for k in state.ended if k != container.id))
     before = state
     state, box_moves = reclaim_cgroups.with_member(state, pod, wish)
     state = with_member(state, container, wish)
-    admitted = admission.place(state, container, wish, tuning.reserved_memory)
+    admitted = admission.place(state, container, wish, tuning.reserved_memory, waits=waits)
     findings = wish.findings + admitted.findings
     state, new = of(state, pod.id, wish.findings)
     said = words.of_findings(new + admitted.findings, admitted.assignment)
@@ -232,15 +235,23 @@ def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState
 
 
 def admit_again(
-    state: NodeState, listed: Container, wish: Wish, tuning: Tuning, by_file: Reason | None
+    state: NodeState,
+    listed: Container,
+    wish: Wish,
+    tuning: Tuning,
+    by_file: Reason | None,
+    *,
+    waits: bool = False,
 ) -> tuple[NodeState, tuple[Decision, ...]]:
     """Place a container that exists already: it keeps the CPUs that it still may have, and cannot be refused.
+
+    waits: older containers wait for CPUs, so it gets no others.
 
     Decisions on pools and on pod limits are left out: the caller adds them once, at the end.
     """
     place = state.pods.get(listed.pod_id)
     pod = place.pod if place else Pod(listed.pod_id)
-    outcome = admit(state, pod, listed, wish, replace(tuning, strict=False), by_file)
+    outcome = admit(state, pod, listed, wish, replace(tuning, strict=False), by_file, waits=waits)
     own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
     return outcome.state, tuple(d for d in outcome.decisions if d.event not in own)
 

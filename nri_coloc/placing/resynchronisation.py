@@ -27,6 +27,7 @@ from nri_coloc.placing import (
     returned_values,
     starts,
     tiers,
+    waiting,
     words,
 )
 from nri_coloc.placing.claims import Granted, Listed
@@ -77,9 +78,9 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     state = _with_pods(released.state, event, listed)
     held = claims.granted(state, near, event.containers)
     sizing, others = _in_order(state, event.containers, held)
-    state, said = _all_replayed(pools.claimed(state, near, held.cpus), sizing, tuning)
+    state, said = _all_replayed(pools.claimed(state, near, held.cpus), sizing, tuning, held)
     # each pool has its size now, and its earlier CPUs again
-    state, more = _all_replayed(pools.claimed(state, near, held.cpus), others, tuning)
+    state, more = _all_replayed(pools.claimed(state, near, held.cpus), others, tuning, held)
     state, met = _requests_met(before, state, event, tuning)
     decisions += (*said, *more, *met)
     state = pools.settled(box_again(state), near)
@@ -116,15 +117,19 @@ def _requests_met(
 ) -> tuple[NodeState, tuple[Decision, ...]]:
     """Carry out the resizes that came while we were away, after all containers have their earlier CPUs again.
 
-    A spec that once held shares or a quota of ours does not show the kubelet's request.
+    A spec that once held shares or a quota of ours does not show the kubelet's request. The oldest container comes
+    first. If one of them waits for CPUs, the younger ones do not grow before it: second chances place them in turn.
     """
     decisions: list[Decision] = []
-    for container, _ in event.containers:
+    first = _first_waiting(state)
+    for container, _ in sorted(event.containers, key=lambda pair: _age(pair[0])):
         memory, known = record.read(container.record), before.containers.get(container.id)
         now = state.containers[container.id]
         if memory is not None and not {"shares", "quota", "period"}.isdisjoint(memory.ours):
             continue
         if not now.exclusive if known is None else ownership.due(before, known) == ownership.due(state, now):
+            continue
+        if waiting.missing(state, now) and first < _age(container):
             continue
         found = ownership.resized(state, now, tuning.reserved_memory)
         if found is None:
@@ -132,6 +137,7 @@ def _requests_met(
         after, joined = ownership.adopt(state, found.assignment)
         decisions += (ownership.said(state, after, found), *words.of_findings(found.findings, now), *joined)
         state = after
+        first = _first_waiting(state)
     return state, tuple(decisions)
 
 
@@ -150,7 +156,7 @@ def _in_order(state: NodeState, listed: Listed, held: Granted) -> tuple[_Line, _
     1. containers that this process knows, and containers with CPUs from the DRA CPU driver;
     2. containers of the operator's pools, by age: they size the pools;
     3. containers whose claims hold;
-    4. the rest, by age.
+    4. the rest, by age: after the first that waits for CPUs of its own all younger ones wait, too (`waiting`).
 
     A pool leaves claimed CPUs alone. A dedicated container without a claim that holds gets only the CPUs that the pools
     leave, as at a creation.
@@ -164,9 +170,13 @@ def _in_order(state: NodeState, listed: Listed, held: Granted) -> tuple[_Line, _
     def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, int, str]:
         container = pair[0]
         first = 2 - (container.id in held.driven) - 2 * (container.id in state.containers)
-        return first, held.ranks.get(container.id, len(held.ranks)), container.created_at, container.id
+        return first, held.ranks.get(container.id, len(held.ranks)), *_age(container)
 
     return sorted(sizing, key=place_in_line), sorted(others, key=place_in_line)
+
+
+def _age(container: Container) -> tuple[int, str]:
+    return container.created_at, container.id
 
 
 def _with_pods(state: NodeState, event: Synchronized, listed: Collection[str]) -> NodeState:
@@ -207,17 +217,35 @@ def _belongs(pod: Pod, wish: Wish) -> bool:
     return pod.owns_cgroup and reclaim_cgroups.belongs(wish)
 
 
-def _all_replayed(state: NodeState, listed: _Line, tuning: Tuning) -> tuple[NodeState, list[Decision]]:
+def _all_replayed(
+    state: NodeState, listed: _Line, tuning: Tuning, held: Granted
+) -> tuple[NodeState, list[Decision]]:
     decisions: list[Decision] = []
+    first = _first_waiting(state)
     for container, wish in listed:
         by_file = None if record.read(container.record) else Reason.ADOPTED
-        state, said = _replayed(state, container, wish, tuning, by_file)
+        age = _age(container)
+        waits = first < age and container.id not in held.ranks
+        state, said = _replayed(state, container, wish, tuning, by_file, waits=waits)
+        if age < first and waiting.missing(state, state.containers[container.id]):
+            first = age
         decisions += said
     return state, decisions
 
 
+def _first_waiting(state: NodeState) -> tuple[int, str]:
+    """Return the age of the oldest container that waits for CPUs of its own; later than any if none waits."""
+    return min((_age(one.container) for one in waiting.of(state)), default=(_YOUNGEST, ""))
+
+
 def _replayed(
-    state: NodeState, container: Container, wish: Wish, tuning: Tuning, by_file: Reason | None
+    state: NodeState,
+    container: Container,
+    wish: Wish,
+    tuning: Tuning,
+    by_file: Reason | None,
+    *,
+    waits: bool,
 ) -> tuple[NodeState, tuple[Decision, ...]]:
     known = state.containers.get(container.id)
     if known is not None and known.wish == wish:
@@ -228,7 +256,7 @@ def _replayed(
         container = record.as_listed(replace(known, container=record.facts_of(container, known)))
         by_file = Reason.RECONFIGURED
     former = known or record.former(container)
-    state, said = lifecycle.admit_again(state, container, wish, tuning, by_file)
+    state, said = lifecycle.admit_again(state, container, wish, tuning, by_file, waits=waits)
     if former is None:
         return state, said
     state, said = given(state, former, said)

@@ -246,3 +246,17 @@ def test_missing_records_cost_at_most_one_owner_its_cpus(name, plan, steps):
     history.restart(plan)
     now = history.node.state.owners
     assert sum(now.get(k) != cpus for k, cpus in had.items()) <= waits
+
+
+@given(MACHINES, PLANS, HISTORIES, st.integers(0, 9))
+@settings(max_examples=examples.times(5))
+def test_a_restart_keeps_the_order_of_waiting_containers(name, plan, steps, which):
+    history = played(name, plan, [*steps, Run("w", 100, "shared"), OfAll("push")])
+    queue = [each.id for each in waiting.of(history.node.state)]
+    owners = sorted(history.node.state.owners)
+    if owners:  # one of them ends while the daemon is stopped
+        del history.node.listed[owners[which % len(owners)]]
+    history.restart(plan)
+    waits = [each.id for each in waiting.of(history.node.state)]
+    assert waits == [each for each in queue if each in waits]
+    assert not waits or waits == queue[-len(waits) :]

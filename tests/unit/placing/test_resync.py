@@ -251,6 +251,40 @@ class TestSpecsAlone:
         assert node.anew().owners() == node.owners() == {"grown": "4-7"}
 
 
+class TestWaitingContainers:
+    """They are placed again by age, as before the restart, although CPUs became free while the daemon was stopped."""
+
+    def restarted(self, young: str) -> Node:
+        """Return a node on which `old` waits, and so does the younger container `hidden`, or `grown` for more CPUs."""
+        node = Node()
+        node.run("gone", 5000, on="gone")
+        node.run("grown", 1000, on="grown")
+        node.run("old", 4000, on="old")
+        node.run("hidden", 2000, on="hidden")
+        node.run("late", 100, SHARED, on="late")
+        if young == "grown":
+            node.listed["grown"] = replace(node.listed["grown"], created_at=9)
+            node.update("grown", asking(3000))
+        node.push()
+        del node.listed["gone"]
+        node.listed["hidden"] = replace(node.listed["hidden"], record="")
+        for name in {"grown", "hidden"} - {young}:
+            del node.listed[name]
+        return node.anew()
+
+    @pytest.mark.parametrize(("young", "had"), [("hidden", {}), ("grown", {"grown": "5"})])
+    def test_a_younger_one_waits_for_the_older(self, young, had):
+        node = self.restarted(young)
+        assert node.owners() == had
+        node.free()
+        assert set(node.owners()) == {"old", *had}
+
+    def test_the_oldest_is_placed_at_once(self):
+        node = self.restarted("hidden")
+        del node.listed["old"]
+        assert set(node.anew().owners()) == {"hidden"}
+
+
 class TestForeigners:
     def test_who_ran_before_us_is_adopted_by_file(self):
         node = Node()
