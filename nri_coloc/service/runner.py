@@ -18,11 +18,12 @@ companion: sleeps until the companion connects or calls; only with `kubernetes.r
 compare: while CRI is asked for its list.
 census: once, for old runtimes that launch plugins.
 
-No other code starts a thread. SIGTERM ends the process within two seconds and un-pins nothing: the last limits stay in
-force.
+No other code starts a thread, but for one of `faulthandler`: it ends the process if the main thread hangs. SIGTERM ends
+the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
 import contextlib
+import faulthandler
 import gc
 import os
 import select
@@ -55,6 +56,9 @@ it."""
 
 LOCK_AGAIN_S: Final = 0.5
 """Seconds between two tries to take the lock while the previous process has it."""
+
+HUNG_S: Final = 120.0
+"""Seconds without a turn of the main thread after which the process ends. A turn may wait for a slow disk."""
 
 SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 _AT_ONCE: Final = 64
@@ -104,6 +108,18 @@ class Ending:
         self.asked = True
 
 
+def _end_if_hung() -> None:
+    """End the process, with the stacks of all threads in its log, unless this is called again in time.
+
+    The kubelet starts it again. A runtime does not start a plugin again, so a launched plugin answers hooks on.
+    """
+    faulthandler.dump_traceback_later(HUNG_S, exit=True)
+
+
+def _nothing() -> None:
+    return
+
+
 class Daemon:
     """Runs the parts; `run` blocks until a signal."""
 
@@ -127,12 +143,18 @@ class Daemon:
         if not self._launched:
             self._start_http()
         self._wait_for_lock()
-        if not self._ending.asked:
-            self._serve()
-        pause_s = self._until_due()
-        while not self._ending.wait(pause_s):
-            # a comparison that failed is due at once, again and again
-            pause_s = self._until_due() if self._tick() else HOUSEKEEPING_S
+        end_if_hung = _nothing if self._launched else _end_if_hung
+        try:
+            end_if_hung()
+            if not self._ending.asked:
+                self._serve()
+            pause_s = self._until_due()
+            while not self._ending.wait(pause_s):
+                end_if_hung()
+                # a comparison that failed is due at once, again and again
+                pause_s = self._until_due() if self._tick() else HOUSEKEEPING_S
+        finally:
+            faulthandler.cancel_dump_traceback_later()
         return self._end()
 
     def _serve(self) -> None:

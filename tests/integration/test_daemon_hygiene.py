@@ -21,6 +21,7 @@ from tests.integration.harness import (
     shared,
 )
 from tests.rig.daemon import Daemon
+from tests.rig.hung_daemon import HUNG_S
 from tests.rig.raw_runtime import RawPlugin, RawRuntime
 from tests.rig.waiting import wait_until
 
@@ -135,3 +136,15 @@ def test_a_daemon_that_is_told_to_end_before_it_is_put_together_ends_well(node_v
 def sleeps(pid: int) -> bool:
     """Return whether a process's main thread waits."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+
+def test_a_daemon_that_hangs_ends_by_itself(node_v2, tmp_path):
+    """No liveness probe restarts it: any process could bind the port of such a probe first."""
+    hangs = tmp_path / "hangs"
+    with daemon_of(node_v2, program=("-m", "tests.rig.hung_daemon", str(hangs))) as daemon:
+        served(daemon)
+        time.sleep(2 * HUNG_S)
+        assert not daemon.is_dead
+        hangs.touch()
+        wait_until(lambda: daemon.is_dead, 60, "the daemon's end")
+        assert "hung_daemon.py" in daemon.log()

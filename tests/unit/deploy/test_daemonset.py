@@ -24,7 +24,7 @@ POD = BY_KIND["DaemonSet"]["spec"]["template"]["spec"]
 CONTAINER = POD["containers"][0]
 MOUNTS = {mount["mountPath"]: mount for mount in CONTAINER["volumeMounts"]}
 VOLUMES = {volume["name"]: volume for volume in POD["volumes"]}
-PROBES = {name: CONTAINER[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")}
+PROBE = CONTAINER["readinessProbe"]["httpGet"]
 
 FLAGS = cli._parser().parse_args(["run", *CONTAINER["args"]])
 CONFIG_NAME = PurePosixPath(FLAGS.config).name
@@ -163,21 +163,22 @@ def test_every_mount_has_a_volume_and_every_volume_a_mount():
     assert len(MOUNTS) == len(CONTAINER["volumeMounts"])
 
 
-@pytest.mark.parametrize("name", PROBES)
-def test_a_probe_asks_where_the_program_listens(name):
-    probe = PROBES[name]
+def test_the_probe_asks_where_the_program_listens():
     host, port = endpoint.split(FLAGS.http or SETTINGS.http)
-    assert (probe["host"], probe["port"]) == (host, port)
-    assert probe["path"] in http._ROUTES
+    assert (PROBE["host"], PROBE["port"]) == (host, port)
+    assert PROBE["path"] in http._ROUTES
 
 
 def test_probes_and_program_agree_about_the_default():
     assert SETTINGS.http == Settings().http
 
 
-def test_life_is_asked_of_healthz_and_readiness_of_readyz():
-    assert PROBES["livenessProbe"]["path"] == "/healthz"
-    assert PROBES["readinessProbe"]["path"] == "/readyz"
+def test_readiness_is_asked_of_readyz():
+    assert PROBE["path"] == "/readyz"
+
+
+def test_no_process_with_its_port_has_it_restarted():
+    assert "livenessProbe" not in CONTAINER
 
 
 def test_loopback_is_the_nodes_own():
