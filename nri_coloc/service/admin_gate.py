@@ -4,9 +4,9 @@ The socket's folder (0700) and the socket (0600) are closed to other users. Each
 same. The kubelet creates hostPath folders with mode 0755. So a folder that other users can enter is closed to them,
 but only if it holds no other file: a folder such as /run is not changed.
 
-The daemon holds an advisory lock on the folder, which the kernel releases with the process. So only one of two daemons
-has the socket, and a socket file without a listener is known to be stale. It is replaced only after a connection to it
-was refused.
+The daemon holds an advisory lock on a file beside the socket, which the kernel releases with the process. So only one
+of two daemons has the socket, and a socket file without a listener is known to be stale. It is replaced only after a
+connection to it was refused. The lock is not on the folder: a process that can read the folder could hold it.
 """
 
 import contextlib
@@ -40,8 +40,13 @@ class SocketFile:
 
     def __init__(self, path: str) -> None:
         self.path = os.fspath(Path(path).absolute())
-        self._folder = -1
+        self._locked = -1
         self._identity: tuple[int, int] | None = None
+
+    @property
+    def lock_path(self) -> str:
+        """Return the path of the file beside it that one daemon locks; only its user can open it."""
+        return f"{self.path}.lock"
 
     @property
     def inner_path(self) -> str:
@@ -67,38 +72,53 @@ class SocketFile:
         return self._identity is not None and _identity(self.path) == self._identity
 
     def close(self) -> None:
-        """Remove the socket if it is still ours, and release the folder for another daemon."""
+        """Remove the socket if it is still ours, and release the lock for another daemon."""
         if self.is_there:
             with contextlib.suppress(OSError):
                 Path(self.path).unlink()
         self._identity = None
-        if self._folder >= 0:
-            os.close(self._folder)
-        self._folder = -1
+        if self._locked >= 0:
+            with contextlib.suppress(OSError):
+                Path(self.lock_path).unlink()
+            os.close(self._locked)
+        self._locked = -1
 
     def _take_folder(self) -> None:
         folder = Path(self.path).parent
         folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        status = os.fstat(self._folder)
-        if status.st_uid != os.geteuid():
-            raise NoAdminSocket(f"no admin socket: {folder} belongs to uid {status.st_uid}{_MEND}")
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(descriptor)
+            if status.st_uid != os.geteuid():
+                raise NoAdminSocket(f"no admin socket: {folder} belongs to uid {status.st_uid}{_MEND}")
+            if status.st_mode & 0o077:
+                self._close_to_others(folder, descriptor)
+        finally:
+            os.close(descriptor)
+        self._lock(folder)
+
+    def _lock(self, folder: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        locked = os.open(self.lock_path, flags, PRIVATE_FILE)
+        try:
+            fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            status = os.fstat(locked)
+            if _identity(self.lock_path) != (status.st_dev, status.st_ino):
+                raise BlockingIOError  # its owner has just removed it
         except OSError as error:
+            os.close(locked)
             raise NoAdminSocket(
                 f"no admin socket: another nri-coloc has its socket in {folder}{_MEND}"
             ) from error
-        if status.st_mode & 0o077:
-            self._close_to_others(folder)
+        self._locked = locked
 
-    def _close_to_others(self, folder: Path) -> None:
-        ours = {Path(self.path).name, Path(self.inner_path).name}
-        if set(os.listdir(self._folder)) - ours:  # noqa: PTH208 - by descriptor: the folder that was locked
+    def _close_to_others(self, folder: Path, descriptor: int) -> None:
+        ours = {Path(each).name for each in (self.path, self.inner_path, self.lock_path)}
+        if set(os.listdir(descriptor)) - ours:
             raise NoAdminSocket(
                 f"no admin socket: other users can enter {folder}, and it contains other files{_MEND}"
             )
-        os.fchmod(self._folder, PRIVATE_FOLDER)
+        os.fchmod(descriptor, PRIVATE_FOLDER)
 
     def _remove_stale(self, path: str) -> None:
         try:

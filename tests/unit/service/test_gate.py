@@ -1,7 +1,9 @@
 """The admin gate, calls and client over real sockets: admission, and the result of each call."""
 
+import fcntl
 import os
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -252,6 +254,32 @@ def test_a_socket_that_cannot_be_made_is_said_once_and_tried_again(tmp_path):
     gate.look()
     assert gate.problem == ""
     gate.close()
+
+
+def test_a_process_that_reads_the_folder_holds_nothing_back(tmp_path):
+    """The kubelet creates the folder with mode 0755, before the daemon closes it to others."""
+    tmp_path.chmod(0o755)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    gate = Gate(str(tmp_path / "admin.sock"), never, lambda _: None, print)
+    gate.look()
+    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+    gate.close()
+    os.close(folder)
+    assert (gate.problem, modes) == ("", {"admin.sock": 0o600, "admin.sock.lock": 0o600})
+
+
+def test_one_of_two_daemons_has_the_socket(rig):
+    said: list[str] = []
+    other = Gate(str(rig.path), never, lambda _: None, said.append)
+    other.look()
+    assert "another nri-coloc has its socket in" in other.problem
+    other.close()
+    assert rig.client.resume_lending().was_paused
+    rig.gate.close()
+    other.look()
+    assert other.problem == ""
+    other.close()
 
 
 def test_after_its_end_nobody_answers_and_nothing_is_left(rig):
