@@ -48,7 +48,7 @@ class Clock:
 
     def write(self) -> None:
         """Write the file; the work after the last answer may not have ended, so the caller leaves that line out."""
-        if self._sent:
+        if self._read:
             self._lines.append("0 0\n")
         self._figures.write_text("".join(self._lines))
 
