@@ -38,7 +38,7 @@ class ClassTuning:
     @property
     def has_memory(self) -> bool:
         """Whether a memory value is set: such a value may depend on a container's limit or request."""
-        return any(v is not None for v in (self.memory_high, self.memory_low, self.memory_min))
+        return not (self.memory_high is self.memory_low is self.memory_min is None)
 
 
 @dataclass(frozen=True, slots=True)

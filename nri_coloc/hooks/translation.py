@@ -41,7 +41,7 @@ from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
 from nri_coloc.placing import change, claim, driver, record, request, supply
 from nri_coloc.placing.update import merge
-from nri_coloc.pods import annotations, keys, replicas
+from nri_coloc.pods import annotations, gate, keys, replicas
 from nri_coloc.runtime.listing import Listing
 
 
@@ -108,13 +108,24 @@ class Translator:
         return _unless_the_kubelets(found, pod, container, tuning)
 
     def _in_pod(
-        self, now: _Now, pod: Pod, container: Container, *, is_created: bool = False, reads: bool = False
+        self,
+        now: _Now,
+        pod: Pod,
+        container: Container,
+        wish: Wish | None = None,
+        *,
+        is_created: bool = False,
+        reads: bool = False,
     ) -> tuple[Pod, Container, Wish]:
         """Return a pod, one of its containers, and the container's wish.
 
-        If the pod requests too little CPU for the wish, the request is read again first. `reads`: read it in any case.
+        If the pod requests too little CPU for the wish, the request is read again first.
+
+        wish: under the pod's known request; None if it must be read from the annotations.
+        reads: read the request in any case.
         """
-        wish = self._wish(now, pod, container, is_created=is_created)
+        if wish is None:
+            wish = self._wish(now, pod, container, is_created=is_created)
         if not (reads or wish.short or supply.falls_short(now.state, container, wish)):
             return pod, container, wish
         read = self._read_again(pod)
@@ -128,8 +139,10 @@ class Translator:
         wish = annotations.resolve_as_pod(place.wish, container) if place is not None else None
         if wish is None:
             wish = self.wish(pod, container, now.tuning, _members_request(now.state, pod, container))
-        else:
+        elif now.tuning.kept_by_kubelet:
             wish = _unless_the_kubelets(wish, pod, container, now.tuning)
+        if is_created and not container.claimed:
+            return wish
         return _with_claims(wish, container, now, is_created=is_created)
 
     def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
@@ -195,8 +208,13 @@ class Translator:
             pod = self._read_again(pod)
         return ContainerStarting(pod, codec.started(hook.container, known.container), known.wish, running)
 
-    def updating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerUpdating:
-        """Translate UpdateContainer."""
+    def updating(
+        self, hook: Hook, state: NodeState, tuning: Tuning, *, within_pod: bool = False
+    ) -> ContainerUpdating:
+        """Translate UpdateContainer.
+
+        within_pod: the kernel refuses CPUs for a container that its pod does not have (cgroup v1).
+        """
         pod, container = self._subject(hook, state)
         requested = codec.resources_of(hook.resources) if hook.resources is not None else Resources()
         known = state.containers.get(container.id)
@@ -207,12 +225,12 @@ class Translator:
         # a runtime without UpdatePodSandbox shows only here that the floor of degrading has changed
         is_resized = known is not None and known.container.resources.shares != asked.resources.shares
         reads = tuning.pressure.degrade and is_resized
-        read, _, wish = self._in_pod(now, pod, asked, reads=reads)
+        read, _, wish = self._in_pod(now, pod, asked, _unchanged(known, asked), reads=reads)
         wish = _as_resized(wish, known, asked)
         judged = self._other_classes(now, read, but=container.id) if read is not pod else {}
         if known is not None and wish.qos is not known.qos:
             judged[container.id] = wish
-        return ContainerUpdating(read, container, wish, requested, judged)
+        return ContainerUpdating(read, container, wish, requested, judged, within_pod=within_pod)
 
     def synchronized(
         self, pods: Mapping[str, Pod], containers: Sequence[Container], state: NodeState, tuning: Tuning
@@ -355,6 +373,17 @@ def _members_request(state: NodeState, pod: Pod, container: Container) -> int | 
     return sum([request.of_container(each).milli for each in (container, *others)])
 
 
+def _unchanged(known: Assignment | None, asked: Container) -> Wish | None:
+    """Return the wish of a container whose update changes no value that a wish follows from; None to read it again.
+
+    A class that was denied is judged again, because the pod's request may have changed.
+    """
+    if known is None or known.wish.short:
+        return None
+    before, after = (gate.figures(each, known.qos) for each in (known.container, asked))
+    return known.wish if before == after else None
+
+
 def _as_resized(wish: Wish, known: Assignment | None, asked: Container) -> Wish:
     """Drop an annotation's lower CPU request after the kubelet asked for another amount than at creation."""
     if known is None or not wish.cpu_milli:
@@ -403,7 +432,7 @@ def _driven(wish: Wish, cpus: CPUMask) -> Wish:
 
 def _unless_the_kubelets(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:
     """Leave a container's CPUs alone if the kubelet's own CPU manager has pinned it."""
-    if not tuning.kept_by_kubelet or pod.uid not in tuning.kept_by_kubelet:
+    if pod.uid not in tuning.kept_by_kubelet:
         return wish
     pinned = tuning.kept_by_kubelet[pod.uid]
     cpus = pinned.get(container.name) or pinned.get("")

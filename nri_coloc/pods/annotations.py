@@ -319,8 +319,9 @@ class _Reading:
         return None
 
     def asked(self) -> list[str]:
-        """Return the keys that an annotation or a claim names, in the order in which the gate judges them."""
-        present = {*self.written.asked(self.container), *self.claims.by_key}
+        """Return the keys that an annotation or a claim names, without the class, in the order of the gate."""
+        present = self.written.named(self.container) | self.claims.by_key.keys()
+        present.discard(keys.QOS_CLASS)
         return [key for key in _JUDGED if key in present] if present else []
 
     def deny(self, key: str, unfit: gate.UnfitError, name: str, text: str) -> None:
@@ -446,7 +447,8 @@ def _overlaid(base: Wish, values: Mapping[str, Any], origins: tuple[tuple[str, s
 
 def _of_class(pod: Pod, tuning: Tuning, qos: QoSClass, because: str, given: _Given) -> Wish:
     settings = gate.tuned(tuning, qos)
-    if not (gate.is_given(qos, pod, tuning) or gate.is_allowed(pod, qos, tuning)):
+    is_judged = gate.is_privileged(settings) and not gate.is_given(qos, pod, tuning)
+    if is_judged and not gate.is_allowed(pod, qos, tuning):
         score = given.score if settings.oom_score_adj is not None else None
         settings = gate.unprivileged(settings, qos, pod.kube_qos, score)
     if settings.has_memory:

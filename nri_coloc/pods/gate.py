@@ -20,7 +20,17 @@ from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
 from nri_coloc.core.state import POOLS, SHARE, SYSTEM
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import ISOLATED, FindingKind, KubeQoS, Pod, QoSClass, Resources, Tolerance, Wish
+from nri_coloc.core.workload import (
+    ISOLATED,
+    Container,
+    FindingKind,
+    KubeQoS,
+    Pod,
+    QoSClass,
+    Resources,
+    Tolerance,
+    Wish,
+)
 from nri_coloc.pods.quantity import Amount
 
 BANDS: Final[Mapping[QoSClass, tuple[int, int]]] = MappingProxyType(
@@ -69,8 +79,10 @@ def is_given(qos: QoSClass, pod: Pod, tuning: Tuning) -> bool:
     The pod's author writes annotations and labels, even if an operator's rule names them. So only rules with a
     namespace count.
     """
-    rule = next((rule for rule in tuning.rules if rule.namespace and applies(rule, pod)), None)
-    return qos is (rule.qos if rule is not None else by_kubernetes(pod)[0])
+    for rule in tuning.rules:
+        if rule.namespace and applies(rule, pod):
+            return qos is rule.qos
+    return qos is by_kubernetes(pod)[0]
 
 
 def applies(rule: ClassRule | Selector, pod: Pod) -> bool:
@@ -188,6 +200,16 @@ class Subject(NamedTuple):
     score: int | None = None
 
 
+def figures(container: Container, qos: QoSClass) -> tuple[int | None, int | None, int | None, bool]:
+    """Return the values of a container that its wish follows from, beside its name and its pod.
+
+    They are CPU shares, the memory limit in bytes, the OOM score and, for class reclaimed, whether it has a quota.
+    """
+    resources = container.resources
+    has_quota = qos is QoSClass.RECLAIMED and (resources.quota or 0) > 0
+    return resources.shares, resources.memory_limit, container.oom_score_adj, has_quota
+
+
 def granted(value: _T, _subject: Subject) -> _T:
     """Return the value: every pod may have it."""
     return value
@@ -230,6 +252,12 @@ def _need_request(subject: Subject) -> None:
             f"a pod that requests {least / 1000:g} CPUs (classes.dedicated.minRequest); "
             f"this one requests {known / 1000:g}"
         )
+
+
+def is_privileged(defaults: ClassTuning) -> bool:
+    """Return whether a class's defaults may favour a container: `unprivileged` could change them."""
+    shares = defaults.cpu_shares or 0
+    return defaults.oom_score_adj is not None or defaults.io_weight > KERNELS_IO_WEIGHT or shares > MIN_SHARES
 
 
 @lru_cache(maxsize=1024)

@@ -251,15 +251,14 @@ class Written:
 
     def candidates(self, key: str, container: str) -> Iterator[tuple[str, str]]:
         """Yield (name, value) of a key: the container's own first, then the pod's."""
-        for owner in dict.fromkeys((container, "")):
+        for owner in (container, "") if container else ("",):
             found = self.values.get(owner, {}).get(key)
             if found is not None:
                 yield found
 
-    def asked(self, container: str) -> list[str]:
-        """Return the keys that are set for a container or its pod, in the table's order, without the class."""
-        present = self.values.get(container, {}).keys() | self.values.get("", {}).keys()
-        return [key for key in KEYS if key in present and key != QOS_CLASS] if present else []
+    def named(self, container: str) -> set[str]:
+        """Return the keys that are set for a container or its pod."""
+        return self.values.get(container, {}).keys() | self.values.get("", {}).keys()
 
     def findings(self, container: str) -> list[Finding]:
         """Return the findings about keys of the pod and of one container, without the pod's other containers."""

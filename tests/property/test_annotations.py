@@ -1,17 +1,18 @@
 """Invariants of every pod that a user could write."""
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nri_coloc.core import workload
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import PREFIX, Container, FindingKind, Pod, QoSClass, Resources, Wish
-from nri_coloc.pods import annotations, keys, quantity
+from nri_coloc.pods import annotations, gate, keys, quantity
 from nri_coloc.pods.gate import BANDS
 
 CAPACITY = 64 << 30
@@ -61,6 +62,16 @@ OURS = st.builds(
     st.dictionaries(NAMES, VALUES, max_size=8),
     st.dictionaries(st.just("containers"), JSON, max_size=1),
 )
+LENT = {
+    "node.koordinator.sh/extended-resource-spec": json.dumps(
+        {
+            "containers": {
+                "app": {part: {"kubernetes.io/batch-cpu": "2000"} for part in ("requests", "limits")}
+            }
+        }
+    )
+}
+RECLAIMED = Pod("p", cgroup_parent="/kubepods/besteffort/pod1")
 PODS = st.builds(
     Pod,
     st.just("p"),
@@ -143,6 +154,17 @@ def test_the_order_in_which_the_runtime_sends_annotations_means_nothing(pod, con
     turned = replace(pod, annotations=dict(reversed(pod.annotations.items())))
     assert resolve(turned, container, tuning) == resolve(pod, container, tuning)
     assert annotations.resolve_pod(turned, tuning) == annotations.resolve_pod(pod, tuning)
+
+
+@given(PODS, CONTAINERS, TUNINGS, st.sampled_from([{}, LENT]), st.sampled_from([None, -1, 0, 5000, 300_000]))
+@example(RECLAIMED, Container("c", "p", "app"), Tuning(), LENT, 300_000)
+def test_a_wish_follows_from_the_figures_alone(pod, container, tuning, others, quota):
+    pod = replace(pod, annotations={**pod.annotations, **others})
+    resources = replace(container.resources, quota=quota, period=100_000, cpus="3", mems="0")
+    changed = replace(container, resources=resources, pid=7, record="")
+    wish = resolve(pod, container, tuning)
+    if gate.figures(changed, wish.qos) == gate.figures(container, wish.qos):
+        assert resolve(pod, changed, tuning) == wish
 
 
 @given(PODS, CONTAINERS, TUNINGS)

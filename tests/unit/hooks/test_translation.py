@@ -83,6 +83,16 @@ def test_a_known_container_starts_with_its_wish(translator):
     assert (event.container.pid, event.container.resources.shares) == (7, 2048)
 
 
+def test_an_update_without_new_figures_keeps_the_wish(translator):
+    node = a_node()
+    node.decide(translator.pod_started(hook(HookKind.RUN_POD_SANDBOX, "dedicated"), TUNING))
+    node.decide(translator.creating(hook(HookKind.CREATE_CONTAINER), node.state, TUNING))
+    wanted = told_pb2.LinuxResources()
+    wanted.cpu.quota.value, wanted.cpu.shares.value = 300_000, 2048
+    event = translator.updating(hook(HookKind.UPDATE_CONTAINER, resources=wanted), node.state, TUNING)
+    assert event.wish is node.state.containers["c"].wish
+
+
 def test_updates_wish_uses_its_own_figures(translator):
     """A part of the limit is one of the new limit; the daemon's own value is not taken for the kubelet's."""
     told = hook(HookKind.CREATE_CONTAINER, "shared")
@@ -380,6 +390,13 @@ def test_without_a_kubelet_a_limit_is_no_request():
     assert (event.wish.qos, event.wish.short) == (QoSClass.SHARED, True)
     (finding,) = event.wish.findings
     assert (finding.kind.value, finding.key) == ("annotation.denied", "coloc.nri.io/qos-class")
+
+
+def test_an_update_judges_a_denied_class_again():
+    asking = Asking(Requests()).started()
+    assert asking.create("side", 512).qos is QoSClass.SHARED
+    asking.create("main", 512)
+    assert asking.update("side", 512).qos is QoSClass.DEDICATED
 
 
 def test_missed_pod_is_read_before_owning_cpus():

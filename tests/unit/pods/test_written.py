@@ -155,9 +155,9 @@ def test_a_strangers_text_is_cut_and_made_encodable():
     assert finding.key.encode() == rb"coloc.nri.io/containers[app][\ud800]"
 
 
-def test_only_the_keys_that_concern_a_container_are_asked_for():
-    asked = read({P + "numa.app": "x", P + "priority": "1", P + "io-weight.b": "2", P + "qos-class": "s"})
-    assert asked.asked("app") == ["numa", "priority"]
+def test_keys_of_other_containers_are_left_out():
+    written = read({P + "numa.app": "x", P + "priority": "1", P + "io-weight.b": "2", P + "qos-class": "s"})
+    assert written.named("app") == {"numa", "priority", "qos-class"}
 
 
 def test_the_same_annotations_are_sorted_out_once():
