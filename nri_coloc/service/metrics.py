@@ -10,10 +10,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import PurePath
+from threading import Lock
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
@@ -51,8 +52,6 @@ class Metrics:
         self._key_label = key_label
         self._make_gauges(version, snapshot)
         self._make_counters()
-        # the library takes 1 µs to find a labelled child, a dict 40 ns
-        self._decision_children: dict[tuple[str, str], Counter] = {}
 
     def _make_gauges(self, version: str, snapshot: Snapshot) -> None:
         Info("build", "The program.", namespace=NAMESPACE, registry=self._registry).info({"version": version})
@@ -114,11 +113,16 @@ class Metrics:
             "Time of a snapshot of the whole node, without pauses for hooks.",
             PICTURE_BUCKETS,
         )
-        self._decisions = self._counter("decisions", "Decisions, by event and reason.", "event", "reason")
-        self._invalid = self._counter("annotation_invalid", "Annotations that could not be read.", "key")
-        self._denied = self._counter(
-            "annotation_denied", "Annotations that asked for more than their pod may have.", "key"
-        )
+        self._decisions = _DecisionCollector()
+        self._registry.register(self._decisions)
+        self._of_annotations: Mapping[AuditEvent, Counter] = {
+            AuditEvent.ANNOTATION_INVALID: self._counter(
+                "annotation_invalid", "Annotations that could not be read.", "key"
+            ),
+            AuditEvent.ANNOTATION_DENIED: self._counter(
+                "annotation_denied", "Annotations that asked for more than their pod may have.", "key"
+            ),
+        }
         self._reloads = self._counter("config_reload", "Configurations read.", "result")
         self._neutral = self._counter("neutral_replies", "Hooks answered without a decision.", "hook")
         self._reconnects = self._counter("reconnects", "Connections after the first one.")
@@ -264,21 +268,16 @@ class Metrics:
 
     def decided(self, decision: Decision) -> None:
         """Count a decision, also in the counters of its kind."""
-        self.decision(decision.event, decision.reason)
-        if decision.event is AuditEvent.ANNOTATION_INVALID:
-            self._invalid.labels(self._key_label(decision.key)).inc()
-        elif decision.event is AuditEvent.ANNOTATION_DENIED:
-            self._denied.labels(self._key_label(decision.key)).inc()
+        self._decisions.count(decision.event, decision.reason)
+        of_annotations = self._of_annotations.get(decision.event)
+        if of_annotations is not None:
+            of_annotations.labels(self._key_label(decision.key)).inc()
         elif decision.reason is Reason.NO_FREE_CPUS:
             self._unmet.inc()
 
     def decision(self, event: AuditEvent, reason: Reason) -> None:
         """Count one event by reason, such as a configuration that was read."""
-        child = self._decision_children.get((event, reason))
-        if child is None:
-            child = self._decisions.labels(event.value, reason.value)
-            self._decision_children[event, reason] = child
-        child.inc()
+        self._decisions.count(event, reason)
 
     def config_reload(self, result: str) -> None:
         """Count a configuration that was read: "valid" or "invalid"."""
@@ -344,6 +343,26 @@ class _HookCollector(Collector):
         family = HistogramMetricFamily(f"{NAMESPACE}_hook_seconds", text, labels=("hook",))
         for hook, found in self._by_hook.copy().items():
             family.add_metric((hook,), found.buckets(), found.sum_s)
+        yield family
+
+
+class _DecisionCollector(Collector):
+    """The number of decisions by event and reason, for any thread. It costs a third of the library's counter."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[AuditEvent, Reason], int] = {}
+        self._counting = Lock()
+
+    def count(self, event: AuditEvent, reason: Reason) -> None:
+        with self._counting:
+            self._counts[event, reason] = self._counts.get((event, reason), 0) + 1
+
+    def collect(self) -> Iterator[Metric]:
+        family = CounterMetricFamily(
+            f"{NAMESPACE}_decisions", "Decisions, by event and reason.", labels=("event", "reason")
+        )
+        for (event, reason), counted in self._counts.copy().items():
+            family.add_metric((event.value, reason.value), counted)
         yield family
 
 
