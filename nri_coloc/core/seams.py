@@ -141,5 +141,4 @@ def all_of(
 
 def superseded(outcome: Outcome) -> tuple[str, ...]:
     """Return the containers whose end no hook reports: the created container took their place."""
-    found = [d.subject for d in outcome.decisions if d.reason is Reason.SUPERSEDED]
-    return tuple([subject.id for subject in found if subject is not None])
+    return tuple([d.subject.id for d in outcome.decisions if d.reason is Reason.SUPERSEDED and d.subject])

@@ -12,6 +12,7 @@ left the CPUs that are taken.
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from threading import Lock, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -21,7 +22,7 @@ from nri_coloc.core.decisions import ContainerCreating, Event, Outcome
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Drift, Report
-from nri_coloc.core.seams import After, BeforeAnswer, Change, Decided, Prepare, prepared, tell
+from nri_coloc.core.seams import After, BeforeAnswer, Decided, Prepare, prepared, tell
 from nri_coloc.core.state import NodeState
 from nri_coloc.host.alarm import Alarm
 from nri_coloc.nri import codec, events
@@ -216,15 +217,18 @@ class HookReport(Report, Protocol):
 
 
 class Consequences:
-    """Has no state of its own: an old runtime's list comes on another thread than hooks do."""
+    """Has no state of its own: an old runtime's list comes on another thread than hooks do.
+
+    follow: passes a change to every observer, after the answer.
+    """
 
     def __init__(self, node: Node, pusher: Pusher, report: HookReport, seams: Seams) -> None:
+        self.follow = partial(tell, seams.after)
         self._node = node
         self._pusher = pusher
         self._report = report
         self._prepare = seams.prepare
         self._before_answer = seams.before_answer
-        self._after = seams.after
 
     # ---- before the answer ----
 
@@ -259,9 +263,11 @@ class Consequences:
 
     # ---- after it ----
 
-    def learn(self, sent: Any | None) -> None:
-        """Note the values that the runtime's specs hold after an answer that was sent."""
+    def learn(self, sent: Any | None, but: str = "") -> None:
+        """Note the values that other containers' specs hold after an answer that was sent."""
         for update in getattr(sent, "update", ()):
+            if update.container_id == but:
+                continue
             values = stored_specs.of(codec.resources_of(update.linux.resources))
             self._pusher.learned(update.container_id, values)
 
@@ -277,10 +283,6 @@ class Consequences:
     def ended(self, container_id: str) -> None:
         """Note the end of a container, also of one whose creation the runtime undid."""
         self._report.neighbours.creations.ended(container_id, time.monotonic())
-
-    def follow(self, change: Change) -> None:
-        """Pass a change to every observer."""
-        tell(self._after, change)
 
     def record(self, outcome: Outcome, before: NodeState) -> None:
         """Record an outcome that no observer needs."""

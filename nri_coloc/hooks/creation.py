@@ -138,10 +138,11 @@ class Creation:
         event = self._translator.creating(hook, before, self._node.tuning)
         outcome = self._node.decide(event)
         container_id = event.container.id
-        decided = self._response(outcome, container_id)
+        assignment = outcome.state.containers[container_id]
+        decided = self._response(outcome, assignment)
         if decided is answer or decided == answer:
-            ours = self._told(outcome.state.containers[container_id]).where_set(stored_specs.PUSHED)
-            self._actuator.answered(container_id, outcome.state)
+            ours = self._told(assignment).where_set(stored_specs.PUSHED)
+            self._actuator.answered(assignment, outcome.state)
         else:
             ours = stored_specs.of(codec.resources_of(answer.adjust.linux.resources))
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
@@ -162,7 +163,7 @@ class Creation:
 
         def deliverable(outcome: Outcome) -> bool:
             if not outcome.refusal and not self._node.tuning.observe:
-                reply[0] = self._response(outcome, event.container.id)
+                reply[0] = self._response(outcome, outcome.state.containers[event.container.id])
             return exchange.claim()
 
         outcome = self._node.decide(event, deliverable)
@@ -180,7 +181,7 @@ class Creation:
             self._learn(event, ours)
             self._consequences.learn(reply[0])
             if reply[0] is not None:
-                self._actuator.answered(event.container.id, outcome.state)
+                self._actuator.answered(assignment, outcome.state)
                 self._foresight.learn(hook, before, outcome.state, reply[0])
         change = all_of(
             outcome,
@@ -206,15 +207,15 @@ class Creation:
         knobs = assignment.knobs
         return knobs._replace(cpus=None) if self._node.tuning.dra_driver else knobs
 
-    def _response(self, outcome: Outcome, container_id: str) -> nri_pb2.CreateContainerResponse:
-        assignment = outcome.state.containers[container_id]
+    def _response(self, outcome: Outcome, assignment: Assignment) -> nri_pb2.CreateContainerResponse:
         former_oom = assignment.original.oom_score_adj
         response = codec.creation(
             self._told(assignment), record.write(assignment), self._node.can, former_oom
         )
-        if not outcome.moves.containers:
+        updates = self._consequences.updates(outcome) if outcome.moves else ()
+        if not updates:
             return response
-        with_others = nri_pb2.CreateContainerResponse(update=self._consequences.updates(outcome))
+        with_others = nri_pb2.CreateContainerResponse(update=updates)
         with_others.MergeFrom(response)
         return with_others
 

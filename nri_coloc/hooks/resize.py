@@ -15,6 +15,7 @@ from nri_coloc.hooks.common_steps import Consequences, Exchange
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.nri import codec, events
 from nri_coloc.placing.node import Node
+from nri_coloc.placing.update import merge
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime import stored_specs
 from nri_coloc.runtime.pusher import Pusher
@@ -40,8 +41,8 @@ class Resize:
     def serve(self, hook: events.Hook, exchange: Exchange) -> None:
         """Answer with the requested values, replaced by the decided ones; answer our own push with newer values."""
         before = self._node.state
-        event = self._translator.updating(hook, before, self._node.tuning)
-        event = replace(event, within_pod=self._node.can.cgroup == 1)
+        within_pod = self._node.can.cgroup == 1
+        event = self._translator.updating(hook, before, self._node.tuning, within_pod=within_pod)
         container_id = event.container.id
         if self._pusher.recognises(container_id, event.requested.knobs()):
             self._answer_own_push(container_id, exchange)
@@ -72,10 +73,13 @@ class Resize:
         decided = Decided(outcome, before, event.container.pod_id, container_id)
         drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.send(reply[0])
-        asked = stored_specs.of(event.container.resources).overlaid(stored_specs.of(event.requested))
-        self._pusher.learned(container_id, asked)
-        self._consequences.learn(reply[0])
-        self._consequences.tell_drift(container_id, *drifts)
+        holds = stored_specs.of(merge(event.container.resources, event.requested))
+        if reply[0] is not None:
+            holds = holds.overlaid(outcome.orders_for(container_id).where_set(stored_specs.PUSHED))
+            self._consequences.learn(reply[0], but=container_id)
+        self._pusher.learned(container_id, holds)
+        if drifts:
+            self._consequences.tell_drift(container_id, *drifts)
         # specs are pushed only now: the answer has carried most of their values, perhaps all
         self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
 

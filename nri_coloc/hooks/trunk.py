@@ -14,13 +14,13 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from threading import Event, Lock
 from typing import Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.backoff import Backoff
-from nri_coloc.core.decisions import NOBODY, ContainerGone, Outcome, PodRemoved
+from nri_coloc.core.decisions import NOBODY, ContainerGone, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import Decided, all_of
@@ -116,7 +116,7 @@ class Hooks:
         before = self._node.state
         gone = [assignment.id for assignment in before.of_pod(hook.pod.id)]
         outcome = self._node.decide(PodRemoved(hook.pod.id))
-        self._follow(outcome, before, exchange, ended=gone)
+        self._consequences.follow(all_of(outcome, before, ended=gone, latency_us=exchange.latency_us))
 
     def _update_pod(self, hook: events.Hook, exchange: Exchange) -> None:
         self._actuator.resized(hook.pod.id)
@@ -125,7 +125,7 @@ class Hooks:
         outcome = self._node.decide(event) if event is not None else None
         exchange.answer(None)
         if outcome is not None:
-            self._follow(outcome, before, exchange)
+            self._consequences.follow(all_of(outcome, before, latency_us=exchange.latency_us))
 
     # ---- containers ----
 
@@ -157,14 +157,15 @@ class Hooks:
         exchange.answer(None)
         if not outcome.is_silent:
             self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
-        self._consequences.tell_drift(container_id, *drifts)
+        if drifts:
+            self._consequences.tell_drift(container_id, *drifts)
 
     def _started(self, hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
         before = self._node.state
         event = self._translator.starting(hook, before, self._node.tuning, running=True)
         outcome = self._node.decide(event)
-        self._follow(outcome, before, exchange)
+        self._consequences.follow(all_of(outcome, before, latency_us=exchange.latency_us))
         if self._node.tuning.dra_driver:
             self._pusher.submit((event.container.id,))  # the specification names the driver's CPUs yet
         self._actuator.bandwidths.place(event.container.id)
@@ -180,11 +181,12 @@ class Hooks:
         updates = [] if is_silent else self._consequences.updates(outcome)
         answer = nri_pb2.StopContainerResponse(update=updates) if updates else None
         exchange.answer(answer)
-        if exchange.claimed_by_us:
+        if answer is not None and exchange.claimed_by_us:
             self._consequences.learn(answer)
-        if hook.container.id in before.containers:
+        if outcome.decisions:  # else no known container ended
             self._actuator.bandwidths.resized(hook.pod.id)
-        self._follow(outcome, before, exchange, ended=(hook.container.id,))
+        ended = (hook.container.id,)
+        self._consequences.follow(all_of(outcome, before, ended=ended, latency_us=exchange.latency_us))
 
     def _nothing(self, _hook: events.Hook, exchange: Exchange) -> None:
         exchange.answer(None)
@@ -214,14 +216,6 @@ class Hooks:
         for pod_id in tuple(departed(before, self._actuator.is_there)):
             outcome = self._node.decide(PodRemoved(pod_id))
             self._consequences.record(outcome, before)
-
-    # ---- after the answer ----
-
-    def _follow(
-        self, outcome: Outcome, before: NodeState, exchange: Exchange, ended: Iterable[str] = ()
-    ) -> None:
-        change = all_of(outcome, before, ended=ended, latency_us=exchange.latency_us)
-        self._consequences.follow(change)
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():

@@ -167,7 +167,7 @@ def movers(before: NodeState, after: NodeState) -> Movers:
     crowd = after.containers
     in_vms = map(crowd.__getitem__, crowd.unmanaged.difference(touched))
     units = {a.container.pod_id for a in in_vms if a.pool in changed and _is_written(after, a)}
-    left_out = crowd.unmanaged.union(touched)
+    left_out = crowd.unmanaged.union([k for k, a in touched.items() if a.pool in changed])
     losing: list[str] = []
     gaining: list[str] = []
     for pool in changed:
@@ -206,7 +206,8 @@ def _written_in(state: NodeState, pool: str, left_out: frozenset[str]) -> Iterab
     if pool == RECLAIM:
         members = state.containers.of_pool(pool)
         return [a.id for a in members if a.id not in left_out and _is_written(state, a)]
-    return filterfalse(left_out.__contains__, state.containers.ids_of_pool(pool))
+    ids = state.containers.ids_of_pool(pool)
+    return filterfalse(left_out.__contains__, ids) if left_out else ids
 
 
 def _is_written(state: NodeState, assignment: Assignment) -> bool:

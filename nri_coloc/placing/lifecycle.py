@@ -138,9 +138,8 @@ def failed_attempts(state: NodeState, container: Container) -> tuple[Assignment,
     The kubelet creates the next attempt only after the previous one is over. If a runtime could not make the task, it
     reports nothing: neither StartContainer nor StopContainer comes.
     """
-    mates = state.of_pod(container.pod_id)
-    others = [a for a in mates if a.container.id != container.id and is_attempt_of(a.container, container)]
-    return tuple(others)
+    known = [a for a in state.of_pod(container.pod_id) if a.container.id != container.id]
+    return tuple([a for a in known if is_attempt_of(a.container, container)]) if known else ()
 
 
 def is_attempt_of(former: Container, container: Container) -> bool:

@@ -260,7 +260,9 @@ def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome
     """
     outcome = lifecycle.start(state, event, tuning)
     known = state.containers.get(event.container.id)
-    if known is None or event.running or known.exclusive or known.follows or not due(outcome.state, known):
+    if known is None or known.qos is not QoSClass.DEDICATED or event.running:
+        return outcome
+    if known.exclusive or known.follows or not due(outcome.state, known):
         return outcome
     before = outcome.state
     found = resized(before, before.containers[known.id], tuning.reserved_memory)

@@ -193,11 +193,9 @@ class Actuator:
         self._orders.add(moves)
 
     def changed(self, change: Change) -> None:
-        """Order the writes of a change, and forget the containers that ended. For any thread."""
+        """Order the writes of a change, for any thread. The next sweep forgets the containers that ended."""
         if change.moves and not self._node.tuning.observe:
             self.order(change.moves, change.after, change.owner, change.waits_for)
-        for container_id in change.ended:
-            self.forget(container_id)
 
     def order(self, moves: Moves, state: NodeState, owner: str, waits_for: Moves) -> None:
         """Order writes of cgroups; an owner of CPUs gets a barrier for the cgroups that leave them."""
@@ -235,27 +233,19 @@ class Actuator:
         self._protections.take_over()
         self._host_groups.take_over()
 
-    def answered(self, container_id: str, state: NodeState) -> None:
+    def answered(self, answered: Assignment, state: NodeState) -> None:
         """Note the CPUs and the OOM score that the runtime was sent for a container in creation."""
-        expected = targets.cpuset_of(state, container_id)
-        answered = state.containers[container_id]
+        expected = targets.cpuset_of(state, answered)
         if self._node.can.oom_by_answer(answered.knobs.oom_score_adj, answered.original.oom_score_adj):
             self._scores.answered(answered)
         if expected is not None and not self._node.tuning.dra_driver:  # that answer names no CPUs
             with self._turn:
-                self.drifts.expect(container_id, *expected)
+                self.drifts.expect(answered.id, *expected)
 
     def pushed(self, container_id: str) -> None:
         """Note that the runtime is about to write values of a container, perhaps later than their next change."""
         with self._turn:
             self.drifts.pushed(container_id)
-
-    def forget(self, container_id: str) -> None:
-        self._cpusets.forget(container_id)
-        self._departures.forget(container_id)
-        self.drifts.forget(container_id)
-        self._unannounced.forget(container_id)
-        self._scores.forget(container_id)
 
     def place(self, container_id: str) -> Drift | None:
         """Apply one container's values on the caller's thread; return its drift, None if there is none.
@@ -385,7 +375,8 @@ class Actuator:
         known = {*self.actual, *self.unread, *self._departures.owners, *self.drifts.ids, *self._scores.ids}
         now = self._node.state
         for gone in known - now.containers.keys() - now.pods.keys():
-            self.forget(gone)
+            for memory in (self._cpusets, self._departures, self.drifts, self._unannounced, self._scores):
+                memory.forget(gone)
         self._leftovers.forget_gone(now)
 
     def _read_cpus(self, container_id: str) -> None:

@@ -58,10 +58,11 @@ class Reckoned:
 
 def of_container(state: NodeState, container_id: str, can: Capability) -> Target | None:
     """Return a container's target: its cpuset, and the values that no push carries to its spec."""
-    found = _ordered(state, container_id)
-    if found is None:
+    assignment = state.containers.get(container_id)
+    found = _ordered(state, assignment) if assignment is not None else None
+    if assignment is None or found is None:
         return None
-    assignment, path, orders = found
+    path, orders = found
     if assignment.by_file:
         values = knob_files.all_but_cpuset(orders, can)
     else:
@@ -73,18 +74,17 @@ def of_container(state: NodeState, container_id: str, can: Capability) -> Target
     return Target(path, _mask(orders), values, journalled=assignment.by_file)
 
 
-def cpuset_of(state: NodeState, container_id: str) -> tuple[str, CPUMask] | None:
+def cpuset_of(state: NodeState, assignment: Assignment) -> tuple[str, CPUMask] | None:
     """Return a container's cgroup and its CPUs, 0 if it inherits them: the part of its target that the runtime gets."""
-    found = _ordered(state, container_id)
-    return (found[1], _mask(found[2])) if found is not None else None
+    found = _ordered(state, assignment)
+    return (found[0], _mask(found[1])) if found is not None else None
 
 
-def _ordered(state: NodeState, container_id: str) -> tuple[Assignment, str, Knobs] | None:
-    assignment = state.containers.get(container_id)
-    if assignment is None or assignment.wish.handler != "container":
+def _ordered(state: NodeState, assignment: Assignment) -> tuple[str, Knobs] | None:
+    if assignment.wish.handler != "container":
         return None
     path = container_path(assignment)
-    return (assignment, path, admission.orders(state, assignment)) if path is not None else None
+    return (path, admission.orders(state, assignment)) if path is not None else None
 
 
 def _mask(orders: Knobs) -> CPUMask:
@@ -108,7 +108,7 @@ def of_pod(state: NodeState, pod_id: str, can: Capability) -> Target | None:
 def apart(state: NodeState, pod_id: str) -> Iterator[Apart]:
     """Yield the cgroups of a pod's containers that have CPUs of their own, by our order or the kubelet's."""
     for one in state.of_pod(pod_id):
-        path, target, kubelets = container_path(one), cpuset_of(state, one.id), one.container.resources.cpus
+        path, target, kubelets = container_path(one), cpuset_of(state, one), one.container.resources.cpus
         if path and (kubelets or (target is not None and target[1])):
             yield Apart(path, ordered=not kubelets)
 

@@ -186,8 +186,6 @@ class Pusher:
 
         The pusher's thread adds them to its queue, so that no hook waits for that.
         """
-        if not container_ids:
-            return  # most hooks concern no other container, and a thread that wakes up takes their time
         with self._wanted:
             self._submitted.append(container_ids)
             if len(self._submitted) > MOST_SUBMITTED:
@@ -196,7 +194,10 @@ class Pusher:
 
     def changed(self, change: Change) -> None:
         """Queue the containers of a change, and forget ended containers; any thread may call."""
-        self.submit(change.specs)
+        if (
+            change.specs
+        ):  # a thread that wakes up takes a hook's time, and most hooks concern no other container
+            self.submit(change.specs)
         for container_id in change.ended:
             self.forget(container_id)
 

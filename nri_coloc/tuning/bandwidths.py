@@ -143,7 +143,7 @@ class PodBandwidths:
         now = time.monotonic()
         with self._turn:
             self._note_resize(pod_id, now)
-        if pod_id in self._applied or any(self._wants(one) for one in self._node.state.of_pod(pod_id)):
+        if pod_id in self._applied or any(map(self._wants, self._node.state.containers.of_pod(pod_id))):
             self.apply(pod_id)
 
     def _note_resize(self, pod_id: str, now: float) -> None:

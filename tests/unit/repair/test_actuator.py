@@ -159,7 +159,7 @@ def test_an_observer_reads_what_a_vms_pod_has():
 def test_placing_returns_the_drift_since_the_answer():
     rig = Rig(cpus={APP: kit.mask("0-3")})
     create(rig.node, "app")
-    rig.actuator.answered("app", rig.node.state)
+    rig.actuator.answered(rig.node.state.containers["app"], rig.node.state)
     drift = rig.actuator.place("app")
     assert drift is not None
     assert (drift.before.cpus, drift.after.cpus) == ("0-3", "0-7")
@@ -170,7 +170,7 @@ def test_placing_returns_the_drift_since_the_answer():
 def test_values_beyond_the_answer_are_no_drift():
     rig = Rig(cpus={APP: kit.mask("0-7")})
     create(rig.node, "app")
-    rig.actuator.answered("app", rig.node.state)
+    rig.actuator.answered(rig.node.state.containers["app"], rig.node.state)
     create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     assert rig.actuator.place("app") is None
     assert rig.actuator.actual == {"app": kit.mask("2-7")}
@@ -344,7 +344,7 @@ def test_what_ended_is_forgotten_everywhere():
     create(rig.node, "app")
     outcome = create(rig.node, "owner", kit.DEDICATED, 2000, on="db")
     rig.actuator.submit(outcome.moves, "owner", 3, outcome.waits_for)
-    rig.actuator.answered("app", rig.node.state)
+    rig.actuator.answered(rig.node.state.containers["app"], rig.node.state)
     rig.actuator._sweep()
     assert rig.actuator.drifts.ids >= {"app", "batch"}
     for name in ("app", "owner"):

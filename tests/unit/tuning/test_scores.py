@@ -67,7 +67,7 @@ def test_one_that_is_another_by_now_is_written_again_and_once(rig):
 
 def test_one_that_the_runtime_was_told_in_this_life_is_left_to_it(rig):
     create(rig.node, "app", SCORED)
-    rig.actuator.answered("app", rig.node.state)
+    rig.actuator.answered(rig.node.state.containers["app"], rig.node.state)
     assert rig.placed() == []
 
 
@@ -80,7 +80,7 @@ def test_one_of_a_former_life_is_written_once_though_its_creation_was_answered(r
 def test_one_that_came_to_be_the_kubelets_own_is_written_too(rig):
     made = kit.container("app", pid=7, oom_score_adj=900, cgroups_path="/kubepods/podweb/app")
     rig.node.decide(ContainerCreating(kit.pod(), made, SCORED))
-    rig.actuator.answered("app", rig.node.state)
+    rig.actuator.answered(rig.node.state.containers["app"], rig.node.state)
     rig.rewish(replace(SCORED, knobs=Knobs(oom_score_adj=900)))
     assert rig.placed() == [(7, 900)]
 
