@@ -129,7 +129,7 @@ def dedicate(
     if partly := _around(state, container, wish, claimed, due):
         return partly
     if waits:
-        why = f"runs in share: older containers wait for CPUs of their own (n={due.cpus})"
+        why = "runs in share: older containers wait for CPUs of their own"
         return Admission(replace(_pooled(container, wish), pool=SHARE), Reason.NO_FREE_CPUS, why)
     return _allocate(state, container, wish, due, supply.room(state, container, wish, reserved_memory))
 

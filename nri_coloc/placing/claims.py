@@ -8,7 +8,7 @@ A container that lost its own CPUs runs in `share`, so its specification is a se
 containers show this if they are up to date. They may be stale, because a container that is moved by file keeps its
 specification until a push.
 
-1. proven by the record: record and specification agree, and no other container has exactly this set;
+1. proven by the record: record and specification agree, and no container in `share` has exactly this set;
 2. claims to CPUs that no other specification names; proven if one of these is of a container in `share`;
 3. claims by a record to CPUs that another specification names too.
 
@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.state import DEDICATED, POOLS, SHARE, SYSTEM, Asked, NodeState, Pools
+from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Wish
 from nri_coloc.placing import claim, driver, record, request, supply, tiers
 from nri_coloc.placing.claim import Claim
@@ -179,9 +180,9 @@ def _for_all(state: NodeState) -> CPUMask:
 
 
 def _is_exact(one: _Claimant, shown: _Shown) -> bool:
-    """Return whether record and specification agree, and no other container has the same set."""
+    """Return whether record and specification agree, and no container in `share` has the same set."""
     found = one.claim
-    return found.source == "record" and found.sure and claim.in_spec(one.container) not in shown.sets
+    return found.source == "record" and found.sure and claim.in_spec(one.container) not in shown.of_share
 
 
 def _parted(
@@ -225,10 +226,10 @@ def _may_follow(container: Container, wish: Wish) -> bool:
 
 
 def _kept_by_pools(now: Pools, near: Pools, listed: Listed) -> int:
-    """Return how many CPUs the operator's pools keep beside claims without proof.
+    """Return how many CPUs the operator's pools keep beside claims without proof: their size by their containers.
 
-    A pool keeps the CPUs that it had, as far as its containers ask for them, or its minimum if they are unknown. A pool
-    that is new in the settings seems to have had all of `share`.
+    A minimum counts as far as the pool had CPUs, because it may be new in the settings. It counts in full for a pool
+    whose CPUs are unknown.
     """
     if not now.plan:
         return 0
@@ -236,9 +237,10 @@ def _kept_by_pools(now: Pools, near: Pools, listed: Listed) -> int:
     asked: dict[str, int] = defaultdict(int)
     for container, wish in listed:
         asked[tiers.pool_of(wish)] += request.of_container(container, wish).milli
-    sizes = [
-        min(cpus.bit_count(), tiers.wanted(tiers.bounds(now, k), Asked(asked[k], 1)))
-        for k, cpus in had.items()
-    ]
-    names = {tiers.base(k) for k in had}.union(POOLS)
-    return sum(sizes) + sum(each.minimum for each in now.plan if each.name not in names)
+    kept = 0
+    for name in had.keys() | asked.keys() - set(POOLS):
+        tuning = tiers.bounds(now, name)
+        least = min(tuning.minimum, had[name].bit_count()) if name in had else tuning.minimum
+        kept += tiers.wanted(replace(tuning, minimum=least), Asked(asked[name], 1))
+    names = {tiers.base(k) for k in had.keys() | asked.keys()}.union(POOLS)
+    return kept + sum(each.minimum for each in now.plan if each.name not in names)

@@ -122,7 +122,7 @@ def _requests_met(
     """
     decisions: list[Decision] = []
     first = _first_waiting(state)
-    for container, _ in sorted(event.containers, key=lambda pair: _age(pair[0])):
+    for container, _ in sorted(event.containers, key=lambda pair: pair[0].created_at):
         memory, known = record.read(container.record), before.containers.get(container.id)
         now = state.containers[container.id]
         if memory is not None and not {"shares", "quota", "period"}.isdisjoint(memory.ours):

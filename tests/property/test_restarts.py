@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.state import Pools
 from nri_coloc.core.workload import KEPT_BY_DRA, QoSClass
-from nri_coloc.placing import admission, pools, record, waiting
+from nri_coloc.placing import admission, pools, record, tiers, waiting
 from tests.rig import examples
 from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking
 
@@ -199,13 +200,19 @@ def sizes(history: History) -> dict[str, int]:
     return {k: cpus.bit_count() for k, cpus in now.tiers.items() if not cpus & now.share}
 
 
+def short(now: Pools) -> bool:
+    """Return whether a pool has less than its minimum or its containers ask for."""
+    minima = any(each.minimum > now.cpus(each.name).bit_count() for each in now.plan)
+    return minima or any(tiers.shortage(now, name) for name in now.tiers)
+
+
 WITH_RESIZES = st.lists(st.one_of(STEPS, RESIZES), max_size=14)
 
 
 @given(MACHINES, PLANS, WITH_RESIZES)
 @settings(max_examples=examples.times(5))
 def test_no_restart_takes_cpus_of_a_pool(name, plan, steps):
-    history = played(name, plan, steps)
+    history = played(name, plan, [*steps, *[OfAll("free")] * len(steps)])
     had = sizes(history)
     history.restart(plan)
     now = sizes(history)
@@ -239,8 +246,8 @@ def test_missing_records_cost_at_most_one_owner_its_cpus(name, plan, steps):
     """One container that waits in `share` looks like an owner of all of `share`; without any no owner loses CPUs."""
     history = played(name, plan, [*steps, OfAll("push")])
     state = history.node.state
-    if any(each.minimum > state.pools.cpus(each.name).bit_count() for each in state.pools.plan):
-        return  # the last owner's CPUs look like the set of `share` beside pools that have their minimum
+    if short(state.pools):
+        return  # the last owner's CPUs look like the set of `share` beside pools of their full size
     history.hidden = {k for k in history.node.listed if not state.containers[k].hands_off}
     had, waits = dict(state.owners), bool(waiting.of(state))
     history.restart(plan)
