@@ -48,6 +48,9 @@ _MERGE: Final = "application/merge-patch+json"
 _FEWER: Final = 4
 """Divisor of the objects of a page after a page that was too large."""
 
+LONGEST_WAIT_S: Final = 3600.0
+"""The longest wait that an API server may ask for; float() makes infinity of some hundred digits."""
+
 _LONGEST: Final = 300
 """Characters of the API server's sentence in an error."""
 
@@ -277,8 +280,14 @@ def _refused(method: str, path: str, answer: "httpx2.Response") -> ApiRefused:
     except (ValueError, KeyError, TypeError):
         body, sentence = {}, answer.reason_phrase
     text = f"{method} {path}: {answer.status_code}: {_shortened(sentence)}"
-    after = answer.headers.get("Retry-After", "")
-    return ApiRefused(text, answer.status_code, float(after) if after.isdecimal() else 0.0, body)
+    return ApiRefused(text, answer.status_code, _seconds(answer.headers.get("Retry-After", "")), body)
+
+
+def _seconds(after: str) -> float:
+    """Return the seconds of a header Retry-After, an hour at most; 0 for a date, or for a text that is no number."""
+    if not (after.isascii() and after.isdecimal()):
+        return 0.0
+    return min(float(after), LONGEST_WAIT_S)
 
 
 def _unreachable(method: str, path: str, error: Exception) -> ApiUnreachable:

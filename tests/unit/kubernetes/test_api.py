@@ -131,11 +131,15 @@ def test_a_refusal_names_call_and_reason(tmp_path):
         server.connect().get("/api/v1/nodes/a")
 
 
-def test_a_busy_server_says_when_to_return(tmp_path):
-    reply = Reply(status=429, headers=(("Retry-After", "3"),))
+WAITS = {"3": 3, "9" * 400: api.LONGEST_WAIT_S, "999999999": api.LONGEST_WAIT_S, "-1": 0, "soon": 0}
+
+
+@pytest.mark.parametrize(("told", "waits_s"), WAITS.items(), ids=lambda each: str(each)[:9])
+def test_a_busy_server_says_when_to_return(tmp_path, told, waits_s):
+    reply = Reply(status=429, headers=(("Retry-After", told),))
     with serving(tmp_path, lambda _: reply) as server, pytest.raises(ApiRefused) as refused:
         server.connect().create("/api/v1/namespaces/a/pods/b/eviction", {})
-    assert refused.value.retry_after_s == 3
+    assert refused.value.retry_after_s == waits_s
 
 
 def test_a_server_that_is_away_is_unreachable(tmp_path):
