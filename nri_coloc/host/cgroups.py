@@ -48,6 +48,9 @@ class Layout(Protocol):
     def folder(self, controller: Controller, path: str) -> str | None: ...
 
 
+_OF_ONE_WRITER: Final = NAMES | MEMORY_BOUNDS | io_limits.ALL_NAMES
+
+
 class CgroupWriter:
     """Applies targets; never raises if the kernel refuses a write, and never writes a file that is gone.
 
@@ -160,14 +163,14 @@ class CgroupWriter:
     ) -> tuple[KernelInterfaceError, ...]:
         """Restore a cgroup's journalled files, except the names in `keep`; return the refusals.
 
-        The memory bounds of reclaim cgroups are left to `unbound`: they have one writer. `apart`: of a pod, the cgroups
-        below it that keep CPUs of their own, read only if the pod's CPUs are restored. All other cgroups below it
-        follow.
+        Files with one writer of their own are left to it: bandwidths, memory bounds (`unbound`), I/O limits
+        (`unlimit_io`). `apart`: of a pod, the cgroups below it that keep CPUs of their own, read only if the pod's CPUs
+        are restored. All other cgroups below it follow.
         """
         with self._lock:
             self._followed.pop(str(self._layout.folder("cpuset", path)), None)
             below = None if apart is None else self._folders_of(apart)
-            return self._put_back(path, lambda name: name not in keep | NAMES | MEMORY_BOUNDS, below)
+            return self._put_back(path, lambda name: name not in keep | _OF_ONE_WRITER, below)
 
     def bound(self, path: str, values: tuple[FileValue, ...]) -> Applied:
         """Bound a cgroup's memory, journalled, and never above the original value.

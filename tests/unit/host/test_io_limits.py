@@ -70,6 +70,13 @@ def test_a_limit_is_journalled_and_taken_back(tmp_path: Path, version: int, text
     assert all(io_limits.shown(text(tmp_path, name)) == {} for name in texts)
 
 
+def test_a_limit_outlasts_the_restoring_of_other_files(tmp_path: Path):
+    files = writer(tmp_path, 2, {"io.max": ""})
+    files.limit_io(POD, ["8:0"], 4096)
+    files.put_back(POD, frozenset())
+    assert "rbps=4096" in text(tmp_path, "io.max")
+
+
 def test_a_former_limit_is_restored(tmp_path: Path):
     was = "8:0 rbps=99 wbps=max riops=max wiops=max"
     files = writer(tmp_path, 2, {"io.max": was})
