@@ -194,6 +194,10 @@ def test_admin_evicts_a_pod_without_a_budget(cluster: Cluster, colocation: Coloc
         ),
         "an Event on the pod",
     )
+    cluster.wait(
+        lambda: "protected" in colocation.event("protected", EventReason.EVICTION_BLOCKED).get("message", ""),
+        "an Event on the pod that stays",
+    )
     cluster.wait(lambda: not pods.status("free"), "the end of the evicted pod")
     assert pods.is_running("protected")
 
