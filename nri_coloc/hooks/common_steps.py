@@ -220,10 +220,12 @@ class Consequences:
     """Has no state of its own: an old runtime's list comes on another thread than hooks do.
 
     follow: passes a change to every observer, after the answer.
+    timed: counts the seconds that the runtime waited for an answer, by kind of hook.
     """
 
     def __init__(self, node: Node, pusher: Pusher, report: HookReport, seams: Seams) -> None:
         self.follow = partial(tell, seams.after)
+        self.timed = report.metrics.hook
         self._node = node
         self._pusher = pusher
         self._report = report
@@ -287,10 +289,6 @@ class Consequences:
     def record(self, outcome: Outcome, before: NodeState) -> None:
         """Record an outcome that no observer needs."""
         self._report.decided(outcome.decisions, outcome.state, before)
-
-    def timed(self, kind: HookKind, waited_s: float) -> None:
-        """Count the seconds that the runtime waited for an answer."""
-        self._report.metrics.hook(kind, waited_s)
 
     def tell_drift(self, container_id: str, *drifts: Drift | None) -> None:
         """Record values of a container that another writer had changed."""

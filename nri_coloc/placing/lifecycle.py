@@ -138,7 +138,7 @@ def failed_attempts(state: NodeState, container: Container) -> tuple[Assignment,
     The kubelet creates the next attempt only after the previous one is over. If a runtime could not make the task, it
     reports nothing: neither StartContainer nor StopContainer comes.
     """
-    known = [a for a in state.of_pod(container.pod_id) if a.container.id != container.id]
+    known = [a for a in state.containers.of_pod(container.pod_id) if a.container.id != container.id]
     return tuple([a for a in known if is_attempt_of(a.container, container)]) if known else ()
 
 

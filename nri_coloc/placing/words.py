@@ -312,7 +312,7 @@ def _may_differ(before: NodeState, after: NodeState, pod_id: str) -> bool:
     if place is not before.pods.get(pod_id) or place.wish.handler == "pod":
         return True
     own = place.wish.knobs.io_weight
-    for member in before.of_pod(pod_id) + after.of_pod(pod_id):
+    for member in before.containers.of_pod(pod_id) + after.containers.of_pod(pod_id):
         low, least = member.knobs.memory_low, member.knobs.memory_min
         if low is not None or least is not None or member.wish.knobs.io_weight != own:
             return True
