@@ -102,7 +102,12 @@ ROOMS: Final = {
     ),
     "restore": Room(
         (*_RESTORE, *_ORIGINALS),
-        ("tests/unit/restore", "tests/unit/host", "tests/property/test_restored_values.py"),
+        (
+            "tests/unit/restore",
+            "tests/unit/host",
+            "tests/unit/cli/test_restore.py",
+            "tests/property/test_restored_values.py",
+        ),
     ),
 }
 

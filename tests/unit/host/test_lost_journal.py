@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,12 @@ class TestWithMarks:
     def test_restored_files_have_no_mark_any_more(self, node):
         node.write("0-3", "1")
         node.restore()
+        assert Marks(node.layout.mounts).read() == {}
+
+    def test_an_ended_container_leaves_no_mark_on_its_pod(self, node):
+        node.write("0-3", "1", APP)
+        shutil.rmtree(node.base / APP)
+        node.journal.forget_gone()
         assert Marks(node.layout.mounts).read() == {}
 
     def test_a_full_disk_loses_nothing(self, node):
