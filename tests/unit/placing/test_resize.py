@@ -164,6 +164,11 @@ class TestGrowthByWishes:
         assert grown("0-3", 6, "5,7-15", one, on) == "0-3,5,7"
         assert grown("0-3", 6, "5,8-15", one, on) == "0-3,8-9"
 
+    def test_whole_nodes_grow_by_whole_nodes(self):
+        on = machine("4node")
+        assert grown("0-3", 8, "5-15", wish(numa=Numa.EXCLUSIVE), on) == "0-3,8-11"
+        assert grown("0-3", 8, "5-15", wish(numa=Numa.SINGLE), on) != "0-3,8-11"
+
     def test_even_parts_that_the_placement_forbids_are_near(self):
         both = wish(numa=Numa.SINGLE, numa_count=2, placement=Placement.FULL_CORES)
         assert grown("0-1,8-9", 6, "2-7,10-15", both) == "0-3,8-9"

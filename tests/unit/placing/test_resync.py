@@ -121,6 +121,16 @@ def restarted_with(wish: Wish, former: Wish, **facts: Any) -> tuple[Node, Outcom
     return again, again.happen(Synchronized(((pod("job"), wish),), ((listed, wish),)))
 
 
+def test_pods_are_ordered_by_their_oldest_container():
+    old, young = container("old", "first", created_at=1), container("young", "first", created_at=9)
+    pods = tuple((pod(name), SHARED) for name in ("second", "first"))
+    node = Node()
+    node.happen(
+        Synchronized(pods, tuple((c, SHARED) for c in (young, container("mid", "second", created_at=5), old)))
+    )
+    assert list(node.state.pods) == ["first", "second"]
+
+
 class TestSettingsThatChangedMeanwhile:
     LOAN = Knobs(shares=512, quota=50_000, period=100_000)
 

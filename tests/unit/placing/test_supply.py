@@ -4,15 +4,16 @@
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from nri_coloc.core.decisions import ContainerCreating, FactsReported
+from nri_coloc.core.decisions import ContainerCreating, FactsReported, PodStarted
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
-from nri_coloc.core.workload import ISOLATED, Numa, Placement, Resources
+from nri_coloc.core.workload import ISOLATED, Numa, Placement, QoSClass, Resources
 from nri_coloc.placing import supply
 from tests.unit.placing.kit import DEDICATED, Node, asking, container, figures, first, pod
 
@@ -221,3 +222,27 @@ class TestMemory:
     def test_no_limit_is_no_amount(self):
         for limit in (None, -1, 0, 9223372036854771712):
             assert supply.memory_of(container("a", resources=Resources(memory_limit=limit)), BOUND) == 0
+
+
+class TestARequestThatFallsShort:
+    """The request of a pod is read again only if another one could give a container more CPUs."""
+
+    def falls_short(self, pod_milli: int | None, milli: int = 4000, **values: Any) -> bool:
+        node = Node()
+        node.happen(PodStarted(pod(cpu_request=pod_milli), DEDICATED))
+        return supply.falls_short(node.state, container("app", milli=milli), replace(DEDICATED, **values))
+
+    def test_a_request_below_the_containers_does(self):
+        assert self.falls_short(2000)
+
+    def test_a_request_of_all_containers_does_not(self):
+        assert not self.falls_short(4000)
+
+    def test_an_unknown_request_does_not(self):
+        assert not self.falls_short(None)
+
+    def test_a_container_without_cpus_of_its_own_needs_none(self):
+        assert not self.falls_short(2000, qos=QoSClass.SHARED)
+
+    def test_the_request_of_an_unknown_pod_does(self):
+        assert supply.falls_short(Node().state, container("app", milli=4000), DEDICATED)
