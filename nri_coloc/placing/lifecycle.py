@@ -213,9 +213,8 @@ def admit(
         box_moves += Moves(pods=(pod.id,))
     if not assignment.exclusive:
         return Outcome(after, decisions, box_moves)
-    moves = change.moved(before, after)
-    owner = f"{pod.full_name}/{container.name}"
-    cause = f"pool resized: {owner} owns CPUs {cpuset.render(assignment.exclusive)}"
+    moves, owned = change.moved(before, after), cpuset.render(assignment.exclusive)
+    cause = f"pool resized: {pod.full_name}/{container.name} owns CPUs {owned}"
     resized = change.pool_decisions(before, after, Reason.CPUS_TAKEN, cause)
     return Outcome(after, (*decisions, *resized), box_moves + moves, waits_for=moves)
 
