@@ -146,6 +146,10 @@ class TestAKernelThatTakesNone:
         assert not host.marks.work
         assert host.marks.refusal == f"{host.mount}: Operation not supported"
 
+    def test_a_refused_write_tells_it_too(self, host):
+        host.marks.write(host.folder(), VALUES, OWNER)
+        assert host.marks.refusal == f"{host.folder()}: Operation not supported"
+
     def test_nothing_is_read_and_nothing_fails(self, host):
         host.marks.write(host.folder(), VALUES, OWNER)
         assert host.read() == {}

@@ -154,6 +154,12 @@ def test_another_state_folder_takes_over_what_it_writes_to(host, daemons):
     assert (host.shown(A_POD), host.shown(B_POD)) == (FORMER, OURS)
 
 
+def test_a_suspected_value_takes_the_cgroup_over(host, daemons):
+    later = Daemon(host, "later")
+    later.begun().suspect(str(host.base / A_POD / "cpu.weight"), "1")
+    assert (host.owner(A_POD), host.owner(B_POD)) == (str(later.path.parent), str(daemons[1].path.parent))
+
+
 def test_an_old_state_folder_undoes_no_successor(host, daemons):
     first, _ = daemons
     later = Daemon(host, "later")
