@@ -141,7 +141,7 @@ def _cpus_for_pods(patient: Patient, layout: CgroupLayout) -> Check:
     found = granted.read(layout, cgroup_layout.kubepods_in(layout), machine.online)
     if problem := granted.problem(found, machine.usable):
         return Check("cgroups", "fail", problem)
-    if remark := cgroup_layout.ambiguity(layout) or granted.remark(found, machine.online):
+    if remark := granted.remark(found, machine.online):
         return Check("cgroups", "warn", remark)
     return Check("cgroups", "ok", f"version {layout.version}, with every controller that the daemon uses")
 
@@ -168,11 +168,7 @@ def _memory_reclaim(patient: Patient) -> Check:
     if layout.version == 1:
         return Check(name, "warn", f"cgroup v1 has no memory.reclaim: boot with cgroup v2; {instead}")
     if not kubepods:
-        why = (
-            cgroup_layout.ambiguity(layout)
-            or "no cgroup of pods was found; run this again after the first pod"
-        )
-        return Check(name, "warn", why)
+        return Check(name, "warn", "no cgroup of pods was found; run this again after the first pod")
     ways = MemoryReclaim(layout, patient.host_root).ways(kubepods) or Ways()
     if ways.only_cache:
         return Check(name, "ok", "memory of reclaimed pods can be taken back at once, page cache first")

@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
@@ -36,7 +35,6 @@ _NO_SLICES: Final = (".service", _SCOPE, ".mount", ".socket", ".swap")
 
 _LEVELS_SEARCHED: Final = 3
 _FOLDERS_SEARCHED: Final = 64
-_NAMED: Final = 4
 """Bounds of the search for kubepods: levels below the root, and cgroups of one level that are listed."""
 
 
@@ -185,44 +183,19 @@ def _expanded(name: str) -> str:
 
 
 def kubepods_in(layout: CgroupLayout) -> str:
-    """Return the cgroup of all pods as the hierarchy shows it, for the time before the first pod.
+    """Return the cgroup of all pods as the hierarchy shows it, "" if there is none; for the time before the first pod.
 
-    "" if there is none, or several: nothing shows then which kubelet's pods come to this daemon. Never raises.
+    The kubelet's --cgroup-root may lie above it. The search goes level by level, so that a cgroup which a pod has made
+    below its own is never found first, and never into a unit that holds no slices (systemd.slice(5)). Never raises.
     """
-    found = every_kubepods(layout)
-    return found[0] if len(found) == 1 else ""
-
-
-def every_kubepods(layout: CgroupLayout) -> tuple[str, ...]:
-    """Return the cgroups of all pods of each kubelet on this machine, the outermost first.
-
-    The kubelet's --cgroup-root may lie above one. The search goes level by level; never into kubepods, where a pod may
-    make any cgroup, nor into a unit that holds no slices (systemd.slice(5)). Never raises.
-    """
-    found: list[str] = []
     level = [""]
     for _ in range(_LEVELS_SEARCHED):
         children = [path for above in level for path in _children(layout, above)]
-        found += filter(_is_kubepods, children)
-        others = (path for path in children if not (path.endswith(_NO_SLICES) or _is_kubepods(path)))
-        level = list(islice(others, _FOLDERS_SEARCHED))
-    return tuple(found)
-
-
-def ambiguity(layout: CgroupLayout) -> str:
-    """Say which cgroups may be the cgroup of all pods, and how to leave one; "" if at most one may be. Never raises."""
-    found = every_kubepods(layout)
-    if len(found) < 2:
-        return ""
-    named = ", ".join(f"/{path}" for path in found[:_NAMED])
-    return (
-        f"{len(found)} cgroups may be the cgroup of all pods ({named}): the first pod shows the daemon which one is, "
-        "and no limit of any of them counts before; remove those without pods with rmdir, children first"
-    )
-
-
-def _is_kubepods(path: str) -> bool:
-    return kubepods.is_kubepods(path.rpartition("/")[2])
+        found = next((path for path in children if kubepods.is_kubepods(path.rpartition("/")[2])), None)
+        if found is not None:
+            return found
+        level = [path for path in children if not path.endswith(_NO_SLICES)][:_FOLDERS_SEARCHED]
+    return ""
 
 
 def _children(layout: CgroupLayout, path: str) -> list[str]:

@@ -57,9 +57,8 @@ class Machine:
         return _DRIVERS.format(place=found) if found else ""
 
     def remark(self, state: NodeState) -> str:
-        """Return which file keeps pods from some CPUs, or that their cgroup is unknown; "" if neither."""
-        unknown = "" if self._kubepods(state) else cgroup_layout.ambiguity(self._layout)
-        return unknown or granted.remark(self._granted(state), state.topology.machine)
+        """Return which file keeps pods from some CPUs; "" if none does."""
+        return granted.remark(self._granted(state), state.topology.machine)
 
     def _granted(self, state: NodeState) -> Granted:
         return granted.read(self._layout, self._kubepods(state), state.topology.machine)

@@ -117,13 +117,6 @@ def test_controllers_that_are_missing_are_named(patient, tmp_path):
     assert (found.verdict, "without cpu, memory, blkio" in found.sentence) == ("warn", True)
 
 
-@pytest.mark.parametrize("name", ["cgroups", "memory reclaim"])
-def test_cgroups_of_two_kubelets_are_named(patient, name):
-    (Path(patient.host_root) / "sys/fs/cgroup/second/kubepods").mkdir(parents=True)
-    found = check(patient, name)
-    assert (found.verdict, "(/kubepods, /second/kubepods)" in found.sentence) == ("warn", True)
-
-
 def test_files_that_this_kernel_lacks_are_named(patient):
     (Path(patient.host_root) / "sys/fs/cgroup/kubepods/cpu.max.burst").unlink()
     found = check(patient, "control files")
