@@ -7,6 +7,7 @@ The companion has no right to read ColocationNodes, because that right could not
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from math import inf
 from random import random
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +26,10 @@ SLOW_POLL_S: Final = 5.0
 QUICK_S: Final = 10.0
 MARGIN_S: Final = 5.0
 """Seconds by which an order ends earlier for the controller than for the daemon, so that its last result arrives."""
+
+CLOCK_S: Final = 2.0
+"""Seconds by which the API server's clock, as this process knows it, may be another one without a change. A header Date
+has whole seconds, and an answer takes time."""
 
 GIVE_UP_S: Final = 3.0
 """Seconds after an order's end in which its result may still come."""
@@ -95,6 +100,7 @@ class Courier:
         self._api = api
         self._node = node
         self._ends: dict[str, float] = {}
+        self._expire_at: dict[str, float] = {}
         self._results: dict[str, Result] = {}
         self._written: frozenset[str] | None = None
         self._wanted: frozenset[str] = frozenset()
@@ -110,6 +116,7 @@ class Courier:
         """
         ids = frozenset(each.id for each in orders)
         self._ends = {each.id: self._ends.get(each.id, each.ends_s) for each in orders}
+        self._expire_at = {key: at for key, at in self._expire_at.items() if key in ids}
         self._results = {key: each for key, each in self._results.items() if key in ids}
         if ids != self._wanted:
             self._wanted, self._changed_s, self._next_s = ids, now_s, now_s
@@ -137,9 +144,15 @@ class Courier:
         self._next_s = now_s + (POLL_S if now_s - self._changed_s < QUICK_S else SLOW_POLL_S)
 
     def _entry(self, order: Entry, now_s: float) -> dict[str, Any]:
-        """Return the entry. Its end is a time of the API server's clock, which the controller knows too."""
-        ends_at = datetime.fromtimestamp(self._api.now() + self._ends[order.id] - now_s, UTC)
-        return {**order.body, "expiresAt": ends_at.isoformat(timespec="seconds")}
+        """Return the entry. Its end is a time of the API server's clock, which the controller knows too.
+
+        It stays until that clock is set. A write that changes nothing is not stored, and no controller sees it.
+        """
+        ends_at = self._api.now() + self._ends[order.id] - now_s
+        if abs(ends_at - self._expire_at.get(order.id, -inf)) > CLOCK_S:
+            self._expire_at[order.id] = ends_at
+        expires_at = datetime.fromtimestamp(self._expire_at[order.id], UTC)
+        return {**order.body, "expiresAt": expires_at.isoformat(timespec="seconds")}
 
     def _write(self, evictions: list[dict[str, Any]]) -> Object:
         body = {"spec": {"evictions": evictions}}

@@ -138,7 +138,7 @@ class LoopMemory(NamedTuple):
     """The loop's state between two ticks. An empty one is the start. Mappings are never changed in place.
 
     at: time of the last tick.
-    meters, gauges: last counters and rates by sample key, for use and for usage.
+    meters, gauges: last counters and rates by sample key, for use and for stalls.
     rates: last rates and their peak.
     lent: the size of the reclaim pool and the state of its control.
     period_s: seconds to the next tick, as the last tick advised.

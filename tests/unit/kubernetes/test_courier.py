@@ -120,6 +120,21 @@ def test_the_end_of_an_order_stays(server, carrier):
     assert server.evictions == first
 
 
+def test_a_clock_that_is_heard_late_changes_no_order(server, carrier):
+    carrier.turn(told("e1"), 0)
+    first, server.passed_s = server.evictions, 0.1
+    carrier.turn(told("e1"), 1)
+    assert (server.calls, server.evictions) == (2, first)
+
+
+def test_an_order_follows_a_clock_that_was_set(server, carrier):
+    carrier.turn(told("e1"), 0)
+    server.passed_s = 601
+    carrier.turn(told("e1"), 1)
+    (order,) = eviction.orders(server.object)
+    assert order.expires_at == NOW + 600 + 60 - courier.MARGIN_S
+
+
 def test_results_are_asked_for_ever_more_seldom(server, carrier):
     for second in range(60):
         carrier.turn(told("e1"), second)
