@@ -1,8 +1,8 @@
 """The machine as the placement sees it: packages, dies, NUMA nodes, L3 groups, cores and threads.
 
-Pure values; reading `/sys` is `sampling`'s business. Every level is a tuple of CPU masks, sorted by
-lowest member, holding online CPUs only, so that a level is searched with `&` and `bit_count()`.
-A kernel without NUMA is one node 0 with everything; a CPU whose level is unknown is a group of its own.
+Pure values; `host.sysfs` reads `/sys`. Every level is a tuple of CPU masks of online CPUs, sorted by lowest member, so
+that a level is searched with `&` and `bit_count()`. A kernel without NUMA is one node 0 with everything; a CPU whose
+level is unknown is a group of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -205,7 +205,7 @@ class Resources:
 
 @value
 class Pod:
-    """A pod sandbox, with those labels and annotations that are read (`core.workload`).
+    """A pod sandbox, with those labels and annotations that are read (`KnownKeys`).
 
     cgroup_parent: the pod's cgroup in the driver's own notation.
     overhead_bytes: memory that its runtime class takes beside its containers.

@@ -40,7 +40,7 @@ CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio"
 
 
 class Layout(Protocol):
-    """Where hierarchies are mounted; `sampling` finds out."""
+    """The folders of the hierarchies, as `cgroup_layout.detect` finds them."""
 
     @property
     def version(self) -> int: ...

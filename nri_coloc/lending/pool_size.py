@@ -101,7 +101,7 @@ class Ground(NamedTuple):
     milli: headroom by present use, milli-CPU.
     rise: present use less all use of the last dwell, milli-CPU.
     doubtful: the readings allow no growth.
-    step_s: seconds for which a size must stand because of the cost of a change (`pool_size.Lent.step_s`).
+    step_s: seconds for which a size must stand because of the cost of a change (`Lent.step_s`).
     """
 
     now: float
@@ -213,8 +213,7 @@ class Scene(NamedTuple):
     rise: present use less all use of the last dwell.
     yields: whether every reclaimed task yields to online tasks at once.
     most: the operator's maximum of the reclaim pool, CPUs, 0 for none. The decision ignores it; the reported headroom
-        and
-        the CPUs that are written are cut to it.
+        and the CPUs that are written are cut to it.
     learns_until: until then a pool of the previous process is kept without a rate.
     equal: a pod of the same weight, to which reclaimed tasks do not yield; "" for none.
     """

@@ -16,7 +16,7 @@ memory stays (`division`).
 `available` follows the kernel's own MemAvailable (mm/show_mem.c, si_mem_available). That counts page cache and
 reclaimable slab, less the low watermarks or half of it, whichever is less: at least half. Active pages and slab count
 at that half, because the online pods' working sets hold them too. `claim` = Σ max(0, expected − working set) over the
-online pods, where `expected` is `forecast.expect`'s: promised or peak memory. `growth` = their rate of growth ·
+online pods, where `expected` is promised or peak memory (`forecast.expectations`). `growth` = their rate of growth ·
 eviction_s, the time until the memory of an evicted pod is free. The rate is held at its highest and fades by half per
 eviction_s.
 """

@@ -33,7 +33,7 @@ class Machine:
         self._layout = layout
 
     def look(self, state: NodeState) -> Look:
-        """Return the present facts. Raises KernelInterfaceError as `topology.glimpse`."""
+        """Return the present facts. Raises KernelInterfaceError as `sysfs.glimpse`."""
         glimpse = sysfs.glimpse(self._host_root)
         return Look(glimpse, granted.read(self._layout, self._kubepods(state), glimpse.online))
 

@@ -1,4 +1,4 @@
-"""node_sim: the daemon's samplers see the use and the memory of containers, by both clocks."""
+"""The daemon's samplers see the use and the memory of simulated containers, by both clocks."""
 
 import pytest
 
