@@ -32,19 +32,19 @@ class Bounds(NamedTuple):
     def margin(self, step: int) -> int:
         """Return the bytes that lending leaves.
 
-        `enough` is left when the reclaim cgroups use all of their memory.high. Their hard limits are `step` bytes
-        higher; when they use that, `least` is left.
+        If the reclaim cgroups use all of their memory.high, `enough` is left. Their hard limits are `step` bytes
+        higher: if they use all of these, `least` is left.
         """
         return max(self.enough, self.least + step)
 
 
 def of_node(total: int, watermark: float) -> Bounds:
-    """Return the bounds of a node with so much memory. `watermark`: `reclaim.memoryWatermark`, 0 to 1."""
+    """Return the bounds of a node with `total` bytes. `watermark`: `reclaim.memoryWatermark`, 0 to 1."""
     return _from(max(2 * LEAST_BYTES, total - int(total * watermark)))
 
 
 def of_numa_node(total: int, watermark: float) -> Bounds:
-    """Return the bounds of a NUMA node with so much memory."""
+    """Return the bounds of a NUMA node with `total` bytes."""
     return _from(max(2 * _LEAST_OF_NUMA_NODE, total - int(total * watermark)))
 
 

@@ -35,6 +35,8 @@ from nri_coloc.runtime import stored_specs
 from nri_coloc.runtime.pusher import Pusher
 
 SHARE_OF_TIMEOUT: Final = 0.25
+"""The part of the runtime's timeout after which a hook gets the neutral answer."""
+
 DEFAULT_TIMEOUT_S: Final = 2.0
 """Seconds. containerd's plugin_request_timeout, for a request that states none."""
 
@@ -43,12 +45,11 @@ POLL_S: Final = 0.25
 takes 50 to 100 µs on an idle core."""
 
 RESTS_AFTER: Final = 40
-"""Checks in a row without a hook, ten seconds. Then this thread sleeps until the next hook wakes it. On a quiet node
+"""Checks in a row without a hook, ten seconds. Then the watchdog sleeps until the next hook wakes it. On a quiet node
 the checks were a 25th of the daemon's cost. The number is not lower, because a woken thread wants the interpreter's
 lock beside the hook."""
 
 REST_S: Final = 3600.0
-
 
 FAILED_PRECONDITION: Final = 9
 """The gRPC code of a refusal under `strict`."""
@@ -190,7 +191,7 @@ START_WAIT_S: Final = 0.4
 """Seconds that a dedicated container's start may wait for its CPUs: within a quarter of the usual timeout."""
 
 ANSWER_S: Final = 0.02
-"""The part of the deadline that is reserved for the answer itself."""
+"""Seconds before the deadline that are reserved for the answer itself."""
 
 
 class Seams(NamedTuple):
@@ -217,7 +218,9 @@ class HookReport(Report, Protocol):
 
 
 class Consequences:
-    """Has no state of its own: an old runtime's list comes on another thread than hooks do.
+    """The seams around a decision, and the records of hooks.
+
+    It has no state of its own: an old runtime's list comes on another thread than hooks do.
 
     follow: passes a change to every observer, after the answer.
     timed: counts the seconds that the runtime waited for an answer, by kind of hook.
@@ -322,7 +325,7 @@ class Consequences:
 
 
 class CgroupSteps:
-    """Each method is one step of `seams.BeforeAnswer`."""
+    """The writes before an answer: each method is one step of `seams.BeforeAnswer`."""
 
     def __init__(self, node: Node, actuator: Actuator, report: Report) -> None:
         self._node = node

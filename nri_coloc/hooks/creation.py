@@ -4,8 +4,9 @@ No I/O before the answer, except one write without which the answer would fail.
 
 A plain container has no annotation, no record and no CPUs in its spec. In a pool, its answer follows from its pod's
 wish, the kubelet's values and the present pools. So an answer is remembered by these and sent at once. The decision is
-made right after: 40 of the 77 µs of a creation then come after the answer. If pools change in between and the decision
-differs, files correct the values before the first instruction. The same holds for any late answer.
+made right after: two thirds of a creation's CPU time then come after the answer (docs/benchmarks.md). If pools change
+in between and the decision differs, files correct the values before the first instruction. The same holds for any late
+answer.
 """
 
 import os

@@ -245,8 +245,8 @@ READ_SIZE: Final = 1 << 15
 
 HOOK_FIRST_S: Final = 1e-4
 UNDISTURBED_S: Final = 5e-3
-"""Seconds before the running thread gives the interpreter to a waiting one. Short while this thread waits for a hook,
-so that other threads give way; Python's usual 5 ms while it works on one."""
+"""Seconds before the running thread gives the interpreter to a waiting one. Short while the trunk's thread waits for a
+hook, so that other threads give way; Python's usual 5 ms while it works on one."""
 
 OnConfigured = Callable[[events.Configured], None]
 

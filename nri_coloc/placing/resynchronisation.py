@@ -1,4 +1,9 @@
-"""Replay the runtime's list after a registration, or after a change of configuration or machine; then repair."""
+"""Replay the runtime's list after a registration, and place containers again after a change of settings or machine.
+
+`synchronize` takes the runtime's list: containers that this process does not know get their earlier CPUs if their
+claims hold (`claims`), and only then are CPUs chosen for the others. `reconfigure` moves only containers that lost a
+CPU or have another wish. Known containers with the same wish keep their assignment.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection

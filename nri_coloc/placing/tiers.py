@@ -1,4 +1,4 @@
-"""Return the pool of a container, the CPUs that it may run on, and each pool's number of CPUs, and which CPUs.
+"""The operator's pools: the pool of a container, the size and the CPUs of each pool, and the CPUs that may be lent.
 
 The operator's pools hold containers of class shared or system; a wish names only pools that these classes may use
 (see `pods.gate`). A reclaimed container is in the reclaim pool, a dedicated one without CPUs of its own in

@@ -1,9 +1,8 @@
 """Take one turn a second on the last rung of the ladder: order evictions for shortages that nothing milder ended.
 
-An order is a wish: the controller carries it out, within its own checks. While no order can be given (no companion,
-mode `observe`, `kubernetes.evict` off) the pods that would go are recorded once a minute, with the reason.
-
-The memory of reclaimed pods is read only while memory is short. Without `pressure.evict` nothing is read.
+`shortages` finds the demands, and `eviction` chooses the pods. An order is a wish: the controller carries it out,
+within its own checks. While no order can be given (no companion, mode `observe`, `kubernetes.evict` off) the pods that
+would go are recorded once a minute, with the reason. Without `pressure.evict` nothing is read.
 """
 
 from collections.abc import Iterable, Mapping

@@ -47,9 +47,9 @@ class Turn(NamedTuple):
     """The input of one turn.
 
     pods: the reclaimed pods by id.
-    leaving: reclaimed pods that leave already, for `LONGEST_LEAVE_S` at most.
+    leaving: reclaimed pods that leave already, for `evictor.LONGEST_LEAVE_S` at most.
     deleted: reclaimed pods that the API server is deleting. An order would change nothing.
-    evicted_at: time of the last eviction.
+    now, evicted_at: this turn and the last eviction, monotonic seconds.
     """
 
     now: float
@@ -62,7 +62,7 @@ class Turn(NamedTuple):
 
 
 class Shortages:
-    """Belongs to the thread of `Evictor.look`.
+    """For the thread of `Evictor.look` alone.
 
     memory: reads memory and the uses of pods.
     starved, disks, ladder: the milder rungs and the judges, after their last turn.

@@ -1,6 +1,6 @@
 """Compute the values that a cgroup should have now, from the newest state, and restore those no longer wanted.
 
-They are computed right before each write. None means that nothing is to be written: an unknown id, a cgroup path that
+Values are computed right before each write. None means that nothing is to be written: an unknown id, a cgroup path that
 cannot be one, or hands off.
 
 The memory.high of a VM's pod outside the reclaim cgroups is written by the actuator and restored here. The memory.high
