@@ -407,7 +407,6 @@ class NodeState:
         if main is not None and main.exclusive:
             return main.exclusive
         if assignment.pool == DEDICATED:
-            return (
-                self.pools.share
-            )  # a follower whose main container is gone; never CPUs of another container
+            # a follower whose main container is gone; never CPUs of another container
+            return self.pools.share
         return self.pools.cpus(assignment.pool) or self.pools.share

@@ -186,9 +186,8 @@ def _one(field: Field, placement: Placement, nodes: Sequence[_Node], need: _Need
         return None
     if placement is Placement.SPREAD:
         holding = [max(holding, key=lambda n: (n.fit, -n.id))]
-    elif (
-        field.topology.node_level not in field.topology.near
-    ):  # nodes that split cores are no level to search
+    # nodes that split cores are no level to search
+    elif field.topology.node_level not in field.topology.near:
         holding = [min(holding, key=lambda n: (n.fit, n.id))]
     return Binding(((_cpus(holding), need.count),))
 

@@ -194,9 +194,8 @@ class Pusher:
 
     def changed(self, change: Change) -> None:
         """Queue the containers of a change, and forget ended containers; any thread may call."""
-        if (
-            change.specs
-        ):  # a thread that wakes up takes a hook's time, and most hooks concern no other container
+        # a thread that wakes up takes a hook's time, and most hooks concern no other container
+        if change.specs:
             self.submit(change.specs)
         for container_id in change.ended:
             self.forget(container_id)
@@ -236,9 +235,8 @@ class Pusher:
                 )
                 self._put_off(container_id)
                 pause = PAUSE_S
-            self._stopping.wait(
-                pause
-            )  # not on the condition: a submitted container must not wake this thread
+            # not on the condition: a submitted container must not wake this thread
+            self._stopping.wait(pause)
         for assignment in filter(None, map(self._node.state.containers.get, [*self._untold])):
             self._tell_first_refusal(assignment)
 

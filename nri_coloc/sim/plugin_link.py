@@ -95,9 +95,8 @@ class PluginLink:
                 return None
             if not answer.message.more:
                 updates: Updates = answer.message.update
-                return (
-                    updates if next(parts, None) is None else None
-                )  # the plugin answered before the last part
+                # else the plugin answered before the last part
+                return updates if next(parts, None) is None else None
 
     # ---- hooks ----
 

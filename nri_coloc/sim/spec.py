@@ -112,9 +112,8 @@ class Pod:
             pid=self.pid,
         )
         message.labels.update(_labels(self) | dict(request.labels))
-        message.linux.pod_resources.cpu.shares.value = (
-            request.shares
-        )  # stale after a resize, as in containerd
+        # stale after a resize, as in containerd
+        message.linux.pod_resources.cpu.shares.value = request.shares
         message.linux.cgroup_parent = f"/{self.cgroup}"
         message.linux.cgroups_path = f"/{self.cgroup}/{self.id}"
         return message
