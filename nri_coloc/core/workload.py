@@ -166,7 +166,13 @@ def milli_of(shares: int | None) -> int:
 
 @value
 class Resources:
-    """Values of the runtime's spec or of an update; `None` is absent, and in an update 0 or "" is "keep"."""
+    """Values of the runtime's spec or of an update; `None` is absent, and in an update 0 or "" is "keep".
+
+    shares: as cgroup v1 counts them, 1024 = one CPU.
+    quota, period: µs.
+    cpus, mems: cpulists.
+    memory_limit: bytes.
+    """
 
     shares: int | None = None
     quota: int | None = None
@@ -256,10 +262,13 @@ class Pod:
 class Container:
     """A container.
 
-    `record`: the text of our own annotation, handed back by the runtime. `claimed`: the CPUs that its environment says
-    the DRA CPU driver gave it, or 0; a tenant may write it too (`placing.driver`). `claims`: the first variable that
-    says so, as written and cut. `journalled`: for a container without a record, the figures that the previous process
-    changed in its spec; `resources` has the values before.
+    created_at: nanoseconds since 1970, 0 if the runtime does not report it.
+    record: the text of our own annotation, handed back by the runtime.
+    claimed: the CPUs that its environment says the DRA CPU driver gave it, 0 for none. A tenant may write it too
+        (`placing.driver`).
+    claims: the first variable that says so, as written and cut.
+    journalled: for a container without a record, the figures that the previous process changed in its spec;
+        `resources` has the values before.
     """
 
     id: str

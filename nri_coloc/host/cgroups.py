@@ -75,7 +75,7 @@ class CgroupWriter:
         self._memory = MemoryFiles(journal, self._overwritten, self._lock)
 
     def know_earlier(self) -> None:
-        """Know that an earlier process wrote on this node: found values are no originals where its journal was lost."""
+        """Note that an earlier process wrote on this node: if its journal was lost, found values are no originals."""
         with self._lock:
             if self._journal.may_lack:
                 self._journal.distrust()
@@ -147,7 +147,7 @@ class CgroupWriter:
         return tuple(f"{folder}/{name}" for folder, name in folders if folder is not None)
 
     def resized(self, path: str) -> None:
-        """Know that the kubelet is resizing the pod of this cgroup: its values are restored from then on."""
+        """Note that the kubelet is resizing the pod of this cgroup: its values are the original ones from then on."""
         now = time.monotonic()
         with self._lock:
             for folder in {self._layout.folder(each, path) for each in write_back.CONTROLLERS} - {None}:

@@ -354,7 +354,7 @@ class Source(NamedTuple):
 
 
 def usage(layout: CgroupLayout, path: str) -> Source | None:
-    """CPU time, µs, with everything below."""
+    """Return the counter of a cgroup's CPU time, µs, with all cgroups below it."""
     if counts_tasks(layout):
         return _source(layout, "cpuacct", path, "cpuacct.usage", cpuacct_usage_us)
     hierarchy: Controller = "cpu" if layout.version == 2 else "unified"
@@ -371,12 +371,12 @@ def counts_tasks(layout: CgroupLayout) -> bool:
 
 
 def stalled(layout: CgroupLayout, path: str) -> Source | None:
-    """PSI's `some total=` for the CPU, µs."""
+    """Return the counter of PSI's `some total=` for the CPU, µs."""
     return _source(layout, "unified", path, "cpu.pressure", some_us)
 
 
 def throttled(layout: CgroupLayout, path: str) -> Source | None:
-    """Time held back by the cgroup's own quota, µs, summed over CPUs, without what lies below."""
+    """Return the counter of the time that a cgroup's own quota held it back, µs, summed over CPUs, itself alone."""
     return _source(layout, "cpu", path, "cpu.stat", throttled_us)
 
 

@@ -106,7 +106,7 @@ def entries(folder: str) -> dict[str, bool]:
 
 
 def value(path: str) -> str | None:
-    """Read a file that holds a value, None if it is gone; a text that no kernel shows there is refused."""
+    """Return the text of a file that holds a value, None if it is gone; raise for a text that no kernel shows there."""
     text = read(path)
     return None if text is None else checked(path, text)
 

@@ -92,9 +92,9 @@ def memory_bounds(high: int, limit: int, cgroup: int) -> tuple[FileValue, ...]:
 
 
 def shown(name: str, text: str) -> Knobs:
-    """Return the knob of a file's text, for a person to read; none for "no limit" and for files that are not ours.
+    """Return the knob of a file's text, for records; none for "no limit" and for files that are not ours.
 
-    If several values of a knob make the same text, the least of them.
+    If several values of a knob make the same text, this is the least of them.
     """
     if name == "cpuset.mems":
         return Knobs(mems=text or None)
@@ -206,7 +206,7 @@ class Correction(NamedTuple):
 
 
 class Later(NamedTuple):
-    """A write that may take long, and the file that it is of; it returns what the kernel refuses."""
+    """A write that may take long, and its file; `write` returns the kernel's refusal, None for none."""
 
     file: str
     write: Callable[[], KernelInterfaceError | None]

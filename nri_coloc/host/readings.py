@@ -1,4 +1,4 @@
-"""Read everything that the files of one cgroup, or of the machine, say, as one value.
+"""Read the counters of one cgroup, or of the machine, as one value.
 
 Files are opened, read and closed again: each open descriptor would hold a page of kernel memory (fs/seq_file.c),
 ten megabytes at 110 pods. A missing file is None in the reading. A cgroup that is missing, or was created again while
@@ -48,15 +48,15 @@ class CgroupReader:
         return self._read(cgroup_layout.below_root(path), at, self._cpu_and_memory)
 
     def cpu(self, path: str, at: float) -> GroupReading | None:
-        """Read how much CPU time any cgroup had and how often its quota held it back; ValueError as above."""
+        """Read a cgroup's CPU time, and how often its quota held it back; ValueError as above."""
         return self._read(cgroup_layout.below_root(path), at, self._cpu)
 
     def amounts(self, path: str, at: float) -> GroupReading | None:
-        """Read any cgroup's CPU time and memory, and nothing of how they were had; ValueError as above."""
+        """Read a cgroup's CPU time and memory, without stalls and throttling; ValueError as above."""
         return self._read(cgroup_layout.below_root(path), at, self._amounts)
 
     def group(self, path: str, at: float) -> GroupReading | None:
-        """Read a pod's or such a one's all: CPU time, memory, I/O and the stalls for these two; ValueError as above."""
+        """Read a pod's or a host group's CPU time, memory, I/O and stalls for memory and I/O; ValueError as above."""
         return self._read(cgroup_layout.below_root(path), at, self._everything)
 
     def tasks(self, path: str) -> Mapping[int, Schedstat]:
@@ -68,7 +68,7 @@ class CgroupReader:
         return self._tasks(cgroup_layout.below_root(path))
 
     def tasks_within(self, path: str) -> Mapping[int, Schedstat]:
-        """As `tasks`, of the first cgroups right below: a VM's shim makes one of its own in its pod's."""
+        """Read the same of the first `MOST_WITHIN` cgroups below: a VM's shim makes one in its pod's cgroup."""
         below = cgroup_layout.below_root(path)
         folder = self._layout.folder("cpu", below)
         names = _folders(folder)[:MOST_WITHIN] if folder is not None else ()
@@ -221,7 +221,7 @@ class NodeReader:
     def _usage_us(self, busy: Mapping[int, int]) -> int | None:
         """Return what the root cgroup counted, which agrees with kubepods' own counter, else /proc/stat's sum.
 
-        The first reading tells which, for good: how far one lies above the other is nobody's use.
+        The first reading decides which, for good: the difference between the two is no use.
         """
         root = counters.usage(self._layout, "")
         counted = None if root is None else root.parse(content(f"{root.folder}/{root.name}"))

@@ -5,9 +5,9 @@ deadlines was made so on purpose. Niceness and flags stay. A task that is gone i
 raised. `sched_runtime` is the slice of such a task since 6.12 (kernel/sched/syscalls.c, __setparam_fair), and
 sched_getattr reports it; older kernels take the call, ignore the number and report 0.
 
-The journal holds the cgroup's list of processes as the entry for them, before the first task is changed: tasks come and
-go, and all tasks that were born in the cgroup inherited. Their original value is the kernel's default, because hints
-are given at a container's start, or to containers that had none. So the journal holds the policy that was set.
+Before the first task is changed, the journal gets an entry for the cgroup's list of processes (`NAME`). Tasks come and
+go, and a task that is forked in the cgroup inherits the policy. Their original value is the kernel's default, because
+hints are given at a container's start, or to containers that had none. So the entry holds the policy that was set.
 """
 
 import ctypes
@@ -73,7 +73,7 @@ def write(tid: int, wanted: Attributes) -> None:
 
 
 def tell(tid: int, hint: Hint) -> KernelInterfaceError | None:
-    """Give one task a hint; one that has it already, or is none of ours to tell, is left alone."""
+    """Give one task a hint; a task that has it already, or whose policy is not an ordinary one, is left alone."""
     try:
         found = read(tid)
         if found is None or found.policy not in _ORDINARY:
@@ -110,7 +110,7 @@ def probe(host_root: str) -> SchedulerCapability | None:
     """Return the hints that this kernel supports; None if the attributes of tasks cannot be set from here.
 
     That is so on a machine without a number for the calls, and if cgroups show other process ids than the host's: in a
-    PID namespace of our own they would name strangers. Tried on a thread that ends with it.
+    PID namespace of our own they would name other tasks. Tried on a thread that ends with it.
     """
     if platform.machine() not in _NUMBERS or not _sees_the_hosts_processes(host_root):
         return None

@@ -35,7 +35,7 @@ KUBELETS: Final = frozenset({"cpu.shares", "cpu.weight", "memory.limit_in_bytes"
 """Files of a pod's cgroup that it writes at a resize. Quotas too, which `bandwidths` handles."""
 
 CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "memory")
-"""Whose files these are."""
+"""The controllers of these files."""
 
 MOST: Final = 1024
 """Resizes kept at a time, in both hierarchies of cgroup v1: of all pods of a large node. The end of a pod is not
@@ -57,7 +57,7 @@ class Overwritten:
         self._resized: dict[str, float] = {}
 
     def wrote(self, file: str, text: str) -> None:
-        """Know what a file holds by our hand."""
+        """Note the value that this process wrote to a file."""
         self._ours[file] = text
 
     def ours(self, file: str) -> str | None:
@@ -65,7 +65,7 @@ class Overwritten:
         return self._ours.get(file)
 
     def found(self, file: str, shown: str, now: float) -> None:
-        """Look whose value a file shows; to be called before it is written again."""
+        """Note the value that a file shows, before it is written again: ours, a foreign one, or that of a resize."""
         folder, _, name = file.rpartition("/")
         if name not in KUBELETS or self._ours.get(file, shown) == shown:
             return
@@ -77,7 +77,7 @@ class Overwritten:
             self._theirs[file] = _Found(shown, now)
 
     def resized(self, folder: str, now: float) -> None:
-        """Know that the kubelet is resizing the pod of a cgroup: its values were found shortly before, or will be."""
+        """Note that the kubelet is resizing the pod of a cgroup: its values were found shortly before, or will be."""
         self._resized.pop(folder, None)
         self._resized[folder] = now
         if len(self._resized) > MOST:
@@ -88,7 +88,7 @@ class Overwritten:
                 self._adopt(file, found.text)
 
     def look(self, file: str, now: float) -> None:
-        """Read a file that the kubelet writes too, and look whose value it shows; raises KernelInterfaceError."""
+        """Read a file that the kubelet writes too, and note its value as `found` does; raises KernelInterfaceError."""
         name = file.rpartition("/")[2]
         shown = files.read(file) if name in KUBELETS else None
         if shown is not None and makes_sense(name, shown):

@@ -244,7 +244,7 @@ def updates(orders: Iterable[tuple[str, Knobs]], can: Capability) -> list[nri_pb
 
 
 def ordered_resources(orders: Knobs, can: Capability) -> nri_pb2.LinuxResources | None:
-    """Render what both messages carry; None for nothing."""
+    """Render the resources that an adjustment and an update both carry; None if there are none."""
     resources = nri_pb2.LinuxResources()
     cpu = resources.cpu
     if orders.cpus:

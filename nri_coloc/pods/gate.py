@@ -288,6 +288,7 @@ def _need_namespace(pod: Pod, qos: QoSClass, tuning: Tuning, words: str) -> None
 
 
 def bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
+    """Return an amount in bytes, a percentage taken of the memory limit; None while no container is known."""
     if subject.whole_pod:
         return None
     found = amount.of(subject.limit)
@@ -302,6 +303,7 @@ def bytes_of_limit(amount: Amount, subject: Subject) -> int | None:
 
 
 def bytes_of_request(amount: Amount, subject: Subject) -> int | None:
+    """Return a protection in bytes, at most the memory request; None while no container is known."""
     if subject.whole_pod:
         return None
     found = amount.of(subject.request)
@@ -337,6 +339,7 @@ def _own_score(kube_qos: KubeQoS, score: int | None) -> int:
 
 
 def io_weight(value: int, subject: Subject) -> int:
+    """Return the weight. An offline pod needs an allowed namespace for more than the kernel's default."""
     if value > KERNELS_IO_WEIGHT and _is_offline(subject.qos, subject.pod.kube_qos):
         words = f"at most {KERNELS_IO_WEIGHT} for a BestEffort or reclaimed pod; more"
         _need_namespace(subject.pod, subject.qos, subject.tuning, words)
@@ -361,6 +364,7 @@ def rdt_class(name: str, subject: Subject) -> str:
 
 
 def own_pool(name: str, subject: Subject) -> str | None:
+    """Return a pool that the class may name, or `isolated` for class dedicated; None if the class has no pools."""
     if subject.qos is QoSClass.DEDICATED and name == ISOLATED:
         return name
     pools = pools_of(subject.qos, subject.tuning)
@@ -372,11 +376,13 @@ def own_pool(name: str, subject: Subject) -> str | None:
 
 
 def hands_off(parts: frozenset[str], subject: Subject) -> frozenset[str]:
+    """Return the values to leave alone, in an allowed namespace only."""
     _need_namespace(subject.pod, subject.qos, subject.tuning, "preserve")
     return parts
 
 
 def avoidance(parts: frozenset[str], subject: Subject) -> frozenset[str]:
+    """Return the allowed actions. To allow none, or no throttling of a reclaimed pod, needs an allowed namespace."""
     if not parts:
         _need_namespace(subject.pod, subject.qos, subject.tuning, "avoidance none")
     if subject.qos is QoSClass.RECLAIMED and "throttle" not in parts:
