@@ -179,7 +179,7 @@ class Capability:
         return self.cgroup == 2 and name in self.files
 
     def oom_by_answer(self, wanted: int | None, former: int | None) -> bool:
-        """Whether the answer to a creation may carry an oom_score_adj; otherwise it is written at the start."""
+        """Return whether the answer to a creation may carry an oom_score_adj; otherwise it is written at the start."""
         if wanted is None or not self.oom_at_create:
             return False
         return wanted >= min(self.oom_least, former or 0)

@@ -48,7 +48,7 @@ def levels(path: str) -> tuple[str, ...]:
 
 
 def is_kubepods(name: str) -> bool:
-    """Whether a cgroup's own name is the name that the kubelet gives to the cgroup of all pods."""
+    """Return whether a cgroup's own name is the name that the kubelet gives to the cgroup of all pods."""
     return bool(kubepods_of(name))
 
 
@@ -81,7 +81,7 @@ def is_a_pods(folder: str) -> bool:
 
 
 def is_elsewhere(files: Collection[str], mounts: Collection[str], is_there: Callable[[str], bool]) -> bool:
-    """Whether cgroups' files were written below another root than the root that `is_there` looks at.
+    """Return whether cgroups' files were written below another root than the root that `is_there` looks at.
 
     A missing file alone proves nothing: pods end, and their cgroups with them. The kubelet's own cgroup stays after its
     pods end; for a cgroup outside it, the mounted hierarchy stays. If none of these is there, the files were

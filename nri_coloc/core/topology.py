@@ -174,7 +174,7 @@ class Topology:
         return tuple(levels)
 
     def keeps_cores(self, level: Level) -> bool:
-        """Whether no core lies in two groups of a level."""
+        """Return whether no core lies in two groups of a level."""
         return all(self.whole_cores(group) == group for group in level)
 
     @cached_property
@@ -272,7 +272,7 @@ class Topology:
 
 
 def _divides(wide: Level, narrow: Level) -> bool:
-    """Whether each narrow group lies in one wide group, as far as the wide ones reach."""
+    """Return whether each narrow group lies in one wide group, as far as the wide ones reach."""
     return not any(part & group and part & ~group for group in wide for part in narrow)
 
 

@@ -116,7 +116,7 @@ def capabilities(layout: CgroupLayout, cgroup_path: str) -> frozenset[str]:
 
 
 def is_literal(layout: CgroupLayout, cgroups_path: str) -> bool:
-    """Whether systemd's notation of a container's cgroup is itself the name of a cgroup.
+    """Return whether systemd's notation of a container's cgroup is itself the name of a cgroup.
 
     runc makes one if the kubelet's driver is systemd and the runtime's is cgroupfs. Never raises.
     """

@@ -271,7 +271,7 @@ class CgroupWriter:
         return None if folder is None else cpusets.actual(folder, self._layout.version)
 
     def is_there(self, path: str) -> bool:
-        """Whether a cgroup is in any of the hierarchies; on v1 it may be in one and not in another."""
+        """Return whether a cgroup is in any of the hierarchies; on v1 it may be in one and not in another."""
         folders = {self._layout.folder(controller, path) for controller in CONTROLLERS}
         return any(folder is not None and files.is_folder(folder) for folder in folders)
 

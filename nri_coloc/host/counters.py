@@ -362,7 +362,7 @@ def usage(layout: CgroupLayout, path: str) -> Source | None:
 
 
 def counts_tasks(layout: CgroupLayout) -> bool:
-    """Whether CPU time is that of tasks, also at the root, as in v1's cpuacct (kernel/sched/cpuacct.c).
+    """Return whether CPU time is that of tasks, also at the root, as in v1's cpuacct (kernel/sched/cpuacct.c).
 
     The root's cpu.stat is made of the CPUs' own times, with interrupts and stolen time (kernel/cgroup/rstat.c,
     root_cgroup_cputime).

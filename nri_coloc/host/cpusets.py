@@ -26,7 +26,7 @@ class Found(NamedTuple):
     cpus: CPUMask
 
     def holds(self, wanted: CPUMask, version: int) -> bool:
-        """Whether there is nothing to write; on v2 the written set may be larger than the granted set."""
+        """Return whether there is nothing to write; on v2 the written set may be larger than the granted set."""
         return self.cpus == wanted if version == 1 else self.own == cpuset.render(wanted)
 
 
@@ -51,7 +51,7 @@ def actual(folder: str, version: int) -> CPUMask | None:
 
 
 def is_followed(folder: str, version: int, cpus: CPUMask) -> bool:
-    """Whether the children of a cgroup all have its CPUs; on v2 they cannot have others for long."""
+    """Return whether the children of a cgroup all have its CPUs; on v2 they cannot have others for long."""
     return version == 2 or all(actual(child, 1) in (cpus, None) for child in files.children(folder))
 
 

@@ -149,7 +149,7 @@ def write(path: str, text: str) -> bool:
 
 
 def is_folder(path: str) -> bool:
-    """Whether a cgroup's folder is there."""
+    """Return whether a cgroup's folder is there."""
     return os.path.isdir(path)  # noqa: PTH112 - a Path costs more than the call
 
 

@@ -123,7 +123,7 @@ def numbers(text: str) -> Iterator[int]:
 
 
 def makes_sense(name: str, text: str) -> bool:
-    """Whether a kernel shows such a text in a file of this name, and would take it back.
+    """Return whether a kernel shows such a text in a file of this name, and would take it back.
 
     An empty text, and any text of a file that is not ours, counts as sensible.
     """
@@ -259,17 +259,17 @@ class Writes:
 
 
 def holds(current: str, value: FileValue) -> bool:
-    """Whether a file shows a value already, or its image."""
+    """Return whether a file shows a value already, or its image."""
     return same(current, value.text) or is_image(current, value)
 
 
 def is_image(current: str, value: FileValue) -> bool:
-    """Whether a file shows the text that another version of the runtime writes for a value."""
+    """Return whether a file shows the text that another version of the runtime writes for a value."""
     return bool(value.image) and same(current, value.image)
 
 
 def same(current: str, wanted: str) -> bool:
-    """Whether a file shows a value already; weights are shown with and without the word "default"."""
+    """Return whether a file shows a value already; weights are shown with and without the word "default"."""
     return (
         current == wanted
         or current.split() == wanted.split()

@@ -123,7 +123,7 @@ def as_files(original: Original, inherited: Knobs, cgroup: int) -> tuple[FileVal
 
 
 def holds(shown: str, wanted: str) -> bool:
-    """Whether a file shows a value already: weights with and without "default", a v1 limit that is none."""
+    """Return whether a file shows a value already: weights with and without "default", a v1 limit that is none."""
     if wanted == str(NO_LIMIT) and (limit := number(shown)) is not None and limit >= 0:
         return limit >= UNLIMITED_V1
     first = shown.split("\n", maxsplit=1)[0].removeprefix("default ")

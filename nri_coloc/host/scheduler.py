@@ -147,7 +147,7 @@ def _comes_back(found: Attributes) -> bool:
 
 
 def _sees_the_hosts_processes(host_root: str) -> bool:
-    """Whether the host's /proc calls us by our own number (proc(5), /proc/self)."""
+    """Return whether the host's /proc calls us by our own number (proc(5), /proc/self)."""
     try:
         return Path(f"{host_root.rstrip('/')}/proc/self").readlink() == Path(str(os.getpid()))
     except OSError:
