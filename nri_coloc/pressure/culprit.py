@@ -95,11 +95,6 @@ class Evidence(NamedTuple):
 NO_EVIDENCE: Final = Evidence()
 
 
-def extended(uses: Uses, use: float | None) -> Uses:
-    """Return the uses with one more turn."""
-    return (use, *uses[: TURNS - 1])
-
-
 def evidence(
     feeling: Feeling, reclaimed: Mapping[str, Uses], online: Iterable[Uses], least_rise: float
 ) -> Evidence:
