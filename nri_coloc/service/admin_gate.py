@@ -9,7 +9,6 @@ of two daemons has the socket, and a socket file without a listener is known to 
 connection to it was refused. The lock is not on the folder: a process that can read the folder could hold it.
 """
 
-import contextlib
 import fcntl
 import os
 import secrets
@@ -74,11 +73,11 @@ class SocketFile:
     def close(self) -> None:
         """Remove the socket if it is still ours, and release the lock for another daemon."""
         if self.is_there:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 Path(self.path).unlink()
         self._identity = None
         if self._locked >= 0:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 Path(self.lock_path).unlink()
             os.close(self._locked)
         self._locked = -1
@@ -127,7 +126,7 @@ class SocketFile:
             return
         if not stat.S_ISSOCK(mode):
             raise NoAdminSocket(f"no admin socket: {path} exists and is no socket")
-        if _somebody_listens(path):
+        if _has_listener(path):
             raise NoAdminSocket(f"no admin socket: another process listens at {path}{_MEND}")
         Path(path).unlink()
 
@@ -149,7 +148,7 @@ class SocketFile:
 _MEND: Final = "; name another folder with --admin-socket"
 
 
-def _somebody_listens(path: str) -> bool:
+def _has_listener(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -177,7 +176,6 @@ IDLE_S: Final = 60.0
 
 SEND_S: Final = 5.0
 PIECE: Final = 16 * 1024
-CLOSE_S: Final = 0.5
 CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
