@@ -22,7 +22,6 @@ No other code starts a thread, but for one of `faulthandler`: it ends the proces
 the process within two seconds and un-pins nothing: the last limits stay in force.
 """
 
-import contextlib
 import faulthandler
 import gc
 import os
@@ -243,7 +242,7 @@ class Daemon:
     def _claim_for_launched(self) -> None:
         """Claim the runtime that launched this plugin as soon as its socket exists, so that no other copy serves it."""
         if self._launched:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._parts.hooks.claim.take(self._ground.in_force.settings.nri_socket)
 
     def _leave_superseded(self) -> None:
@@ -308,11 +307,9 @@ class Daemon:
         parts = self._parts
         settings, connection = self._ground.in_force.settings, parts.runtime.connection
         at = settings.nri_socket, settings.plugin_name
-        listed = take_in_time(
-            at, parts.hooks.dispatch.listing, connection.wait_for, lambda: self._ending.asked
-        )
+        listed = take_in_time(at, parts.hooks.hooks.listing, connection.wait_for, lambda: self._ending.asked)
         if listed is not None:
-            parts.hooks.dispatch.learn(listed)
+            parts.hooks.hooks.learn(listed)
             connection.took_list()
 
     def _start_http(self) -> None:

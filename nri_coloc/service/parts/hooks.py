@@ -34,15 +34,13 @@ class HookParts:
     ) -> None:
         node, report, settings = ground.node, ground.report, ground.in_force.settings
         consequences = Consequences(node, runtime.pusher, report, seams)
-        self.dispatch = Hooks(
-            node, files.actuator, runtime.pusher, translator, consequences, kubelet=steering
-        )
+        self.hooks = Hooks(node, files.actuator, runtime.pusher, translator, consequences, kubelet=steering)
         self.claim = RuntimeClaim()
         self.trunk = Trunk(
             runtime.connection,
             _connector(ground.options, ground.in_force, self.claim),
             (settings.plugin_name, settings.plugin_index),
-            self.dispatch,
+            self.hooks,
             report,
         )
         self.comparison = comparison = Comparison(
