@@ -3,6 +3,8 @@
 Run instead of `python -m nri_coloc`. The first argument is a file that appears when the daemon first compares the CPU
 stall of a pod that uses CPU with its baseline. No state or metric of the product shows a baseline, and a test that
 waits for seconds fails if the machine is busy. The product learns from ten readings, one a second.
+
+The second argument is the time in seconds for which a container stays degraded; the product's is a minute.
 """
 
 import os
@@ -14,6 +16,7 @@ from typing import Final
 from nri_coloc.cli import main
 from nri_coloc.core.settings import PressureTuning
 from nri_coloc.pressure import judging, verdict
+from nri_coloc.pressure.actions import degrade_cpu
 from nri_coloc.pressure.judging import Judged, Seen, Watch, Watched
 from nri_coloc.pressure.verdict import Resource
 from tests.rig.patient_daemon import be_patient
@@ -23,9 +26,9 @@ ENOUGH: Final = 3
 _turn: Final = judging.turn
 
 
-def program(learned: Path) -> tuple[str, ...]:
+def program(learned: Path, lasts_s: float = degrade_cpu.LASTS_S) -> tuple[str, ...]:
     """Return the arguments that run it."""
-    return ("-m", "tests.rig.judging_daemon", str(learned))
+    return ("-m", "tests.rig.judging_daemon", str(learned), str(lasts_s))
 
 
 def showing(learned: Path) -> Callable[[Watch, Seen, PressureTuning], Judged]:
@@ -55,4 +58,5 @@ if __name__ == "__main__":
     be_patient()
     setattr(verdict, "ENOUGH", ENOUGH)  # noqa: B010 - only in this program
     setattr(judging, "turn", showing(Path(sys.argv[1])))  # noqa: B010 - likewise
-    sys.exit(main.main(sys.argv[2:], os.environ))
+    setattr(degrade_cpu, "LASTS_S", float(sys.argv[2]))  # noqa: B010 - likewise
+    sys.exit(main.main(sys.argv[3:], os.environ))
