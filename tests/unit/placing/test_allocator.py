@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.core import cpuset
+from nri_coloc.core.reasons import Reason
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Numa, Placement, Wish
 from nri_coloc.placing import allocator
@@ -90,6 +91,13 @@ class TestPacked:
 
     def test_ids_may_have_holes(self):
         assert chosen(4, "0-1,64-65,1024-1025,4094-4095", "sparse") == "0-1,64-65"
+
+
+def test_a_node_is_whole_without_its_isolated_cpus():
+    # "isolated": CPUs 2-3 of node 0 are isolated
+    found = allocator.allocate(machine("isolated"), mask("0-1,4-5,7"), 2, DEDICATED)
+    assert found is not None
+    assert (found.cpus, found.reason) == (mask("0-1"), Reason.WHOLE_NODE)
 
 
 class TestFullCores:

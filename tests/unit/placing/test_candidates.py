@@ -75,6 +75,12 @@ def test_a_list_of_nodes_that_could_not_be_kept_ruled_nothing_out():
     assert verdicts(4, "0-4", wish) == ["chosen", "1 CPUs are free, 4 are asked for"]
 
 
+def test_a_list_that_was_given_up_rules_out_no_node():
+    wish = replace(SINGLE, numa_ids=0b1)
+    said = verdicts(3, "0,4-11", wish, "4node")
+    assert said[1:3] == ["chosen", "equal to node 1; the lower id wins"]
+
+
 def test_memory_that_is_promised_rules_a_node_out():
     room = Room(9, ((0, 8), (1, 9)))
     assert verdicts(2, "0-7", SINGLE, room=room) == ["8 bytes of memory are left, 9 are asked for", "chosen"]

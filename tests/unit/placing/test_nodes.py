@@ -67,6 +67,11 @@ class TestOneNode:
 class TestSeveralNodes:
     """The nodes are of one socket if one has enough."""
 
+    def test_one_node_that_was_asked_for_is_said_to_be_missed(self):
+        one = grant(8, "0-15", replace(EXCLUSIVE, numa_count=1))
+        assert one.because.endswith("; wishes not met: one node")
+        assert "wishes not met" not in grant(8, "0-15", EXCLUSIVE).because
+
     @pytest.mark.parametrize(
         ("count", "free", "cpus", "mems"),
         [

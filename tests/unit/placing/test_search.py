@@ -61,6 +61,11 @@ def test_threads_of_one_node_go_before_whole_cores_of_two():
     assert packed(6, "0,2-9,16,24-25") == "0,2-5,16"
 
 
+def test_an_odd_thread_is_near_the_whole_cores():
+    # core 0 in another L3 group has a free thread too, and a lower one
+    assert packed(5, "0,2-4,18,20") == "2-4,18,20"
+
+
 def test_dies_divide_a_node():
     assert packed(8, "0-1,4-15", "dies-in-a-node") == "8-15"
 
