@@ -72,6 +72,10 @@ class TestStability:
         assert box(4, former="0-1,4-5") == "0-1,4-5"
         assert box(5, former="0-1,4-5") == "0-1,4-5"
 
+    def test_halves_of_cores_are_kept_although_whole_cores_are_free(self):
+        assert box(2, share="0-3,5,7") == "2-3"
+        assert box(2, share="0-3,5,7", former="5,7") == "5,7"
+
     def test_a_lost_core_is_replaced_and_the_other_stays(self):
         assert box(4, share="0-5", former="4-7", dedicated="6-7") == "2-5"
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.core.settings import PoolTuning, Tuning
+from nri_coloc.core.state import Asked
 from nri_coloc.core.workload import Finding, FindingKind, QoSClass
 from nri_coloc.placing import tiers
 from tests.unit.placing.kit import SHARED, SYSTEM, Node, asking, figures, moved, reply, said
@@ -92,6 +93,12 @@ class TestSize:
         node = having(GOLD)
         node.create("a", wish=IN_GOLD, resources=asking(1, quota=600_000, period=100_000))
         assert node.pool("gold") == "0-1"
+
+
+@pytest.mark.parametrize(("members", "cpus"), [(0, 0), (1, 1)], ids=["empty", "one-container"])
+def test_a_count_of_none_leaves_a_pool_with_containers_one_cpu(members, cpus):
+    asked = Asked(1000, 1) if members else None
+    assert tiers.wanted(GOLD, asked, told=0) == cpus
 
 
 class TestOverAsking:

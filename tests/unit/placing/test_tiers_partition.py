@@ -84,6 +84,14 @@ class TestPartition:
         self.told(node, reclaim=4)
         assert (node.state.pools.reclaim.bit_count(), node.pool("share")) == (box, "0-7")
 
+    @pytest.mark.parametrize(
+        ("minimum", "box"), [(0, "2-3,6-7"), (6, "6-7")], ids=["its-count", "its-minimum"]
+    )
+    def test_share_leaves_the_rest_to_the_reclaim_pool(self, minimum, box):
+        node = having(PoolTuning("share", minimum=minimum), reclaim=ReclaimTuning(partition=True))
+        self.told(node, share=4)
+        assert node.pool("reclaim") == box
+
     def test_overlap_again_keeps_the_boxes_count_only(self):
         node = self.node()
         self.told(node, gold=2, share=2, reclaim=4)
