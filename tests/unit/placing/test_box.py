@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.decisions import NOBODY, PodStarted
+from nri_coloc.core.decisions import NOBODY, PodStarted, Synchronized
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import KEPT_BY_KUBELET, QoSClass
@@ -270,3 +270,29 @@ class TestWords:
 
     def test_a_pod_without_limits_is_not_worth_a_record(self):
         assert said(Node().start_pod(wish=SHARED)) == []
+
+
+class TestWhetherThereAreReclaimedContainers:
+    def test_an_empty_node_has_none(self):
+        assert not reclaim_cgroups.has_members(Node().state)
+        assert not reclaim_cgroups.has_member_in(Synchronized((), ()))
+
+    def test_a_reclaimed_pod_counts_without_containers(self):
+        node = Node()
+        node.start_pod()
+        assert reclaim_cgroups.has_members(node.state)
+        assert reclaim_cgroups.has_member_in(Synchronized(((pod(), RECLAIMED),), ()))
+
+    def test_online_containers_do_not_count(self):
+        node = Node()
+        node.create("app", wish=SHARED)
+        assert not reclaim_cgroups.has_members(node.state)
+        assert not reclaim_cgroups.has_member_in(node.listing())
+
+    def test_a_reclaimed_container_in_an_online_pod_counts(self):
+        node = Node()
+        node.create("app", wish=SHARED)
+        node.create("batch", wish=RECLAIMED)
+        assert not node.state.box
+        assert reclaim_cgroups.has_members(node.state)
+        assert reclaim_cgroups.has_member_in(node.listing())

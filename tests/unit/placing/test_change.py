@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.decisions import NOBODY
-from nri_coloc.core.reasons import Reason
+from nri_coloc.core.decisions import NOBODY, Decision
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.placing import change
 from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, everyone_in, mask, pod
@@ -158,6 +159,32 @@ class TestPoolDecisions:
         before = node.state
         node.create("c", 9000, wish)
         assert change.pool_decisions(before, node.state, Reason.CPUS_TAKEN, "x") == ()
+
+
+class TestFolded:
+    """Two decisions on one pool are recorded as one."""
+
+    @staticmethod
+    def resized(event: AuditEvent, before: str, after: str) -> Decision:
+        had, has = Knobs(cpus=before), Knobs(cpus=after)
+        return Decision(event, Reason.HEADROOM, "x", pool="reclaim", before=had, after=has)
+
+    @pytest.mark.parametrize(
+        ("last", "event"),
+        [("6-7", AuditEvent.RECLAIM_SUPPRESS), ("2-3,6-7", AuditEvent.RECLAIM_GROW)],
+        ids=["fewer-cpus", "as-many-cpus"],
+    )
+    def test_only_fewer_cpus_than_before_are_a_suppression(self, last, event):
+        grown = self.resized(AuditEvent.RECLAIM_GROW, "4-7", "2-7")
+        found = change.folded(grown, self.resized(AuditEvent.RECLAIM_SUPPRESS, "2-7", last))
+        assert (found.event, found.before.cpus, found.after.cpus) == (event, "4-7", last)
+
+    @pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+    def test_a_first_size_stays_a_resize(self, first):
+        plain = self.resized(AuditEvent.POOL_RESIZE, "0-7", "4-7")
+        grown = self.resized(AuditEvent.RECLAIM_GROW, "0-7", "4-7")
+        found = change.folded(plain, grown) if first else change.folded(grown, plain)
+        assert found.event is AuditEvent.POOL_RESIZE
 
 
 def test_the_kits_pods_are_found_by_their_names():

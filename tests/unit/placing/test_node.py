@@ -3,6 +3,7 @@
 import threading
 
 from nri_coloc.core.decisions import ContainerGone, Reconfigured, Synchronized
+from nri_coloc.core.knobs import Capability
 from nri_coloc.core.settings import Tuning
 from tests.unit.parts import a_node, create
 from tests.unit.placing import kit
@@ -59,3 +60,26 @@ def test_new_tuning_and_the_state_under_it_come_together():
     node.retune(Reconfigured(node.state.topology, {}, {}), tuning)
     assert node.tuning is tuning
     assert node.state.pools.reserved == kit.mask("7")
+
+
+CAN = Capability(2, frozenset({"memory.high"}))
+
+
+def test_capabilities_are_replaced():
+    node = a_node()
+    node.learn(CAN)
+    assert node.can is CAN
+
+
+def test_capabilities_replace_the_ones_they_were_derived_from():
+    node = a_node()
+    node.learn(CAN, instead_of=node.can)
+    assert node.can is CAN
+
+
+def test_a_newer_connections_capabilities_are_not_overwritten():
+    node = a_node()
+    before = node.can
+    node.learn(CAN)
+    node.learn(Capability(1), instead_of=before)
+    assert node.can is CAN

@@ -129,6 +129,15 @@ class TestReading:
         found = record.read(bad)
         assert found is None or found.exclusive == 0
 
+    def test_a_longer_text_is_no_record(self):
+        longest = text().ljust(RECORD_LENGTH)
+        assert record.read(longest) is not None
+        assert record.read(longest + " ") is None
+
+    @pytest.mark.parametrize(("value", "is_read"), [(2**63 - 1, True), (2**63, False)], ids=["63", "64"])
+    def test_a_number_has_at_most_63_bits(self, value, is_read):
+        assert (record.read(text(original={"memory.limit": value})) is not None) is is_read
+
     def test_a_record_without_ours_gives_the_container_as_it_is(self):
         plain = Container("c", "p", record=text(), resources=Resources(shares=5))
         assert record.before_us(plain) is plain

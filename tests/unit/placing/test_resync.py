@@ -183,6 +183,12 @@ class TestLapsedClaims:
         found = self.owners("8cpu", claims("lapsed", "64", 2), claims("old", "0", 1))
         assert found == {"old": "0", "lapsed": "1"}
 
+    def test_a_claim_keeps_the_cpus_that_the_reserve_left(self):
+        node = Node(tuning=Tuning(reserved=0b1))
+        rival = container("rival", "rival", 1000, created_at=1), DEDICATED
+        node.happen(Synchronized((), (rival, claims("old", "0-1", 2, milli=2000))))
+        assert node.state.owners["old"] & 0b10
+
     def test_of_claims_that_would_leave_share_nothing_what_share_has_is_lapsed(self):
         """The record's CPUs happen to be the rest for share, so its spec names them, as other specs do."""
         node = Node()
@@ -378,6 +384,12 @@ class TestFailedAttempts:
 
     def test_one_that_runs_is_the_later_one(self):
         assert set(self.listed(Phase.CREATED, Phase.RUNNING, young_first=True).owners()) == {"web-1"}
+
+    def test_of_two_created_at_once_none_is_left_out(self):
+        twins = [(container(k, created_at=1, phase=Phase.CREATED), DEDICATED) for k in ("web-0", "web-1")]
+        node = Node()
+        node.happen(Synchronized((), tuple((replace(c, name="web"), wish) for c, wish in twins)))
+        assert set(node.state.containers) == {"web-0", "web-1"}
 
     def test_one_that_runs_is_never_left_out(self):
         assert set(self.listed(Phase.RUNNING, Phase.RUNNING).state.containers) == {"web-0", "web-1"}

@@ -52,3 +52,8 @@ class TestEveryEvent:
         pods, containers = dict(node.state.pods), dict(node.state.containers)
         step(node.state, event, Tuning())
         assert (dict(node.state.pods), dict(node.state.containers)) == (pods, containers)
+
+    def test_a_changed_state_has_a_higher_generation(self, event):
+        before = Node().state
+        after = step(before, event, Tuning()).state
+        assert after is before or after.generation > before.generation
