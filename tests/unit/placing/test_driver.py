@@ -92,6 +92,7 @@ class TestItsCPUs:
             "4-7",
         )
         assert said(outcome) == [("container.admit", "no_free_cpus")]
+        assert first(outcome).because.endswith("and other containers own 2-3")
         assert outcome.moves.containers == ()
 
     def test_the_last_cpus_of_share_stay_in_share(self):

@@ -41,6 +41,12 @@ class TestGrowing:
         assert outcome.moves.containers == ("online", "web")
         assert (outcome.waits_for.containers, outcome.waits_for.pods) == (("online",), ())
 
+    def test_a_first_cpu_of_its_own_is_waited_for(self):
+        node = node_with(500)
+        node.create("online", wish=SHARED, on="shop")
+        outcome = resize(node, 1000)
+        assert (node.owners(), outcome.waits_for.containers) == ({"web": "0"}, ("online",))
+
     def test_the_box_has_to_leave_too_but_its_own_pod_has_not(self):
         node = Node()
         node.start_pod("jobs")

@@ -188,5 +188,11 @@ def a_second(node: Node, knobs: Knobs) -> Any:
     return node.happen(ContainerCreating(NIGHT, container("second", "night"), replace(LENT, knobs=knobs)))
 
 
+@pytest.mark.parametrize(("handler", "is_vm"), [("pod", True), ("", False)], ids=["vm", "plain"])
+def test_only_a_vms_limit_names_its_runtime_handler(handler, is_vm):
+    node = a_night(replace(RECLAIMED, handler=handler))
+    assert ("runtime handler kata" in _pod_limit(node, NIGHT).because) is is_vm
+
+
 def _pod_limit(node: Node, pod: Pod) -> Any:
     return reclaim_cgroups.limit(Node().state, node.state, pod, node.state.pods[pod.id].wish)

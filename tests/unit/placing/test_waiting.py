@@ -203,6 +203,13 @@ class TestTheDecision:
         assert ("container.update", "main_came") in said(outcome)
         assert moved(outcome) == (set(), {"shop", "web", "side"})
 
+    def test_the_record_of_the_pool_names_owners_only(self):
+        node = crowded()
+        node.run("side", 100)
+        node.stop("other")
+        because = node.free().decisions[-1].because
+        assert because == "pool resized: in shop/web web owns CPUs 0-1"
+
     def test_all_others_leave_the_cpus_first(self):
         node = crowded()
         node.run("side", 100)

@@ -7,8 +7,10 @@ import pytest
 from nri_coloc.core.decisions import ContainerCreating, PoolsSized
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.workload import Finding, FindingKind, Resources
-from nri_coloc.placing import admission, words
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.workload import ISOLATED, Finding, FindingKind, Resources
+from nri_coloc.placing import admission, pools, words
+from nri_coloc.sim import machines
 from tests.unit.placing.kit import (
     DEDICATED,
     RECLAIMED,
@@ -136,6 +138,36 @@ class TestWhereAReleasedContainerRan:
         node.create("batch", wish=RECLAIMED, on="jobs")
         node.happen(PoolsSized({"reclaim": 2}, "pool resized: a test wants it"))
         assert self.released(node, "batch") == ("CPUs 6-7 of pool reclaim", "6-7")
+
+
+class TestWhyNotItsWish:
+    def test_of_ordered_cpus_the_free_ones_are_named(self):
+        node = Node()
+        node.create("db", 3000, on="db")
+        because = first(node.create("web", 4000, replace(DEDICATED, cpus_ordered=mask("0-3")))).because
+        assert because.endswith("; of the ordered CPUs 0-3 too few are free: 3")
+
+    def test_isolated_cpus_are_missed_only_where_they_were_asked_for(self):
+        node = Node("isolated")
+        asked = replace(DEDICATED, pool=ISOLATED)
+        assert "isolated" not in first(node.create("any", 1000, on="any")).because
+        assert "isolated" not in first(node.create("three", 3000, asked, on="three")).because
+        assert "too few isolated CPUs" in first(node.create("late", 1000, asked, on="late")).because
+
+    def test_a_refused_growth_misses_isolated_cpus_too(self):
+        on = machines.topology(replace(machines.MACHINES["8cpu"], isolated=mask("0-1")))
+        node = Node(state=pools.initial(on, Tuning()))
+        node.create("web", 2000, replace(DEDICATED, pool=ISOLATED))
+        because = first(node.update("web", asking(9000), replace(DEDICATED, pool=ISOLATED))).because
+        assert "own CPUs 0-1 kept: 7 more CPUs asked, 6 free" in because
+        assert "too few isolated CPUs" in because
+
+    def test_a_small_container_says_why_it_owns_none(self):
+        node = Node()
+        node.create("main", 2000)
+        assert first(node.create("side", 100)).because == (
+            "runs on CPUs 0-1 of main container main: it asks for less than one CPU"
+        )
 
 
 def test_a_join_names_the_main_container_and_its_cpus():
