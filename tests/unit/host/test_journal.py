@@ -85,6 +85,17 @@ class TestRemembering:
             book.begin()
         assert path.stat().st_mode & 0o777 == 0o600
 
+    @pytest.mark.parametrize("is_there", [False, True], ids=["no file", "an empty file"])
+    def test_the_header_comes_first_and_once(self, path, is_there):
+        if is_there:
+            path.touch()
+        book = Journal(str(path))
+        for file in ("/a", "/b"):
+            book.note(file, "1")
+        header, *entries = path.read_text().split("\n")
+        assert header.startswith('{"journal":2')
+        assert entries == [*lines({"/a": "1", "/b": "1"}).splitlines(), ""]
+
     def test_any_text_survives(self, path):
         text = 'default 100\n8:0 50\n"\u2028é'
         Journal(str(path)).note("/f", text)
@@ -166,6 +177,31 @@ class TestForgetting:
             book.note(str(tmp_path / f"here{number}"), "1")
         book.forget_gone()
         assert not book.is_cluttered
+
+    def test_one_entry_more_than_twice_the_kept_is_clutter(self, path, tmp_path):
+        book = Journal(str(path))
+        book.note(str(tmp_path), "1")
+        book.forget_gone()
+        found = []
+        for number in range(journal.CLUTTER + 2):
+            book.note(f"/cg/{number}", "1")
+            found.append(book.is_cluttered)
+        assert found == [False] * (journal.CLUTTER + 1) + [True]
+
+    @pytest.mark.parametrize(("pairs", "rewritten"), [(499, False), (500, True)])
+    @pytest.mark.parametrize("act", ["forget", "renew"])
+    def test_the_thousandth_line_without_effect_is_too_many(self, path, tmp_path, act, pairs, rewritten):
+        book = Journal(str(path))
+        book.note(str(tmp_path), "0")
+        for number in range(pairs):
+            if act == "renew":
+                book.renew(str(tmp_path), f"{number + 1}")
+            else:
+                book.note("/cg/cpu.max", "1")
+                book.forget("/cg/cpu.max")
+        before = path.stat().st_size
+        book.forget_gone()
+        assert (path.stat().st_size < before) == rewritten
 
     def test_lines_without_effect_are_cleared_away(self, path, tmp_path):
         book = Journal(str(path))
@@ -264,6 +300,13 @@ class TestFullDisk:
         assert book.problem
         assert [p.name for p in tmp_path.iterdir()] == ["journal"]
 
+    def test_a_look_that_cannot_rewrite_does_not_claim_it(self, path):
+        book = Journal(str(path))
+        with disk_of(5):
+            book.note("/a", "1")
+            assert not book.look()
+        assert book.look()
+
 
 class TestAFileThatIsGone:
     """A state folder may be deleted under a running daemon."""
@@ -274,6 +317,14 @@ class TestAFileThatIsGone:
         path.unlink()
         assert book.look()
         assert load(path) == {"/a": "1"}
+        assert not book.look()
+
+    @pytest.mark.parametrize("found", ["", '{"file":"/a","was":"1"}\n'], ids=["no file", "a journal"])
+    def test_a_first_note_is_no_loss(self, path, found):
+        if found:
+            path.write_text(found)
+        book = Journal(str(path))
+        book.note("/b", "2")
         assert not book.look()
 
     def test_a_note_in_between_does_not_pass_for_all(self, path):
@@ -409,6 +460,32 @@ class TestFilesThatAreNoJournal:
         book.note("/f", "1")
         assert book.problem.endswith("it is no journal of this program, and cannot be moved aside")
         assert path.read_text() == "hello\n"
+
+
+class TestLacking:
+    """Without marks, a defect of the journal may mean that values are lost."""
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ('{"file":"/a","was":"1"}\n', ""),
+            ('{"file":"/a","was":"1"}\n{"file":"/t","wa', "is not whole: its last line was cut off"),
+            ("hello\n", "holds 1 lines that are no entries"),
+        ],
+        ids=["whole", "torn", "foreign lines"],
+    )
+    def test_without_marks_every_defect_is_named(self, path, text, words):
+        path.write_text(text)
+        assert Journal(str(path)).lacking == (words and f"the restore journal {path} {words}")
+
+    @pytest.mark.parametrize("text", ['{"file":"/t","wa', "hello\n"], ids=["torn", "foreign lines"])
+    def test_with_marks_nothing_is_lacking(self, path, text):
+        path.write_text(text)
+        assert Journal(str(path), marks=Marks(["/cg"])).lacking == ""
+
+    def test_marks_do_not_replace_another_versions_journal(self, path):
+        path.write_text('{"journal":3}\n')
+        assert "another version" in Journal(str(path), marks=Marks(["/cg"])).lacking
 
 
 class TestKeeping:

@@ -179,6 +179,21 @@ def test_a_start_overwrites_no_successors_mark(host, daemons):
     assert host.owner(A_POD) == str(later.path.parent)
 
 
+def test_a_value_noted_already_leaves_a_successors_mark(host, daemons):
+    earlier = daemons[0].begun()
+    later = Daemon(host, "later")
+    later.pin(A_POD)
+    earlier.note(str(host.base / A_POD / "cpu.weight"), "1")
+    assert host.owner(A_POD) == str(later.path.parent)
+
+
+def test_a_start_writes_missing_marks_again(host, daemons):
+    first, _ = daemons
+    os.removexattr(host.base / A_POD, NAME)
+    first.begun()
+    assert host.owner(A_POD) == str(first.path.parent)
+
+
 @pytest.mark.parametrize("files", [("cpu.weight",), ("cpu.weight", "cpuset.cpus")])
 def test_forgotten_values_leave_a_successors_mark(host, daemons, files):
     earlier = daemons[0].begun()
