@@ -66,6 +66,24 @@ def test_without_values_the_mark_is_taken_away(host):
     assert (host.read(), host.attributes()) == ({}, [])
 
 
+def test_a_mark_that_is_not_there_is_no_refusal(host):
+    host.marks.write(host.folder(), {}, OWNER)
+    assert host.marks.refusal == ""
+
+
+def test_an_older_versions_mark_names_unknown_values(host):
+    os.setxattr(host.folder(), NAME, b'[{"cpuset.cpus":"","cpu.weight":"1"},["cpuset.cpus"]]')
+    read = {f"{POD}/cpuset.cpus": Former("", is_known=False), f"{POD}/cpu.weight": Former("1")}
+    assert host.read() == read
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root owns folders of root")
+def test_marks_on_roots_folders_count_for_any_user(host, monkeypatch):
+    host.marks.write(host.folder(), VALUES, OWNER)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert host.read() == {f"{POD}/{name}": one for name, one in VALUES.items()}
+
+
 def test_a_mark_ends_with_its_cgroup(host):
     host.marks.write(host.folder(), VALUES, OWNER)
     (host.mount / POD / "app").rmdir()
