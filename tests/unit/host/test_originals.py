@@ -42,6 +42,11 @@ class TestOfFiles:
     def test_what_is_no_number_is_nothing(self, name, text):
         assert originals.of_files({name: text}).values == NO_KNOBS
 
+    @pytest.mark.parametrize(("limit", "kept"), [((1 << 60) - 1, True), (1 << 60, False)])
+    def test_an_eighth_of_the_largest_limit_is_none(self, limit, kept):
+        found = originals.of_files({"memory.limit_in_bytes": str(limit)})
+        assert found.values.memory_limit == (limit if kept else None)
+
     def test_every_file_that_a_spec_speaks_of_is_read(self):
         assert all(originals.of_files({name: "-1"}).ours for name in originals.SPEC_FILES)
 
@@ -133,6 +138,12 @@ class TestAsFiles:
         found = texts(originals.as_files(Original(frozenset({"cpus", "shares", "quota"}), was), POD, 2))
         assert found == {"cpuset.cpus": "0-5", "cpu.max": "20000 100000"}
 
+    @pytest.mark.parametrize(("amount", "text"), [(None, "max"), (-1, "max"), (0, "max"), (1, "1")])
+    def test_on_v2_only_amounts_above_zero_limit(self, amount, text):
+        was = Knobs(quota=amount, memory_limit=amount)
+        found = texts(originals.as_files(Original(frozenset({"quota", "memory_limit"}), was), POD, 2))
+        assert found == {"cpu.max": f"{text} 100000", "memory.max": text}
+
     def test_what_is_not_ours_has_no_file(self):
         assert originals.as_files(Original(frozenset()), POD, 2) == ()
 
@@ -145,6 +156,8 @@ class TestAsFiles:
         ("default 100", "default 100", True),
         ("-1", "-1", True),
         ("9223372036854771712", "-1", True),
+        (str(1 << 60), "-1", True),
+        (str((1 << 60) - 1), "-1", False),
         ("4096", "-1", False),
         ("", "", True),
         ("0-7", "", False),
@@ -196,6 +209,9 @@ class TestWhatASpecHasOfAFormerLife:
             Knobs(quota=5000, period=100_000, memory_limit=64), cpu__max="max 100000", memory__max="max"
         )
         assert found == Original(frozenset({"quota", "memory_limit"}), Knobs(period=100_000))
+
+    def test_a_limit_of_zero_was_none(self):
+        assert self.of(Knobs(memory_limit=64), memory__max="0") == Original(frozenset({"memory_limit"}))
 
     def test_of_cpus_it_tells_nothing(self):
         assert self.of(Knobs(cpus="0-3"), cpuset__cpus="0-7").ours == set()
