@@ -94,6 +94,18 @@ class TestWhoseValueIsPutBack:
         rig.overwritten.resized(FOLDER, 100 + LASTS_S)
         assert (rig.overwritten.ours(FILE), rig.original) == (None, None)
 
+    def test_a_recent_value_outlasts_a_tidying(self, rig):
+        rig.overwritten.found(FILE, "3", 100)
+        rig.overwritten.tidy(101)
+        rig.overwritten.resized(FOLDER, 102)
+        assert rig.original == "3"
+
+    def test_a_recent_resize_outlasts_a_tidying(self, rig):
+        rig.overwritten.resized(FOLDER, 100)
+        rig.overwritten.tidy(101)
+        rig.overwritten.found(FILE, "3", 102)
+        assert rig.original == "3"
+
     def test_oldest_of_too_many_resizes_are_forgotten(self, rig):
         rig.overwritten.resized("/cg/first", 100)
         rig.overwritten.resized(FOLDER, 100)
@@ -210,11 +222,13 @@ def test_last_check_skips_missing_and_unreadable_files(v1, monkeypatch):
     assert v1.noted()["cpu.shares"] == "1024"
 
 
-def test_last_check_reads_only_resizes_in_progress(rig, monkeypatch):
-    monkeypatch.setattr(files, "read", lambda _path: "3")
+@pytest.mark.parametrize(("age", "read"), [(LASTS_S - 1, [FILE]), (LASTS_S, [])])
+def test_last_check_reads_only_resizes_in_progress(rig, monkeypatch, age, read):
+    found: list[str] = []
+    monkeypatch.setattr(files, "read", found.append)
     rig.overwritten.resized(FOLDER, 100)
-    rig.overwritten.look_again(100 + LASTS_S)
-    assert rig.original == "2"
+    rig.overwritten.look_again(100 + age)
+    assert found == read
 
 
 def test_previous_shares_are_recognised_once_seen(v1):

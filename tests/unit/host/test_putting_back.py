@@ -240,6 +240,35 @@ class TestPuttingBack:
             write_back.restore(str(v2.file("cpuset.cpus")), "x", 2)
 
 
+class TestOriginalSets:
+    """Which value of a file is its original, and whether it is there to be restored."""
+
+    @pytest.mark.parametrize(
+        ("version", "name", "original"),
+        [(1, "cpuset.cpus", ""), (2, "cpuset.cpus", "0-7"), (1, "cpu.shares", "0-7")],
+    )
+    def test_only_v1_sets_have_an_empty_original(self, tmp_path, version, name, original):
+        (tmp_path / "pod").mkdir()
+        for folder in (tmp_path, tmp_path / "pod"):
+            (folder / name).write_text("0-7\n")
+        assert write_back.own(str(tmp_path / "pod" / name), "0-7", version) == original
+
+    def test_on_v1_no_parents_set_restores_nothing(self, v1):
+        assert not write_back.restore(str(v1.file("cpuset.cpus")), "", 1)
+
+    @pytest.mark.parametrize("apart", [None, set()], ids=["a container's", "a pod's"])
+    def test_restored_cpus_tell_whether_their_cgroup_is_there(self, v1, apart):
+        paths = [str(v1.file("cpuset.cpus", path)) for path in ("pod", "gone")]
+        assert [write_back.restore(path, "2-3", 1, apart) for path in paths] == [True, False]
+
+    @pytest.mark.parametrize(("apart", "below"), [(None, "0-1"), (set(), "0")], ids=["container", "pod"])
+    def test_on_v1_memory_nodes_follow_a_pod_alone(self, v1, apart, below):
+        for path in ("pod", "pod/app"):
+            v1.cgroup(path, cpuset_mems="0-1")
+        assert write_back.restore(str(v1.file("cpuset.mems")), "0", 1, apart)
+        assert v1.text("cpuset.mems", "pod/app") == below
+
+
 class TestEmptySets:
     """On v2 the kernel takes no set away from a cgroup that has tasks."""
 
