@@ -13,6 +13,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.workload import RECORD_KEY, KnownKeys
 from nri_coloc.errors import RuntimeRefused, TransportLost
 from nri_coloc.host import cgroup_layout, write_back
+from nri_coloc.host.marks import Marks
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Call, Synchronize
 from nri_coloc.restore import restoration
@@ -154,6 +155,13 @@ def test_on_v2_restored_shares_are_pushed_again(v2, name, was, told):
         v2.entries[f"/sys/fs/cgroup/{PATH}/c/{name}"] = "157"
     v2.run()
     assert [changes.shares for _, changes, _ in v2.told] == told
+
+
+def test_on_v2_the_kernels_shares_are_not_pushed_again(v2):
+    v2.container("c", recorded(shares=None)).linux.resources.cpu.shares.value = 1024
+    v2.entries[f"/sys/fs/cgroup/{PATH}/c/cpu.weight"] = "100"
+    v2.run()
+    assert v2.told == []
 
 
 def test_on_v2_shares_that_were_journalled_and_no_record_calls_ours_are_not_told_again(v2):
@@ -362,6 +370,74 @@ def test_files_alone_leave_no_entry(rig, tmp_path):
     undone = restoration.restore(place(tmp_path, rig.root), None)
     assert (undone.files.done, undone.unreachable) == (tuple(entry), "")
     assert load(tmp_path / "restore.jsonl") == {}
+
+
+# ---- with the runtime's list ----
+
+
+class Asked:
+    """A node on v2 whose runtime lists its containers, and takes no update."""
+
+    def __init__(self, rig: Rig, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rig, self.state = rig, state
+        monkeypatch.setattr(restoration, "take", lambda *_: rig.listing())
+
+    def journal(self, container: str, name: str, was: str, **known: bool) -> str:
+        """Add an entry of a container's file, and return the file."""
+        file = f"/sys/fs/cgroup/{PATH}/{container}/{name}"
+        with (self.state / "restore.jsonl").open("a") as journal:
+            journal.write(json.dumps({"file": file, "was": was} | known) + "\n")
+        return file
+
+    def restore(self) -> restoration.Undone:
+        at = RuntimeAt(str(self.state / "nri"), str(self.state / "cri"), "nri-coloc")
+        return restoration.restore(place(self.state, self.rig.root), at, seconds=60.0)
+
+    @property
+    def journalled(self) -> set[str]:
+        return {*load(self.state / "restore.jsonl")}
+
+
+@pytest.fixture
+def asked(v2: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    state = tmp_path / "state"
+    state.mkdir()
+    return Asked(v2, state, monkeypatch)
+
+
+def test_only_entries_of_refused_specs_stay_journalled(asked):
+    for name in ("a", "c"):
+        asked.rig.container(name)
+    asked.journal("a", "memory.max", "4096")
+    refused = asked.journal("c", "cpu.weight", "100")
+    assert asked.restore().specs.failed == {f"{PATH}/c"}
+    assert asked.journalled == {refused}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("cpuset.cpus", True), ("cpu.weight", False)], ids=["a set", "a weight"]
+)
+def test_of_unknown_originals_a_spec_gets_sets_alone(asked, name, told):
+    asked.rig.container("c")
+    file = asked.journal("c", name, "" if name == "cpuset.cpus" else "100", unknown=True)
+    asked.restore()
+    assert asked.journalled == ({file} if told else set())
+
+
+def test_without_entries_no_journal_is_made(asked):
+    asked.rig.container("c", recorded(shares=512))
+    assert asked.restore().unwritten == ""
+    assert not (asked.state / "restore.jsonl").exists()
+
+
+@pytest.mark.parametrize("record", ["", recorded(shares=512)], ids=["no record", "a record"])
+@pytest.mark.parametrize("is_there", [False, True], ids=["no journal", "a journal"])
+def test_a_record_without_journal_and_marks_is_told(asked, monkeypatch, record, is_there):
+    monkeypatch.setattr(Marks, "work", False)
+    asked.rig.container("c", record)
+    if is_there:
+        asked.journal("c", "cpu.weight", "20")
+    assert ("was lost" in asked.restore().lacking) == (record != "" and not is_there)
 
 
 # ---- at the daemon's end ----
