@@ -104,12 +104,12 @@ def tiers(plan: Iterable[PoolTuning], asked: Mapping[str, Asked], core: int = 0)
     core: CPUs of one core, the least that `reclaim` has.
 
     If a pool is divided into groups, each group is a tier. A pool that is only a name for CPUs of `share` counts as
-    part of `share`. A pool that is only a name for CPUs of `system` is in no tier.
+    part of `share`, and so does a small group. A pool that is only a name for CPUs of `system` is in no tier.
     """
     by_name = _by_name(plan)
     milli = {SHARE: 0}
     for name, total in asked.items():
-        tier = _tier_of(name, by_name)
+        tier = _tier_of(name, by_name, total.milli)
         if tier:
             milli[tier] = milli.get(tier, 0) + total.milli
     kept = {each.name: 0 for each in by_name.values() if each.minimum and not each.group_by}
@@ -121,20 +121,23 @@ def tiers(plan: Iterable[PoolTuning], asked: Mapping[str, Asked], core: int = 0)
     return (*online, _lowest(by_name[RECLAIM], core))
 
 
-def tier_of(pool: str, plan: Iterable[PoolTuning]) -> str:
-    """Return the tier of a pool's members: the pool, or the pool that it is a name for; "" for no tier."""
-    return _tier_of(pool, _by_name(plan))
+def tier_of(pool: str, plan: Iterable[PoolTuning], asked: Mapping[str, Asked]) -> str:
+    """Return the tier of a pool's members: the pool, or the pool that it is a name for; "" for no tier.
+
+    asked: requests by pool of the plan.
+    """
+    return _tier_of(pool, _by_name(plan), asked[pool].milli if pool in asked else 0)
 
 
 def _by_name(plan: Iterable[PoolTuning]) -> dict[str, PoolTuning]:
     return {tuning.name: tuning for tuning in (PoolTuning(SHARE), PoolTuning(RECLAIM), *plan)}
 
 
-def _tier_of(pool: str, by_name: Mapping[str, PoolTuning]) -> str:
+def _tier_of(pool: str, by_name: Mapping[str, PoolTuning], milli: int) -> str:
     if pool in _NO_TIERS:
         return ""
     tuning = by_name.get(pool.partition("/")[0], by_name[SHARE])
-    if tuning.name != SHARE and (tuning.sized or tuning.band):
+    if tuning.name != SHARE and (tuning.sized or tuning.band) and not tuning.is_small_group(milli):
         return pool
     return "" if tuning.qos is QoSClass.SYSTEM else SHARE
 
@@ -145,7 +148,7 @@ def _tier(name: str, tuning: PoolTuning, milli: int, least: int) -> Tier:
         name=name,
         priority=tuning.priority,
         band=tuning.band,
-        minimum=tuning.minimum,
+        minimum=tuning.least(milli),
         maximum=tuning.maximum,
         asked=whole,
     )

@@ -227,9 +227,8 @@ def _divided(state: NodeState, tuning: ReclaimTuning) -> tuple[CPUMask, CPUMask,
 
 def tier_groups_of(state: NodeState) -> tuple[Group, ...]:
     """Return the groups of cgroups that show the use of each tier."""
-    by_pool = {
-        pool: bands.tier_of(pool, state.pools.plan) for pool in {a.pool for a in state.containers.values()}
-    }
+    plan, asked = state.pools.plan, state.pools.asked
+    by_pool = {pool: bands.tier_of(pool, plan, asked) for pool in {a.pool for a in state.containers.values()}}
     pods = [_tier_facts(state, pod_id, place, by_pool) for pod_id, place in state.pods.items()]
     kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
     return groups.choose_tiers(kubepods, pods)

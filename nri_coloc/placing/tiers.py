@@ -174,13 +174,16 @@ def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> 
 
     told: the loop's count, which goes first.
     """
+    milli = total.milli if total else 0
+    if tuning.is_small_group(milli):
+        return 0
     if told is not None:
         return max(told, 1 if total else 0)
     if not tuning.sized:
         return 0
     if total is None:
         return tuning.minimum
-    whole = max(-(-total.milli // 1000), tuning.minimum, 1)
+    whole = max(-(-milli // 1000), tuning.least(milli), 1)
     return min(whole, tuning.maximum) if tuning.maximum else whole
 
 
@@ -223,8 +226,8 @@ def named(
 ) -> dict[str, CPUMask]:
     """Return the CPUs of all the operator's pools.
 
-    A pool without CPUs of its own has the CPUs of `system` or `share`. A sized pool that returned all its CPUs has
-    none.
+    A pool without CPUs of its own has the CPUs of `system` or `share`. So has a small group. A sized pool that returned
+    all its CPUs has none.
     """
     found: dict[str, CPUMask] = {}
     for tuning, name in laid_out.pools:
@@ -243,7 +246,7 @@ def shortage(pools: Pools, name: str) -> str:
     if total is None or name in pools.counts:
         return ""
     tuning = bounds(pools, name)
-    if not tuning.sized:
+    if not tuning.sized or tuning.is_small_group(total.milli):
         return ""
     cpus = pools.cpus(name)
     has, is_name = cpus.bit_count(), bool(cpus & pools.share)  # over that, or over all that `system` has

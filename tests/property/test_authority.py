@@ -203,6 +203,19 @@ def test_members_of_a_pool_count_for_no_more_than_their_pods(pod, tuning):
     assert after - before <= pod.cpu_request
 
 
+@given(st.lists(st.sampled_from((0, 1, 100, 999, 1000, 1001, 2500)), max_size=12), st.integers(0, 4))
+def test_groups_have_no_more_cpus_than_their_requests(requests, least):
+    plan = (PoolTuning("each", group_by="pod", minimum=least, priority=5), *SETTINGS["pools"].pools)
+    node = peopled(Tuning(pools=plan), Kubelet())
+    for number, milli in enumerate(requests):
+        figures = Figures(milli or None)
+        own = {"coloc.nri.io/qos-class": "shared", "coloc.nri.io/cpu-pool": "each"}
+        node.run(TenantPod((ContainerSpec("app", figures),), annotations=own, name=f"tenant{number}"))
+    groups = [cpus for name, cpus in node.state.pools.tiers.items() if cpus and name.startswith("each/")]
+    apart = [cpus for cpus in groups if not cpus & node.state.pools.share]
+    assert sum(cpus.bit_count() for cpus in apart) <= sum(-(-m // 1000) for m in requests if m >= 1000)
+
+
 @pytest.mark.parametrize("mapping", [knobs.cpu_weight, knobs.bent_cpu_weight])
 @pytest.mark.parametrize(
     ("figures", "owned"), [(Figures(2000, 2000), 2), (Figures(4000), 4), (Figures(1000, 4000), 1)]

@@ -54,7 +54,9 @@ class Machine:
         self.node.create("batch", wish=RECLAIMED, on="jobs")
 
     def tier_of(self, container: str) -> str:
-        return bands.tier_of(self.node[container].pool, self.node.state.pools.plan)
+        return bands.tier_of(
+            self.node[container].pool, self.node.state.pools.plan, self.node.state.pools.asked
+        )
 
     def members(self, tier: str) -> list[str]:
         return [k for k in self.node.state.containers if self.tier_of(k) == tier]

@@ -301,6 +301,12 @@ class TestTiers:
         )
         assert "etl" not in found
 
+    def test_a_small_group_is_part_of_share(self):
+        plan = (PoolTuning("team", group_by="pod", minimum=2, band=(0.3, 0.5)),)
+        found = self.tiers(plan, share=1000, team_a=900, team_b=1000)
+        assert (found["share"].asked, found["team/b"].minimum) == (2, 1)
+        assert "team/a" not in found
+
     def test_a_pool_with_a_band_alone_is_a_tier(self):
         assert self.tiers(banded=1000)["banded"] == Tier("banded", band=(0.4, 0.6), asked=1)
 
@@ -330,4 +336,9 @@ class TestTiers:
         ],
     )
     def test_a_pools_containers_are_in_its_tier(self, pool, tier):
-        assert bands.tier_of(pool, self.PLAN) == tier
+        assert bands.tier_of(pool, self.PLAN, {}) == tier
+
+    @pytest.mark.parametrize(("milli", "tier"), [(999, "share"), (1000, "team/a")])
+    def test_a_small_groups_containers_are_in_shares_tier(self, milli, tier):
+        plan = (PoolTuning("team", group_by="label:team", band=(0.3, 0.5)),)
+        assert bands.tier_of("team/a", plan, {"team/a": Asked(milli, 1)}) == tier

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.state import Asked
 from nri_coloc.core.workload import Finding, FindingKind, QoSClass
@@ -93,6 +94,46 @@ class TestSize:
         node = having(GOLD)
         node.create("a", wish=IN_GOLD, resources=asking(1, quota=600_000, period=100_000))
         assert node.pool("gold") == "0-1"
+
+
+BY_AUTHORS = ("pod", "label:team", "annotation:team")
+
+
+@pytest.mark.parametrize("group_by", BY_AUTHORS)
+class TestGroupsThatAuthorsMake:
+    def test_less_than_a_cpu_gives_no_cpus(self, group_by):
+        node = having(PoolTuning("team", group_by=group_by, minimum=2))
+        join(node, "a", 999, "team/a")
+        assert (node.pool("team/a"), node.pool("share")) == ("0-7", "0-7")
+
+    def test_a_resize_to_a_cpu_gives_a_cpu(self, group_by):
+        node = having(PoolTuning("team", group_by=group_by))
+        join(node, "a", 100, "team/a", on="pod-a")
+        node.update("a", asking(1000), on="pod-a")
+        assert (node.pool("team/a"), node.pool("share")) == ("0", "1-7")
+
+    def test_a_minimum_counts_up_to_the_requests(self, group_by):
+        node = having(PoolTuning("team", group_by=group_by, minimum=4))
+        join(node, "a", 1500, "team/a")
+        assert node.pool("team/a") == "0-1"
+
+    def test_many_groups_leave_other_pools_their_cpus(self, group_by):
+        node = having(PoolTuning("team", group_by=group_by), PoolTuning("gold", minimum=4))
+        for name in "abcdefgh":
+            join(node, name, 1, f"team/{name}", on=f"pod-{name}")
+        join(node, "vip", 4000, on="pod-vip")
+        assert (node.pool("gold"), node.pool("share")) == ("0-3", "4-7")
+
+    def test_a_small_group_is_not_full(self, group_by):
+        node = having(PoolTuning("team", group_by=group_by))
+        outcome = join(node, "a", 100, "team/a")
+        assert Reason.POOL_FULL not in [each.reason for each in outcome.decisions]
+
+
+def test_a_group_of_a_namespace_has_its_minimum():
+    node = having(PoolTuning("team", group_by="namespace", minimum=2))
+    join(node, "a", 1, "team/shop")
+    assert node.pool("team/shop") == "0-1"
 
 
 @pytest.mark.parametrize(("members", "cpus"), [(0, 0), (1, 1)], ids=["empty", "one-container"])
