@@ -4,9 +4,10 @@
                                    ▲                             │
                                    └──── double ◀──down calm readings, after hold seconds ──▶ free
 
-A pod that was set free and hurts again is held twice as long, up to `LONGEST_HOLD`: load that swings does not make the
-limit swing. `hold` is 30 s at the least, so that no action is taken and undone more than twice a minute. Pure: the
-caller gives time, verdicts and the pods that may be throttled, and has the steps carried out.
+A pod that was eased or set free and hurts again is held twice as long, up to `LONGEST_HOLD`: load that swings does not
+make the limit swing. After a step up one hurt reading is enough for the step back: the former limit is known to help.
+`hold` is 30 s at the least, so that no action is taken and undone more than twice a minute. Pure: the caller gives
+time, verdicts and the pods that may be throttled, and has the steps carried out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -57,6 +58,7 @@ class Throttle(NamedTuple):
     since: time of the last step down, seconds.
     hold: seconds until the first step up.
     calm, hurt: readings of its victims since the last step.
+    eased: whether the last step was up.
     """
 
     limit: float
@@ -66,6 +68,7 @@ class Throttle(NamedTuple):
     hold: float
     calm: int = 0
     hurt: int = 0
+    eased: bool = False
 
 
 class Freed(NamedTuple):
@@ -216,7 +219,11 @@ def _rests(freed: Freed | None, now: float) -> bool:
 
 
 def _hold(freed: Freed | None, rung: RungTuning) -> float:
-    return rung.hold_s if freed is None else min(2 * freed.hold, LONGEST_HOLD * rung.hold_s)
+    return rung.hold_s if freed is None else _longer(freed.hold, rung)
+
+
+def _longer(hold: float, rung: RungTuning) -> float:
+    return min(2 * hold, LONGEST_HOLD * rung.hold_s)
 
 
 def _stepped(key: Key, one: Throttle, turn: Turn, floor: Floor | None) -> tuple[Step | None, Throttle | None]:
@@ -236,10 +243,11 @@ def _down(key: Key, one: Throttle, now: float, floor: Floor) -> tuple[Step | Non
         if one.hurt < IN_VAIN or now - one.since < one.hold:
             return None, one
         return _free(Cause.NO_RELIEF, key, one), None
-    if one.hurt < floor.rung.up:
+    if not one.eased and one.hurt < floor.rung.up:
         return None, one
     limit = max(floor.least, one.limit * FURTHER)
-    after = one._replace(limit=limit, since=now, hurt=0)
+    hold = _longer(one.hold, floor.rung) if one.eased else one.hold
+    after = one._replace(limit=limit, since=now, hold=hold, hurt=0, eased=False)
     return _step(Move.THROTTLE, Cause.HURT, key, one, before=one.limit, limit=limit), after
 
 
@@ -250,7 +258,7 @@ def _up(key: Key, one: Throttle, now: float, floor: Floor) -> tuple[Step | None,
         return _free(Cause.CALM, key, one), None
     limit = one.limit * EASED
     step = _step(Move.EASE, Cause.CALM, key, one, before=one.limit, limit=limit)
-    return step, one._replace(limit=limit, calm=0)
+    return step, one._replace(limit=limit, calm=0, eased=True)
 
 
 def _free(cause: Cause, key: Key, one: Throttle) -> Step:

@@ -79,7 +79,7 @@ ACTION: Final = Action(
         "disk",
         does="`io.max` (v1: `blkio.throttle` of its containers): half of its use, halved again while the stall lasts, "
         "1 MiB/s at the least",
-        undone="doubled after each `down` calm readings once `hold` is over, then removed; removed at once when the "
-        "floor gives no relief",
+        undone="doubled after each `down` calm readings once `hold` is over, then removed; halved again at one hurt "
+        "reading after that; removed at once when the floor gives no relief",
     ),
 )

@@ -1,5 +1,7 @@
 """pressure.ladder: down while victims are hurt, up again while they are calm, and never to and fro."""
 
+from itertools import pairwise
+
 from nri_coloc.core.settings import RungTuning
 from nri_coloc.pressure.action import Cause
 from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Ladder, Move, Step, Turn, climb, refused
@@ -95,6 +97,34 @@ def test_a_second_throttling_holds_twice_as_long():
     climber.seconds(1, hurt=True)
     assert not climber.seconds(59, hurt=False)
     assert climber.seconds(2, hurt=False)
+
+
+def eased() -> Climber:
+    """Return a climber whose culprit had a first step up in the last turn."""
+    climber = Climber()
+    climber.seconds(3, hurt=True)
+    assert limits(climber.seconds(30, hurt=False)) == [200]
+    return climber
+
+
+def test_one_hurt_reading_undoes_a_step_up():
+    assert limits(eased().seconds(1, hurt=True)) == [100]
+
+
+def test_a_step_up_that_hurt_is_repeated_later():
+    climber = eased()
+    climber.seconds(1, hurt=True)
+    assert not climber.seconds(59, hurt=False)
+    assert limits(climber.seconds(2, hurt=False)) == [200]
+
+
+def test_hurts_after_steps_up_are_ever_rarer():
+    climber, hurts = eased(), []
+    while climber.at < 1000:
+        one = climber.ladder.throttled["hog", Resource.IO]
+        hurts += [climber.at] if one.eased else []
+        climber.seconds(1, hurt=one.eased)
+    assert [round(then - before) for before, then in pairwise(hurts)] == [61, 121, 241, 241, 241]
 
 
 def test_a_pod_that_may_not_is_left_alone():
