@@ -13,6 +13,7 @@ from typing import Final
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.forecast import checkpoint
 from nri_coloc.forecast.expectations import Forecast
+from nri_coloc.host import state_file
 
 NAME: Final = "forecast"
 
@@ -34,14 +35,12 @@ class ForecastFile:
     def load(self, now_s: float, tuning: ReclaimTuning) -> Forecast:
         """Return the saved forecast; an empty one if there is no file or it is not sound."""
         try:
-            with self._path.open(errors="replace") as file:
-                text = file.read(checkpoint.MOST_CHARACTERS + 1)
+            text = state_file.text(self._path, checkpoint.MOST_CHARACTERS)
         except FileNotFoundError:
             return Forecast()
         except OSError as error:
-            self._say(
-                f"cannot read {self._path}: {os.strerror(error.errno or 0)}; the forecast begins without history"
-            )
+            why = state_file.reason(error)
+            self._say(f"cannot read {self._path}: {why}; the forecast begins without history")
             return Forecast()
         loaded = checkpoint.read(text, now_s, tuning)
         if loaded.forecast is None:
@@ -51,18 +50,9 @@ class ForecastFile:
 
     def save(self, forecast: Forecast, now_s: float) -> None:
         """Write all histories."""
-        fresh = self._path.with_suffix(".new")
         try:
-            fresh.write_text(checkpoint.write(forecast, now_s))
-            fresh.replace(self._path)
+            state_file.replace(self._path, checkpoint.write(forecast, now_s))
             self.problem = ""
         except OSError as error:
-            self._clean(fresh)
             reason = os.strerror(error.errno or 0)
             self.problem = f"cannot write {self._path}: {reason}; the forecast is lost at the next restart"
-
-    def _clean(self, fresh: Path) -> None:
-        try:
-            fresh.unlink(missing_ok=True)
-        except OSError:
-            return  # on a disk that refuses everything it stays; the next try overwrites it

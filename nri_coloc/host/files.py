@@ -51,7 +51,8 @@ def read(path: str) -> str | None:
 
 def _content(path: str) -> bytes | None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # the kubelet's files are read here too: a pipe in the place of one is not waited for
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return _whole(fd)
         finally:

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Final, NamedTuple
 
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files, journal_file, originals
+from nri_coloc.host import files, journal_file, originals, state_file
 from nri_coloc.host.journal_file import Contents, Header
 from nri_coloc.host.marks import Mark, Marks, Owner
 from nri_coloc.host.originals import Former
@@ -420,7 +420,7 @@ class Journal:
         """Rewrite the file; return whether that worked."""
         try:
             self._move_aside()
-            journal_file.replace(self._path, journal_file.text(self._originals, self._header))
+            state_file.replace(self._path, journal_file.text(self._originals, self._header))
             status = self._path.lstat()
         except OSError as error:
             self._fail(error)
@@ -454,7 +454,7 @@ class Journal:
 
     def _append_lines(self, lines: bytes) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        fd = journal_file.checked(os.open(self._path, flags, 0o600))
+        fd = state_file.checked(os.open(self._path, flags, 0o600))
         try:
             status = os.fstat(fd)
             if not status.st_size:

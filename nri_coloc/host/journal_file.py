@@ -5,15 +5,14 @@ cgroups that no longer exist. The file is read as if another program had written
 only if it is a regular file.
 """
 
-import errno
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from nri_coloc.host import state_file
 from nri_coloc.host.originals import Former
 
 VERSION: Final = 2
@@ -92,36 +91,19 @@ def read(path: str, boot: str = "", may_name: Callable[[str], bool] = lambda _fi
     """
     found = Contents()
     try:
-        file = _open(path)
+        file = state_file.opened(path)
     except FileNotFoundError:
         return found
     except OSError as error:
-        found.is_there, found.problem = True, f"cannot be read: {_reason(error)}"
+        found.is_there, found.problem = True, f"cannot be read: {state_file.reason(error)}"
         return found
     found.is_there = True
     with file:
         try:
             _take(file, boot, found, may_name)
         except OSError as error:
-            found.problem = f"cannot be read: {_reason(error)}"
+            found.problem = f"cannot be read: {state_file.reason(error)}"
     return found
-
-
-def _open(path: str) -> BinaryIO:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    return os.fdopen(checked(fd), "rb")
-
-
-def checked(fd: int) -> int:
-    """Return the descriptor of a regular file. Raise OSError for anything else, and close it."""
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "it is no regular file")
-    return fd
-
-
-def _reason(error: OSError) -> str:
-    return "it is a symbolic link" if error.errno == errno.ELOOP else str(error.strerror)
 
 
 def _take(file: BinaryIO, boot: str, found: Contents, may_name: Callable[[str], bool]) -> None:
@@ -211,26 +193,6 @@ def _entry(file: str, former: Former | None) -> dict[str, Any]:
     if former is None:
         return {"file": file, "was": None}
     return {"file": file, "was": former.text} | ({} if former.is_known else {"unknown": True})
-
-
-def replace(path: Path, content: str) -> None:
-    """Replace the whole file at once; after a kill the old or the new file is there."""
-    fresh = path.with_suffix(".new")
-    try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            file.write(content)
-        fresh.replace(path)
-    except OSError:
-        _remove(fresh)
-        raise
-
-
-def _remove(fresh: Path) -> None:
-    try:
-        fresh.unlink(missing_ok=True)
-    except OSError:
-        return  # where nothing can be removed either; the next try overwrites it
 
 
 def keep_aside(path: Path) -> Path | None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from nri_coloc.host import state_file
 from nri_coloc.pressure.eviction import COOL_S, NO_PACE, Pace
 
 NAME: Final = "cooling-until"
@@ -34,15 +35,12 @@ class CoolDown:
     def begun(self) -> Pace:
         """Return the cool-down that the previous process kept; none if the file is missing or unreadable."""
         with suppress(OSError, ValueError):
-            with self._path.open(errors="replace") as file:
-                left_s = float(file.read(_MOST_CHARACTERS)) - self._wall()
+            left_s = float(state_file.text(self._path, _MOST_CHARACTERS)) - self._wall()
             if left_s > 0:
                 return Pace(cools_until_s=self._monotonic() + min(COOL_S, left_s))
         return NO_PACE
 
     def keep(self, until_s: float) -> None:
         """Write the end of the cool-down, monotonic seconds."""
-        fresh = self._path.with_suffix(".new")
         with suppress(OSError):
-            fresh.write_text(f"{self._wall() + until_s - self._monotonic():.0f}\n")
-            fresh.replace(self._path)
+            state_file.replace(self._path, f"{self._wall() + until_s - self._monotonic():.0f}\n")

@@ -9,11 +9,11 @@ A missing file means that lending is on. A file that cannot be read means that i
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from nri_coloc.host import state_file
 from nri_coloc.schedule.switch import MOST_CHARACTERS, ON, Clocks, Switch, parsed, text_of
 from nri_coloc.service.state_folder import TRIED_EVERY_S
 
@@ -47,12 +47,11 @@ class LendingSwitch:
         """Return the order of the file, and why the file cannot be read."""
         now = self._clocks()
         try:
-            with self._path.open(errors="replace") as file:
-                return parsed(file.read(MOST_CHARACTERS + 1), now), ""
+            return parsed(state_file.text(self._path, MOST_CHARACTERS), now), ""
         except FileNotFoundError:
             return ON, ""
         except OSError as error:
-            why = f"cannot be read: {error.strerror}"
+            why = f"cannot be read: {state_file.reason(error)}"
         except ValueError as error:
             why = str(error)
         return Switch(off=True, at_s=now.boot_s, ends_s=now.boot_s), why
@@ -91,27 +90,11 @@ class LendingSwitch:
 
     def _write(self, held: Switch, *, durably: bool) -> None:
         if held.off:
-            fresh = self._path.with_suffix(".new")
-            _store(fresh, text_of(held, self._clocks()), durably=durably)
-            fresh.replace(self._path)
+            state_file.replace(self._path, text_of(held, self._clocks()), durably=durably)
         else:
             self._path.unlink(missing_ok=True)
         if durably:
             _sync_folder(self._path.parent)
-
-
-def _store(path: Path, text: str, *, durably: bool) -> None:
-    """Write a file as a whole, or remove it."""
-    try:
-        with path.open("w") as file:
-            file.write(text)
-            file.flush()
-            if durably:
-                os.fsync(file.fileno())
-    except OSError:
-        with suppress(OSError):
-            path.unlink()
-        raise
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from nri_coloc.host import state_file
 from nri_coloc.service.audit_rings import MOST_CHARACTERS, KeptRecords
 from nri_coloc.service.state_folder import TRIED_EVERY_S
 
@@ -36,12 +37,12 @@ class RecordsFile:
     def load(self) -> None:
         """Load the records of the previous process, if there are any."""
         try:
-            with self._path.open(errors="replace") as file:
-                text = file.read(MOST_CHARACTERS + 1)
+            text = state_file.text(self._path, MOST_CHARACTERS)
         except FileNotFoundError:
             return
         except OSError as error:
-            self._say(f"cannot read {self._path}: {error.strerror}; older decisions cannot be explained")
+            why = state_file.reason(error)
+            self._say(f"cannot read {self._path}: {why}; older decisions cannot be explained")
             return
         if len(text) > MOST_CHARACTERS or not self._kept.load(text):
             self._say(f"{self._path} is not a file of records; older decisions cannot be explained")
@@ -57,10 +58,8 @@ class RecordsFile:
         is_removed = self._has_saved and not self._path.exists()
         if not self._kept.changed() and not self.problem and not is_removed:
             return
-        fresh = self._path.with_suffix(".new")
         try:
-            fresh.write_text(self._kept.text())
-            fresh.replace(self._path)
+            state_file.replace(self._path, self._kept.text())
             self.problem, self._has_saved = "", True
         except OSError as error:
             reason = os.strerror(error.errno or 0)

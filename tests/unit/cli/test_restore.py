@@ -11,7 +11,7 @@ import pytest
 
 from nri_coloc.cli import main, restore
 from nri_coloc.errors import SettingsError
-from nri_coloc.host import journal_file
+from nri_coloc.host import state_file
 from nri_coloc.host.marks import NAME, Owner
 from nri_coloc.restore.restoration import RuntimeAt
 from nri_coloc.service.instance_lock import InstanceLock
@@ -48,6 +48,12 @@ def test_a_journal_that_cannot_be_read_is_not_taken_for_none(state, tmp_path):
     (state / "restore.jsonl").mkdir()
     with pytest.raises(SettingsError, match=r"restore\.jsonl: cannot be read: Is a directory"):
         restore.run(str(state), str(tmp_path), None)
+
+
+def test_a_journal_that_is_a_pipe_is_not_waited_for(state, tmp_path, capsys):
+    os.mkfifo(state / "restore.jsonl")
+    restore.run(str(state), str(tmp_path), None)
+    assert "it is no regular file" in capsys.readouterr().err
 
 
 def test_a_name_that_is_too_long_for_a_folder_is_refused(tmp_path):
@@ -119,7 +125,7 @@ def test_pods_that_ended_are_forgotten(state, capsys):
 def test_a_journal_that_cannot_be_shortened_is_a_sentence(state, tmp_path, capsys, monkeypatch):
     (tmp_path / "weight").write_text("1\n")
     (state / "restore.jsonl").write_text(json.dumps({"file": "/weight", "was": "100"}) + "\n")
-    monkeypatch.setattr(journal_file, "replace", refusing(errno.ENOSPC))
+    monkeypatch.setattr(state_file, "replace", refusing(errno.ENOSPC))
     assert restore.run(str(state), str(tmp_path), None) == 1
     said = capsys.readouterr()
     assert said.out == "restored /weight\n1 restored, 0 gone, 0 refused\n"
@@ -156,7 +162,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         return real(path, flags, *more, **named)
 
     monkeypatch.setattr(os, "open", opening)
-    monkeypatch.setattr(journal_file, "replace", refusing(errno.EROFS))
+    monkeypatch.setattr(state_file, "replace", refusing(errno.EROFS))
 
 
 def test_a_journal_of_a_backup_names_the_remedy(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """host/kubelet.py: the kubelet's state file and its configuration show the CPU manager's policy and pinned CPUs."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,12 @@ class TestConfiguration:
 
 
 class TestHost:
+    def test_a_pipe_is_not_waited_for(self, tmp_path):
+        root = host(tmp_path)
+        for path in kubelet.files(root):
+            os.mkfifo(path)
+        assert kubelet.read(root).policy == "unknown"
+
     def test_no_folder_is_no_manager(self, tmp_path):
         assert kubelet.read(str(tmp_path)) == CPUManager("none")
 

@@ -1,5 +1,6 @@
 """service.cool_down: a restart keeps the cool-down, and no file makes it longer than a whole one."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def test_a_clock_set_back_adds_nothing(tmp_path: Path):
 @pytest.mark.parametrize("text", ["", "soon", "nan", "-inf"], ids=repr)
 def test_an_unreadable_file_is_no_cool_down(tmp_path: Path, text: str):
     (tmp_path / NAME).write_text(text)
+    assert cool_down(tmp_path, monotonic=7, wall=50000).begun() == NO_PACE
+
+
+def test_a_pipe_is_no_cool_down(tmp_path: Path):
+    os.mkfifo(tmp_path / NAME)
     assert cool_down(tmp_path, monotonic=7, wall=50000).begun() == NO_PACE
 
 

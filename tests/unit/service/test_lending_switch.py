@@ -1,5 +1,6 @@
 """service/lending_switch.py: an operator's order survives a restart, and a disk that refuses it is reported."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,7 +80,14 @@ def test_an_unreadable_order_is_reported_once(tmp_path):
 def test_a_folder_in_its_place_switches_off(tmp_path):
     (tmp_path / NAME).mkdir()
     switch = parts.a_switch(tmp_path)
-    assert "cannot be read: Is a directory" in switch.load()
+    assert "cannot be read: it is no regular file" in switch.load()
+    assert switch.held.off
+
+
+def test_a_pipe_in_its_place_switches_off(tmp_path):
+    os.mkfifo(tmp_path / NAME)
+    switch = parts.a_switch(tmp_path)
+    assert "cannot be read: it is no regular file" in switch.load()
     assert switch.held.off
 
 

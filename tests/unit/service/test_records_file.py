@@ -1,6 +1,7 @@
 """Current audit records are kept in a file over a restart of the daemon."""
 
 import json
+import os
 from typing import Any
 
 from nri_coloc.service.audit_rings import KeptRecords
@@ -64,6 +65,13 @@ def test_a_broken_file_costs_explaining_only(tmp_path):
     rig.path.write_bytes(b"\xff\0")
     rig.file.load()
     assert "is not a file of records" in rig.said[0]
+
+
+def test_a_pipe_in_its_place_costs_explaining_only(tmp_path):
+    rig = Rig(tmp_path)
+    os.mkfifo(rig.path)
+    rig.file.load()
+    assert "it is no regular file; older decisions cannot be explained" in rig.said[0]
 
 
 def test_a_folder_that_is_gone_is_a_problem_and_tried_again(tmp_path):
