@@ -48,6 +48,7 @@ KUBELETS = st.builds(
 
 ALL = ContainerSpec("app", Figures(1, 6000), variables=("DRA_CPUSET_x=0-7",))
 ASKING = {"coloc.nri.io/qos-class": "dedicated"}
+CURVE = knobs.bent_cpu_weight
 FAULT_1 = TenantPod((ContainerSpec("app", variables=("DRA_CPUSET_x=0-7",)),))
 FAULT_2 = TenantPod((ALL,), annotations=ASKING)
 THREE = tuple(ContainerSpec(name) for name in ("app", "log", "extra"))
@@ -227,6 +228,21 @@ def test_a_pod_owns_its_request_together(version, figures, owned, mapping):
     node.run(pod)
     assert node.owned(pod) == owned
     assert {node.cpus(f"tenant-{name}").bit_count() for name in ("app", "log", "extra")} == {owned}
+
+
+@given(st.sampled_from((1000, 2000, 4000)), st.sampled_from((1000, 1500, 2500)))
+def test_the_curve_gives_a_resized_container_no_cpu(before, after):
+    pod, kubelet = TenantPod((ContainerSpec("app", Figures(before)),), annotations=ASKING), Kubelet(2, CURVE)
+    node = Tenancy(Tuning(), kubelet)
+    node.run(pod)
+    resized = replace(pod, containers=(ContainerSpec("app", Figures(after)),))
+    kubelet.write(node.pods["tenant"].linux.cgroup_parent, resized.shares)
+    node.containers["tenant-app"].linux.resources.cpu.shares.value = resized.shares
+    node.start_daemon()
+    assert node.owned(pod) <= max(-(-before // 1000), -(-after // 1000))
+    node.end(pod, pod.containers[0])
+    node.create(resized, resized.containers[0])
+    assert node.owned(pod) == -(-after // 1000)
 
 
 @given(st.sampled_from((1000, 1500, 2000, 3000, 4000)), KUBELETS)

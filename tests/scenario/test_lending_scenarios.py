@@ -38,6 +38,7 @@ class Case:
     threads: int = 1
     hungry: float = 1e9
     stall: Demand = steady(0)  # noqa: RUF009  a constant, never changed
+    own_stall: Demand = steady(0)  # noqa: RUF009  a constant, never changed
     apart: Demand = steady(0)  # noqa: RUF009  a constant, never changed
     other_cpus: int = 0
     tuning: ReclaimTuning = ReclaimTuning()  # noqa: RUF009  frozen
@@ -99,6 +100,12 @@ CASES = [
         stall=jump(0, 0.8, 6.0, lasts=1.0),
     ),
     Case(
+        "a pod whose threads wait for each other keeps one core lent, until they end",
+        steady(2_000),
+        {5.9: 6, 6.4: 1, 20.0: 1, 29.9: 1, 40.0: 6},
+        own_stall=jump(0, 0.8, 6.0, lasts=24.0),
+    ),
+    Case(
         "online use of CPUs that are not lendable takes none back",
         steady(2_000),
         {5.0: 6, 9.0: 6},
@@ -130,6 +137,7 @@ def test_the_box_over_time(case):
         hungry=steady(case.hungry),
         threads=case.threads,
         stall=case.stall,
+        own_stall=case.own_stall,
         tuning=case.tuning,
         noise=0.1,
         apart=case.apart,

@@ -48,6 +48,7 @@ class Node:
     noise: largest deviation of a 5 ms stretch's demand from its mean, as a part of it, for one CPU; for n CPUs it is
         sqrt(n) times smaller.
     stall: part of the time that online pods wait while the reclaim pool is larger than its floor.
+    own_stall: part of the time that they wait whatever its size, as threads that a pod binds to one CPU do.
     always_late: seconds that are added to the lateness of every tick.
     apart: use of online pods on the `other_cpus` CPUs that are not lendable.
     """
@@ -61,6 +62,7 @@ class Node:
     seed: int = 1
     tuning: ReclaimTuning = field(default_factory=ReclaimTuning)
     stall: Demand = field(default_factory=lambda: steady(0))
+    own_stall: Demand = field(default_factory=lambda: steady(0))
     members: bool = True
     always_late: float = 0.0
     yields: bool = False
@@ -101,7 +103,8 @@ class Node:
         for role, milli in rates:
             self.rate[role] = milli
             self.used[role] += milli * STEP_S * 1000
-        self.stalled += self.stall(self.now) * STEP_S * 1e6 if self.box > self.threads else 0
+        stall = self.stall(self.now) if self.box > self.threads else 0
+        self.stalled += (stall + self.own_stall(self.now)) * STEP_S * 1e6
         self.now += STEP_S
 
     def _read(self, role: Role) -> int:
