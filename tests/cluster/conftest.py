@@ -8,8 +8,8 @@ import pytest
 from tests.cluster import programs
 from tests.cluster.binaries import MATRIX, PAIRS, Pair, in_time
 from tests.cluster.cluster import Cluster, bring_up
-from tests.cluster.colocation import Colocation
-from tests.cluster.product import Product
+from tests.cluster.colocation import COMPANION, CONTROLLER, Colocation
+from tests.cluster.product import NAME, NAMESPACE, Product
 from tests.cluster.running import Pods
 from tests.rig import RigError
 
@@ -116,10 +116,10 @@ def pods(cluster: Cluster) -> Iterator[Pods]:
     found.remove_all()
 
 
-def daemon_log(cluster: Cluster) -> str:
-    """Return the end of the daemon's audit lines and log; empty if it does not run."""
+def log_of(cluster: Cluster, workload: str) -> str:
+    """Return the end of what a workload's first pod has logged; why there is none, if it does not run."""
     try:
-        return Product(cluster).log(lines=60)
+        return cluster.kubectl("logs", f"--namespace={NAMESPACE}", workload, "--tail=60")
     except RigError as error:
         return str(error)
 
@@ -133,5 +133,6 @@ def pytest_runtest_makereport(
     cluster = item.stash.get(CLUSTER, None)
     if report.failed and cluster is not None:
         report.sections.append(("the node's logs", cluster.words()))
-        report.sections.append(("the daemon's log", daemon_log(cluster)))
+        for workload in (f"daemonset/{NAME}", f"daemonset/{COMPANION}", f"deployment/{CONTROLLER}"):
+            report.sections.append((f"the log of {workload}", log_of(cluster, workload)))
     return report
