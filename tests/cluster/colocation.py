@@ -119,8 +119,11 @@ class Colocation:
         return sorted(names) == [DAEMON, COMPANION, CONTROLLER, CONTROLLER] and all(map(_is_ready, pods))
 
 
-def lent(cpu: str = "50", memory: str = "33554432") -> dict[str, str]:
-    """Return the requests of a reclaimed container: lent amounts, and one place on an open node."""
+def lent(cpu: str = "10", memory: str = "33554432") -> dict[str, str]:
+    """Return the requests of a reclaimed container: lent amounts, and one place on an open node.
+
+    So little CPU that a dozen of them fit into the offer beside other work on the machine, or the node would close.
+    """
     return {DEFAULT.cpu: cpu, DEFAULT.memory: memory, OPEN: "1"}
 
 

@@ -81,7 +81,7 @@ def test_facts_about_a_pod_reach_the_daemon(cluster: Cluster, colocation: Coloca
     cluster.wait(lambda: "facts" in colocation.product.container("facts"), "facts about the pod")
     facts = colocation.product.container("facts")["facts"]
     assert facts["priority"] == cluster.get("pod", "facts")["spec"]["priority"]
-    assert [facts["lent_cpu_milli"], facts["lent_memory_bytes"]] == [50, 33554432]
+    assert [facts["lent_cpu_milli"], facts["lent_memory_bytes"]] == [10, 33554432]
 
 
 def test_budget_keeps_one_controller(cluster: Cluster, colocation: Colocation):
