@@ -5,13 +5,15 @@ puts their load in the middle of the band, far from either edge, so that the nex
 resizes by load in bands, too.)
 
 CPUs are given in several passes, and in each pass to higher priorities first: one CPU each, the minimum, the CPUs
-that keep a tier at its upper edge, and the CPUs that it wants beyond that. A burst of a higher tier therefore takes
+that keep a tier at its upper edge, and the CPUs that it wants beyond that. In the last two a CPU that is requested only
+in part comes after the requested CPUs of all tiers of that priority. A burst of a higher tier therefore takes
 CPUs in this order: from the lowest tier, from other tiers beyond their need, and from their need down to their
 minimum. CPUs that become free return in the opposite order, and reach `reclaim` step by step.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import groupby
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -30,6 +32,7 @@ class Tier(NamedTuple):
     minimum, maximum: CPUs, 0 for no bound.
     asked: CPUs that all its members ask for, rounded up, at least 1 while it has members. A tier never gets more CPUs
         than this number, or than its minimum if that is larger.
+    begun: whether the last of the CPUs that they ask for is only a part of one.
     """
 
     name: str
@@ -38,12 +41,17 @@ class Tier(NamedTuple):
     minimum: int = 0
     maximum: int = 0
     asked: int = 0
+    begun: bool = False
 
     @property
     def most(self) -> int:
         """Return the CPUs beyond which the tier never grows."""
         most = max(self.asked, self.minimum)
         return min(most, self.maximum) if self.maximum else most
+
+    def whole(self, cpus: int) -> int:
+        """Return so many CPUs, without the CPU that the members ask for in part only."""
+        return min(cpus, self.asked - self.begun)
 
 
 class Allocatable(NamedTuple):
@@ -151,6 +159,7 @@ def _tier(name: str, tuning: PoolTuning, milli: int, least: int) -> Tier:
         minimum=tuning.least(milli),
         maximum=tuning.maximum,
         asked=whole,
+        begun=whole * 1000 > milli,
     )
 
 
@@ -261,8 +270,8 @@ def _given(
     for turn in (
         [(t.name, min(1, wishes[t.name].want)) for t in online] + [(lowest.name, min(1, lowest.minimum))],
         [(t.name, t.minimum) for t in online] + [(lowest.name, lowest.minimum)],
-        [(t.name, wishes[t.name].need) for t in online],
-        [(t.name, wishes[t.name].want) for t in online],
+        *_by_class(online, {name: wish.need for name, wish in wishes.items()}),
+        *_by_class(online, {name: wish.want for name, wish in wishes.items()}),
     ):
         left = _take_turn(given, turn, left)
     most = lowest.maximum if lowest.maximum and online else allocatable.cpus
@@ -277,6 +286,17 @@ def _given(
     if online:
         given[online[-1].name] += left
     return given
+
+
+def _by_class(online: Sequence[Tier], sizes: Mapping[str, int]) -> Iterator[list[tuple[str, int]]]:
+    """Yield the sizes of the tiers of each priority, the highest first: without CPUs that are only begun, then whole.
+
+    A CPU that a tier's members ask for in part comes after the requests of all tiers of its priority.
+    """
+    for _, equals in groupby(online, key=lambda tier: tier.priority):
+        members = [*equals]
+        yield [(tier.name, tier.whole(sizes[tier.name])) for tier in members]
+        yield [(tier.name, sizes[tier.name]) for tier in members]
 
 
 def _take_turn(given: dict[str, int], turn: Iterable[tuple[str, int]], left: int) -> int:

@@ -14,8 +14,9 @@ CPUs is read from their owners' cgroups. The use of CPUs beyond is read from the
 is on owned CPUs only if it runs nowhere else: so no use is subtracted twice, and unknown use is not subtracted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, reduce
+from itertools import groupby
 from operator import or_
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -188,16 +189,29 @@ def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> 
 
 
 def _granted(former: Pools, wants: Mapping[str, int], room: int) -> dict[str, int]:
-    """Return the CPUs of each pool within the room: first one CPU each, then each minimum, then the wanted size."""
+    """Return the CPUs of each pool within the room: first one CPU each, then each minimum, then the wanted size.
+
+    Pools of one priority get the CPUs that their members request as whole ones first: a CPU that is only begun comes
+    after the requests of all of them. Otherwise many groups with a little more than a CPU would halve a large one.
+    """
     least = {name: min(size, max(bounds(former, name).minimum, 1)) for name, size in wants.items()}
     sizes: dict[str, int] = {}
-    for turn in (dict.fromkeys(wants, 1), least, wants):
+    for turn in (dict.fromkeys(wants, 1), least, *_by_class(former, wants)):
         for name, size in turn.items():
             more = min(size - sizes.get(name, 0), room)
             if more > 0:
                 sizes[name] = sizes.get(name, 0) + more
                 room -= more
     return sizes
+
+
+def _by_class(former: Pools, wants: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Yield the sizes of the pools of each priority, the highest first: whole requested CPUs, then the wanted sizes."""
+    for _, names in groupby(wants, key=lambda name: bounds(former, name).priority):
+        equals = {name: wants[name] for name in names}
+        asked = {name: former.asked.get(name, _NOBODY).milli // 1000 for name in equals}
+        yield {name: min(size, asked[name]) for name, size in equals.items()}
+        yield equals
 
 
 def _trimmed(topology: Topology, cpus: CPUMask, size: int) -> CPUMask:

@@ -225,6 +225,20 @@ class TestTooFewCPUs:
         }
 
 
+class TestBegunCPUs:
+    A = Tier("a", band=(0.4, 0.6), asked=2, begun=True)
+    WEB = Tier("web", band=(0.4, 0.6), asked=12)
+
+    def test_they_come_after_the_requests_of_equals(self):
+        day = Day(*(self.A._replace(name=name) for name in "abcd"), self.WEB)
+        full = day.tick(a=1.2, b=1.2, c=1.2, d=1.2, web=12.0)
+        assert full == {"a": 1, "b": 1, "c": 1, "d": 1, "web": 12, "reclaim": 0}
+
+    def test_a_higher_priority_gets_its_own_first(self):
+        day = Day(self.A._replace(priority=1), self.WEB._replace(asked=16))
+        assert day.tick(a=1.2, web=16.0) == {"a": 2, "web": 14, "reclaim": 0}
+
+
 class TestWords:
     def test_they_hold_the_figures_of_who_moved(self):
         day = settled()
@@ -291,13 +305,16 @@ class TestTiers:
         }
 
     def test_without_pools_there_are_those_two(self):
-        assert self.tiers((), share=2500) == {"share": Tier("share", asked=3), "reclaim": Tier("reclaim")}
+        assert self.tiers((), share=2500) == {
+            "share": Tier("share", asked=3, begun=True),
+            "reclaim": Tier("reclaim"),
+        }
 
     def test_each_group_is_a_tier(self):
         found = self.tiers(etl_a=1500, etl_b=0)
         assert (found["etl/a"], found["etl/b"]) == (
-            Tier("etl/a", minimum=1, asked=2),
-            Tier("etl/b", minimum=1, asked=1),
+            Tier("etl/a", minimum=1, asked=2, begun=True),
+            Tier("etl/b", minimum=1, asked=1, begun=True),
         )
         assert "etl" not in found
 

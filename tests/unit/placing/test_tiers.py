@@ -130,6 +130,23 @@ class TestGroupsThatAuthorsMake:
         assert Reason.POOL_FULL not in [each.reason for each in outcome.decisions]
 
 
+class TestBegunCPUs:
+    def test_they_come_after_the_requests_of_equals(self):
+        node = having(PoolTuning("team", group_by="namespace"))
+        for name in "abc":
+            join(node, name, 1001, f"team/{name}", on=f"pod-{name}")
+        join(node, "web", 4000, "team/web", on="pod-web")
+        sizes = {name: cpus.bit_count() for name, cpus in node.state.pools.tiers.items()}
+        assert sizes == {"team/a": 1, "team/b": 1, "team/c": 1, "team/web": 4}
+
+    def test_a_higher_priority_gets_its_own_first(self):
+        node = having(PoolTuning("team", group_by="namespace"), PoolTuning("gold", maximum=4, priority=1))
+        join(node, "web", 5000, "team/web", on="pod-web")
+        join(node, "vip", 2001, on="pod-vip")
+        sizes = {name: cpus.bit_count() for name, cpus in node.state.pools.tiers.items()}
+        assert sizes == {"gold": 3, "team/web": 4}
+
+
 def test_a_group_of_a_namespace_has_its_minimum():
     node = having(PoolTuning("team", group_by="namespace", minimum=2))
     join(node, "a", 1, "team/shop")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.host import journal_file
+from nri_coloc.host import state_file
 from nri_coloc.restore import restoration
 from nri_coloc.restore.restoration import RuntimeAt
 from tests.rig.journals import load, place
@@ -80,7 +80,7 @@ def no_space(_path: Path, _content: object) -> None:
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_file, "replace", no_space)
+    monkeypatch.setattr(state_file, "replace", no_space)
 
 
 def nobody(machine: Machine) -> RuntimeAt:
@@ -102,7 +102,7 @@ def test_a_full_disk_keeps_nothing_from_being_put_back(machine, full_disk):
 
 def test_what_a_full_disk_kept_in_the_journal_is_put_back_once_more_without_harm(machine, monkeypatch):
     with monkeypatch.context() as full:
-        full.setattr(journal_file, "replace", no_space)
+        full.setattr(state_file, "replace", no_space)
         machine.restore()
     assert machine.journalled == {POD, APP}
     assert machine.restore().unwritten == ""
