@@ -2,7 +2,7 @@
 
 A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`), `companions` and
 `beside-companion` need programs in Go and run only when they are named; the same holds for `colocation`
-(`make bench-colocation`), `pressure` and `taking-back`, which take options of their own.
+(`make bench-colocation`), `disk`, `pressure` and `taking-back`, which take options of their own.
 """
 
 import os
@@ -16,6 +16,7 @@ from benchmarks import (
     companions,
     cost,
     decision,
+    disk,
     figures,
     hook,
     pressure,
@@ -44,6 +45,7 @@ ALL = {
 }
 WITH_OPTIONS: dict[str, Callable[..., None]] = {
     "colocation": command.run,
+    "disk": disk.run,
     "pressure": pressure.run,
     "taking-back": taking_back.run,
 }
