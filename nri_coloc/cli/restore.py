@@ -84,7 +84,7 @@ def _try_to_read(path: Path) -> None:
 
 def _told(undone: Undone, journal: Journal, *, with_specs: bool) -> int:
     if undone.elsewhere:
-        print(f"nri-coloc: {undone.elsewhere}", file=sys.stderr)
+        print(f"nri-coloc: {plain(undone.elsewhere)}", file=sys.stderr)
         return FAILED
     files, specs = undone.files, undone.specs
     for file in files.done:
@@ -92,7 +92,7 @@ def _told(undone: Undone, journal: Journal, *, with_specs: bool) -> int:
     for file, now in files.unknown:
         print(f"unknown {plain(file)}: its original value is unknown; it is now {plain(_shown(now))} now")
     for words in specs.done:
-        print(f"sent to the runtime: {words}")
+        print(f"sent to the runtime: {plain(words)}")
     for error in (*files.refused, *specs.refused):
         print(f"nri-coloc: {plain(error)}", file=sys.stderr)
     unknown = f", {len(files.unknown)} unknown" if files.unknown else ""

@@ -102,6 +102,7 @@ PLANS = st.sampled_from(
             PoolTuning("share", minimum=2),
             PoolTuning("reclaim", minimum=2, maximum=4),
         ),
+        (PoolTuning("etl", group_by="label:team", minimum=2, band=(0.4, 0.6)), PoolTuning("gold", minimum=1)),
     )
 )
 

@@ -83,6 +83,7 @@ PLAN = {
     "small": (PoolTuning("gold", minimum=1),),
     "large": (PoolTuning("gold", minimum=5),),
     "two": (PoolTuning("gold", minimum=2, maximum=3), PoolTuning("etl", group_by="namespace")),
+    "groups of authors": (PoolTuning("etl", group_by="pod", minimum=2), PoolTuning("gold", minimum=1)),
     "idle": (PoolTuning("gold"), PoolTuning("idle", minimum=4)),
     "share": (PoolTuning("gold", minimum=1), PoolTuning("share", minimum=2)),
 }

@@ -13,7 +13,10 @@ from nri_coloc.cli import main, restore
 from nri_coloc.errors import SettingsError
 from nri_coloc.host import state_file
 from nri_coloc.host.marks import NAME, Owner
-from nri_coloc.restore.restoration import RuntimeAt
+from nri_coloc.host.restoration import Restored
+from nri_coloc.restore import restoration
+from nri_coloc.restore.restoration import RuntimeAt, Undone
+from nri_coloc.restore.spec_restoration import SpecsRestored
 from nri_coloc.service.instance_lock import InstanceLock
 from tests.rig import attributes
 from tests.rig.journals import load
@@ -74,6 +77,16 @@ def test_names_in_a_journal_do_not_steer_the_terminal(state, tmp_path, capsys):
     (state / "restore.jsonl").write_text(json.dumps({"file": "/\x1b[2J", "was": "100"}) + "\n")
     restore.run(str(state), str(tmp_path), None)
     assert capsys.readouterr().out.startswith("restored /?[2J\n")
+
+
+def test_names_of_pods_do_not_steer_the_terminal(state, tmp_path, capsys, monkeypatch):
+    name = "shop/web\x1b[2J\n/app: cpus=0-7"
+    undone = Undone(Restored(), SpecsRestored((name,), (name,), frozenset()))
+    monkeypatch.setattr(restoration, "restore", lambda *_: undone)
+    restore.run(str(state), str(tmp_path), None)
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert "sent to the runtime: shop/web?[2J /app: cpus=0-7\n" in said.out
 
 
 def test_it_says_what_it_did(state, tmp_path, capsys):
