@@ -43,6 +43,10 @@ KERNELS_IO_WEIGHT: Final = 100
 NO_LIMIT: Final = -1
 """The value of a quota or a memory limit that means "none" (OCI runtime specification, config-linux.md)."""
 
+UNLIMITED_BYTES: Final = 1 << 62
+"""Bytes: a limit of this or more is none. cgroup v1 shows "no limit" as LONG_MAX rounded down to a page, whose size
+differs between machines; no machine has half of this."""
+
 KERNELS_SHARES: Final = 1024
 """The shares of a new cgroup on v1 (kernel/sched/core.c, ROOT_TASK_GROUP_LOAD)."""
 

@@ -19,7 +19,15 @@ from typing import Final
 
 from nri_coloc.core import kubepods
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.knobs import KERNELS_PERIOD, MAX_SHARES, MIN_SHARES, NO_KNOBS, Knobs, Original
+from nri_coloc.core.knobs import (
+    KERNELS_PERIOD,
+    MAX_SHARES,
+    MIN_SHARES,
+    NO_KNOBS,
+    UNLIMITED_BYTES,
+    Knobs,
+    Original,
+)
 from nri_coloc.core.value import value
 
 PREFIX: Final = "coloc.nri.io/"
@@ -374,14 +382,10 @@ RECORD_LENGTH: Final = 4096
 DEFAULT_WISH: Final = Wish(QoSClass.SHARED)
 
 
-_UNLIMITED: Final = 1 << 62
-"""cgroup v1 shows "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
-
-
 def known_memory_limit(container: Container) -> int:
     """Return the memory limit in bytes, 0 for none."""
     limit = container.resources.memory_limit or 0
-    return limit if 0 < limit < _UNLIMITED else 0
+    return limit if 0 < limit < UNLIMITED_BYTES else 0
 
 
 def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:

@@ -8,16 +8,16 @@ quota goes down in the containers before the pod and up in the pod before the co
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
+from nri_coloc.core.knobs import NO_LIMIT
+
 POD: Final = ""
 """The name of the pod itself among its containers."""
-
-UNLIMITED: Final = -1
 
 
 class Bandwidth(NamedTuple):
     """µs per period; a quota of -1 is none, and bears any burst."""
 
-    quota: int = UNLIMITED
+    quota: int = NO_LIMIT
     burst: int = 0
 
 
@@ -35,7 +35,7 @@ def of_pod(pod_quota: int, containers: Mapping[str, Bandwidth]) -> Bandwidth:
     A container's burst beyond its pod's could never be used: the pod's quota is spent first.
     """
     burst = sum(each.burst for each in containers.values())
-    return Bandwidth(pod_quota, burst if pod_quota == UNLIMITED else min(burst, pod_quota))
+    return Bandwidth(pod_quota, burst if pod_quota == NO_LIMIT else min(burst, pod_quota))
 
 
 def writes(before: Mapping[str, Bandwidth], after: Mapping[str, Bandwidth]) -> tuple[Write, ...]:
@@ -79,6 +79,6 @@ def _quotas(
 
 def _height(name: str, quota: int) -> float:
     """How high a quota is for the check of the hierarchy: a container without one takes its pod's, and always fits."""
-    if quota != UNLIMITED:
+    if quota != NO_LIMIT:
         return quota
     return float("inf") if name == POD else float("-inf")

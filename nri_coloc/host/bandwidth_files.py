@@ -23,9 +23,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from nri_coloc.core.knobs import NO_LIMIT
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
-from nri_coloc.host.bandwidth import POD, UNLIMITED, Bandwidth, of_pod, writes
+from nri_coloc.host.bandwidth import POD, Bandwidth, of_pod, writes
 from nri_coloc.host.bandwidth import Write as Order
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import Correction, number
@@ -179,8 +180,8 @@ class Bandwidths:
         try:
             here = self._read(path)
         except KernelInterfaceError:
-            return UNLIMITED
-        return UNLIMITED if here is None else here.bandwidth.quota
+            return NO_LIMIT
+        return NO_LIMIT if here is None else here.bandwidth.quota
 
     def tidy(self) -> None:
         """Forget the writes to files that the journal has forgotten."""
@@ -191,7 +192,7 @@ class Bandwidths:
         """Return a pod as rule 2 allows it: on cgroup v1 without raises unless its quota is its containers' sum."""
         if self._version == 2 or self._is_sum(pod, here):
             return pod
-        is_limited = self._own_quota(here) != UNLIMITED
+        is_limited = self._own_quota(here) != NO_LIMIT
         shares = {
             path: share._replace(quota=None) if is_limited and not share.own else share.without_raise
             for path, share in pod.containers.items()
@@ -201,14 +202,14 @@ class Bandwidths:
     def _is_sum(self, pod: PodBandwidth, here: "_Found") -> bool:
         owns = [share.own for share in pod.containers.values()]
         quota = self._own_quota(here)
-        return all(owns) if quota == UNLIMITED else quota == sum(owns)
+        return all(owns) if quota == NO_LIMIT else quota == sum(owns)
 
     def _own_quota(self, here: "_Found") -> int:
         return _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
 
     def _highest(self, here: "_Found", now: float) -> int | None:
         """Return the highest quota of a container by rule 1, µs; None for any."""
-        if self._version == 2 or here.bandwidth.quota == UNLIMITED:
+        if self._version == 2 or here.bandwidth.quota == NO_LIMIT:
             return None
         file, quota = f"{here.folder}/{self._quota}", here.bandwidth.quota
         shown = self._shown.get(file)
@@ -265,7 +266,7 @@ class Bandwidths:
 
     def _of_container(self, here: "_Found", share: Share) -> Bandwidth:
         quota, burst = here.bandwidth
-        if share.quota is not None and (share.is_lowered or quota != UNLIMITED):
+        if share.quota is not None and (share.is_lowered or quota != NO_LIMIT):
             quota = share.quota
         elif share.is_changed:
             quota = self._own_quota(here)
@@ -277,8 +278,8 @@ class Bandwidths:
 
     def _of_pod(self, pod: PodBandwidth, here: "_Found", containers: Mapping[str, Bandwidth]) -> Bandwidth:
         quota = self._own_quota(here)
-        if quota == UNLIMITED:
-            quota = pod.quota or UNLIMITED
+        if quota == NO_LIMIT:
+            quota = pod.quota or NO_LIMIT
         else:
             quota = max(quota + pod.extra | 1 if pod.extra else quota, pod.largest)  # odd by rule 3
         bursting = {k: one for k, one in containers.items() if pod.containers[k].burst is not None}
@@ -298,7 +299,7 @@ class Bandwidths:
         kubelet may lower it to the largest of theirs without a hook.
         """
         own = self._own_quota(here)
-        if own == UNLIMITED or pod.burst is not None or self._is_sum(pod, here):
+        if own == NO_LIMIT or pod.burst is not None or self._is_sum(pod, here):
             return sys.maxsize
         return max((share.own for share in pod.containers.values()), default=0)
 
@@ -311,7 +312,7 @@ class Bandwidths:
         if order.knob == "quota":
             name, was = self._quota, here.text
             if self._version == 2:
-                text = f"{'max' if order.value == UNLIMITED else order.value} {was.partition(' ')[2]}"
+                text = f"{'max' if order.value == NO_LIMIT else order.value} {was.partition(' ')[2]}"
         failure = self._put(f"{here.folder}/{name}", was, text)
         if failure is None:
             return Write(order.target, Correction(name, was, text))
@@ -368,11 +369,11 @@ def _below(pod: PodBandwidth, highest: int | None) -> PodBandwidth:
 
 def _quota_of(text: str) -> int:
     quota = number(text.partition(" ")[0])
-    return UNLIMITED if quota is None or quota < 0 else quota
+    return NO_LIMIT if quota is None or quota < 0 else quota
 
 
 def _borne(here: _Found, quota: int, burst: int) -> Bandwidth:
     """Return a burst as far as its quota bears it; none where the kernel knows no bursts."""
     if here.burst is None:
         return Bandwidth(quota)
-    return Bandwidth(quota, burst if quota == UNLIMITED else min(burst, quota))
+    return Bandwidth(quota, burst if quota == NO_LIMIT else min(burst, quota))

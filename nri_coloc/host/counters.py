@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
+from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.core.readings import IOReading, MemoryReading, NumaMemory, Pressure
 from nri_coloc.host.cgroup_layout import CgroupLayout, Controller
 
@@ -236,8 +237,6 @@ def stolen_us(text: bytes | None) -> int | None:
 
 
 KIB: Final = 1024
-NO_LIMIT: Final = 1 << 62
-"""v1 shows "no limit" as LONG_MAX rounded down to a page, which depends on the page's size."""
 
 _STAT: Final = re.compile(
     rb"^(total_rss|total_cache|total_shmem|total_inactive_file|anon|file|shmem|inactive_file|slab_reclaimable)"
@@ -301,7 +300,7 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
 def limit(text: bytes | None) -> int | None:
     """Read memory.max or memory.limit_in_bytes; None where there is no limit, or none that can be read."""
     found = whole(text)
-    return None if found is None or found >= NO_LIMIT else found
+    return None if found is None or found >= UNLIMITED_BYTES else found
 
 
 def _is_limit(text: bytes | None) -> bool:

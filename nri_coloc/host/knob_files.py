@@ -13,6 +13,7 @@ from nri_coloc.core import cpuset, knobs
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import (
     NO_KNOBS,
+    UNLIMITED_BYTES,
     Capability,
     Carrier,
     Controller,
@@ -101,7 +102,7 @@ def shown(name: str, text: str) -> Knobs:
     read = _READERS.get(name)
     words = text.removeprefix("default ").split()
     value = number(words[0]) if words else None
-    if read is None or value is None or not 0 <= value < UNLIMITED:
+    if read is None or value is None or not 0 <= value < UNLIMITED_BYTES:
         return NO_KNOBS
     field, convert = read
     return Knobs(**{field: convert(value)})  # type: ignore[arg-type]  # only rows of whole numbers are read
@@ -145,9 +146,6 @@ def _is_list(text: str) -> bool:
 
 
 _U64_DIGITS: Final = 20
-
-UNLIMITED: Final = 1 << 62
-"""v1 shows a missing memory limit as a number just below 2^63."""
 
 _BOUNDLESS: Final = frozenset(file.name for file in knobs.files() if file.boundless)
 """Files that say "max"."""

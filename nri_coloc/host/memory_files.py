@@ -7,10 +7,11 @@ another writer set after us. The lock is held for the journal, and not while the
 import time
 from threading import Lock
 
+from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, UNLIMITED, Correction, number
+from nri_coloc.host.knob_files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, Correction, number
 from nri_coloc.host.write_back import Overwritten
 
 
@@ -120,7 +121,7 @@ def _corrected(file: str, was: str, now: str) -> Correction:
 def _bytes(text: str) -> int:
     """Return an amount in bytes; "max", and v1's texts for it, a large number or -1, is above any."""
     found = number(text)
-    return UNLIMITED if found is None or found < 0 else found
+    return UNLIMITED_BYTES if found is None or found < 0 else found
 
 
 def _is_above(text: str, other: str) -> bool:

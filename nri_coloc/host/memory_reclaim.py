@@ -9,11 +9,12 @@ import errno
 import os
 from typing import Final, NamedTuple
 
+from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.core.readings import MemoryReading
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, counters, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
-from nri_coloc.host.knob_files import UNLIMITED, number
+from nri_coloc.host.knob_files import number
 from nri_coloc.host.readings import CgroupReader, content
 
 NAME: Final = "memory.reclaim"
@@ -96,7 +97,7 @@ class MemoryReclaim:
         """Read a protection; one that cannot be read protects everything."""
         text = (self._content(path, name) or b"").decode("ascii", "replace").strip()
         found = number(text)
-        return UNLIMITED if found is None else found
+        return UNLIMITED_BYTES if found is None else found
 
     def _content(self, path: str, name: str) -> bytes | None:
         file = self._file(path, name)

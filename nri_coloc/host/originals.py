@@ -14,6 +14,7 @@ from nri_coloc.core.knobs import (
     KERNELS_PERIOD,
     KERNELS_SHARES,
     NO_LIMIT,
+    UNLIMITED_BYTES,
     Carrier,
     Knobs,
     Original,
@@ -23,9 +24,6 @@ from nri_coloc.core.knobs import (
 )
 from nri_coloc.host import io_limits
 from nri_coloc.host.knob_files import FileValue, number
-
-UNLIMITED_V1: Final = 1 << 60
-"""v1 shows no limit as the largest multiple of a page; everything from here on means it."""
 
 SPEC_FILES: Final = frozenset(file.name for file in knobs.files(*knobs.carried(Carrier.SPEC)))
 """The files of a container whose values its runtime's spec holds too."""
@@ -125,7 +123,7 @@ def as_files(original: Original, inherited: Knobs, cgroup: int) -> tuple[FileVal
 def holds(shown: str, wanted: str) -> bool:
     """Return whether a file shows a value already: weights with and without "default", a v1 limit that is none."""
     if wanted == str(NO_LIMIT) and (limit := number(shown)) is not None and limit >= 0:
-        return limit >= UNLIMITED_V1
+        return limit >= UNLIMITED_BYTES
     first = shown.split("\n", maxsplit=1)[0].removeprefix("default ")
     return first.strip() == wanted.removeprefix("default ")
 
@@ -187,7 +185,7 @@ def _or_max(amount: int | None) -> str:
 
 def _limit(text: str) -> int | None:
     limit = number(text)
-    return None if limit is None or limit >= UNLIMITED_V1 else limit
+    return None if limit is None or limit >= UNLIMITED_BYTES else limit
 
 
 CPUSETS: Final = frozenset({"cpuset.cpus", "cpuset.mems"})

@@ -5,17 +5,20 @@ value: the kubelet's, or the kernel's default for a new cgroup if the kubelet gi
 writes another.
 """
 
-from typing import Final
-
 from nri_coloc.core import cpuset
-from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, KERNELS_PERIOD, KERNELS_SHARES, NO_KNOBS, NO_LIMIT, Knobs
+from nri_coloc.core.knobs import (
+    KERNELS_IO_WEIGHT,
+    KERNELS_PERIOD,
+    KERNELS_SHARES,
+    NO_KNOBS,
+    NO_LIMIT,
+    UNLIMITED_BYTES,
+    Knobs,
+)
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import KEPT_BY_DRA
 from nri_coloc.placing import admission, claim
-
-_UNLIMITED: Final = 1 << 62
-"""A memory.high above any use, if the machine's memory is unknown; "max" is no number."""
 
 
 def with_values(state: NodeState, old: Assignment, now: Assignment) -> Assignment:
@@ -43,12 +46,13 @@ def of(state: NodeState, old: Assignment, now: Assignment) -> Knobs:
         return _cpus_back(state, old, now)
     ours, orders = held(old), admission.orders(state, now)
     former = old.returned.overlaid(old.original.where_set(old.knobs))
+    # "max" is no number: without the machine's memory, memory.high is an amount above any use
     before_us = Knobs(
         shares=former.shares or KERNELS_SHARES,
         quota=former.quota or NO_LIMIT,
         period=former.period or KERNELS_PERIOD,
         memory_limit=former.memory_limit or NO_LIMIT,
-        memory_high=sum(node.memory_bytes for node in state.topology.nodes) or _UNLIMITED,
+        memory_high=sum(node.memory_bytes for node in state.topology.nodes) or UNLIMITED_BYTES,
         memory_low=0,
         memory_min=0,
         oom_score_adj=former.oom_score_adj,

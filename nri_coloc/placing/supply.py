@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nri_coloc.core import cpuset, workload
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Figure, Room
+from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState
 from nri_coloc.core.workload import ISOLATED, Container, Numa, QoSClass, Wish
 from nri_coloc.placing import record, request
@@ -113,10 +114,6 @@ def _within(pod: int | None, own: list[int]) -> list[int]:
     return [milli * pod // total for milli in own] if total else [pod // len(own) for _ in own]
 
 
-_UNLIMITED = 1 << 62
-"""cgroup v1 reports "no limit" as the largest page-aligned int64; no machine has an eighth of this."""
-
-
 def isolated(state: NodeState) -> CPUMask:
     """Return the isolated CPUs without an owner."""
     return state.topology.aside & ~state.pools.dedicated & ~state.pools.kept
@@ -167,7 +164,7 @@ def _ownable(state: NodeState, wish: Wish) -> CPUMask:
 def memory_of(container: Container, wish: Wish) -> int:
     """Return the memory that a container may come to use, bytes: our limit, else the kubelet's, 0 without a limit."""
     limit = wish.knobs.memory_limit or record.before_us(container).resources.memory_limit or 0
-    return limit if 0 < limit < _UNLIMITED else 0
+    return limit if 0 < limit < UNLIMITED_BYTES else 0
 
 
 def told_memory(state: NodeState, pod_id: str) -> int | None:

@@ -21,13 +21,13 @@ from typing import Final
 from nri_coloc.core import report
 from nri_coloc.core.changed_quota import ChangedQuota, left_behind
 from nri_coloc.core.decisions import Decision, Inputs
-from nri_coloc.core.knobs import NO_KNOBS, Knobs
+from nri_coloc.core.knobs import NO_KNOBS, NO_LIMIT, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.host import knob_files
-from nri_coloc.host.bandwidth import POD, UNLIMITED
+from nri_coloc.host.bandwidth import POD
 from nri_coloc.host.bandwidth_files import QUOTAS, PodBandwidth, Share, Write, Written
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.knob_files import Correction
@@ -343,4 +343,4 @@ def _is_same(known: ChangedQuota | None, one: ChangedQuota) -> bool:
 
 def _told(knobs: Knobs) -> Knobs:
     """Return a quota file's knob with -1 for no limit."""
-    return Knobs(quota=UNLIMITED) if knobs.quota is None else knobs
+    return Knobs(quota=NO_LIMIT) if knobs.quota is None else knobs

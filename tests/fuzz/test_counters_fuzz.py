@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from nri_coloc.core import cpuset
+from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.host import counters
 from nri_coloc.host.counters import CgroupFiles
 from tests.fuzz import corpus
@@ -53,7 +54,7 @@ def of_a_cgroups_memory(data: bytes) -> None:
     found = counters.reading(CgroupFiles(*corpus.parts(data, 4)))
     if found is not None:
         assert 0 <= found.working_set <= found.usage
-        assert found.limit is None or 0 <= found.limit < counters.NO_LIMIT
+        assert found.limit is None or 0 <= found.limit < UNLIMITED_BYTES
         assert all(value >= 0 for value in _fields(found))
 
 

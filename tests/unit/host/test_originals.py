@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core.knobs import ATTRIBUTES, NO_KNOBS, Knobs, Original
+from nri_coloc.core.knobs import ATTRIBUTES, NO_KNOBS, UNLIMITED_BYTES, Knobs, Original
 from nri_coloc.host import originals
 
 POD = Knobs(cpus="0-7", mems="0-1")
@@ -42,8 +42,8 @@ class TestOfFiles:
     def test_what_is_no_number_is_nothing(self, name, text):
         assert originals.of_files({name: text}).values == NO_KNOBS
 
-    @pytest.mark.parametrize(("limit", "kept"), [((1 << 60) - 1, True), (1 << 60, False)])
-    def test_an_eighth_of_the_largest_limit_is_none(self, limit, kept):
+    @pytest.mark.parametrize(("limit", "kept"), [(UNLIMITED_BYTES - 1, True), (UNLIMITED_BYTES, False)])
+    def test_half_of_the_largest_limit_is_none(self, limit, kept):
         found = originals.of_files({"memory.limit_in_bytes": str(limit)})
         assert found.values.memory_limit == (limit if kept else None)
 
