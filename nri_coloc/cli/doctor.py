@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from nri_coloc.cli import asking
 from nri_coloc.cli.asking import DaemonSilent, plain
+from nri_coloc.core.knobs import CONTROLLERS
 from nri_coloc.core.readings import Signal
 from nri_coloc.core.reasons import Reason
 from nri_coloc.errors import KernelInterfaceError
@@ -126,7 +127,7 @@ def _socket(name: str, path: str, mend: str) -> Check:
 
 def _cgroups(patient: Patient) -> Check:
     layout = cgroup_layout.detect(patient.host_root)
-    missing = [name for name in cgroup_layout.CONTROLLERS if layout.folder(name, "") is None]
+    missing = [name for name in CONTROLLERS if layout.folder(name, "") is None]
     if "cpuset" in missing:
         why = "no cpuset controller is mounted, so no container can be placed; mount cgroup v2, or v1 with cpuset"
         return Check("cgroups", "fail", why)

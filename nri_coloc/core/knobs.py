@@ -20,7 +20,7 @@ from itertools import chain
 from math import ceil, log2
 from mmap import PAGESIZE
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 KnobValue = int | str
 
@@ -265,6 +265,9 @@ def shares_behind(weight: int) -> tuple[int, int]:
 
 
 Controller = Literal["cpu", "cpuset", "memory", "blkio"]
+
+CONTROLLERS: Final[tuple[Controller, ...]] = get_args(Controller)
+"""The v1 names of the controllers that are used; on v2 `blkio` is called `io`, and all share one folder."""
 
 
 class Carrier(StrEnum):

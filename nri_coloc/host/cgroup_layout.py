@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from nri_coloc.core import kubepods
+from nri_coloc.core.knobs import CONTROLLERS, Controller
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 
-Controller = Literal["cpu", "cpuset", "memory", "blkio", "unified", "cpuacct"]
-
-CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
-"""The v1 names of the controllers that are used; on v2 `blkio` is called `io`, and all share one folder."""
+Hierarchy = Literal[Controller, "unified", "cpuacct"]
+"""A field of `CgroupLayout`: the hierarchy of a controller, or one that is only read."""
 
 _MARK: Final = "cgroup.controllers"
 """The file that every cgroup of a v2 hierarchy has and none of v1 (Documentation/admin-guide/cgroup-v2)."""
@@ -40,11 +39,13 @@ _FOLDERS_SEARCHED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class CgroupLayout:
-    """The folder of each controller's hierarchy, None where it is not mounted.
+    """The folder of each hierarchy, None where it is not mounted.
 
-    version: 1 also if a v2 hierarchy without our controllers is mounted beside them (hybrid).
-    unified: that v2 hierarchy; on version 2 the hierarchy that all controllers share. PSI is found there.
-    cpuacct: counts v1's CPU time, and is mounted with `cpu` or alone. Nothing is ever set in it.
+    version: 2 if the controllers are in the v2 hierarchy, else 1. A hybrid machine has version 1: its controllers are
+        in v1 hierarchies, and a v2 hierarchy without them is mounted beside these (systemd's "hybrid").
+    cpu, cpuset, memory, blkio: the hierarchy of the controller; on version 2 the same folder for all.
+    unified: the v2 hierarchy, which has PSI: on version 2 that folder, on a hybrid machine the one beside v1.
+    cpuacct: v1's CPU time, mounted with `cpu` or alone; only read.
     """
 
     version: int
@@ -61,9 +62,9 @@ class CgroupLayout:
         found = (self.folder(controller, "") for controller in CONTROLLERS)
         return tuple(dict.fromkeys(filter(None, found)))
 
-    def folder(self, controller: Controller, path: str) -> str | None:
-        """Return the folder of one cgroup in a controller's hierarchy; ValueError as `below_root`."""
-        root: str | None = getattr(self, controller)
+    def folder(self, hierarchy: Hierarchy, path: str) -> str | None:
+        """Return the folder of one cgroup in a hierarchy, None where it is not mounted; ValueError as `below_root`."""
+        root: str | None = getattr(self, hierarchy)
         return None if root is None else f"{root}/{below_root(path)}".rstrip("/")
 
 

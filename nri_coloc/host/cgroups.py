@@ -13,13 +13,14 @@ from threading import Lock
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.knobs import Controller, Knobs
+from nri_coloc.core.knobs import CONTROLLERS, Controller, Knobs
 from nri_coloc.core.scheduler_hints import Hint
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, scheduler, write_back
 from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import (
+    CPUS,
     MEMORY_BOUNDS,
     Applied,
     Correction,
@@ -35,8 +36,6 @@ from nri_coloc.host.knob_files import (
 )
 from nri_coloc.host.memory_files import MemoryFiles
 from nri_coloc.host.write_back import Apart, Overwritten, PuttingBack
-
-CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "cpuset", "memory", "blkio")
 
 
 class Layout(Protocol):
@@ -142,7 +141,7 @@ class CgroupWriter:
         """Return the files that hold a target's values."""
         named: list[tuple[Controller, str]] = [(value.controller, value.name) for value in target.values]
         if target.cpus:
-            named.append(("cpuset", "cpuset.cpus"))
+            named.append(("cpuset", CPUS))
         folders = ((self._layout.folder(controller, target.path), name) for controller, name in named)
         return tuple(f"{folder}/{name}" for folder, name in folders if folder is not None)
 
@@ -150,7 +149,9 @@ class CgroupWriter:
         """Note that the kubelet is resizing the pod of this cgroup: its values are the original ones from then on."""
         now = time.monotonic()
         with self._lock:
-            for folder in {self._layout.folder(each, path) for each in write_back.CONTROLLERS} - {None}:
+            for folder in {self._layout.folder(each, path) for each in write_back.KUBELETS_CONTROLLERS} - {
+                None
+            }:
                 self._overwritten.resized(str(folder), now)
 
     def look_again(self) -> None:
@@ -302,10 +303,10 @@ class CgroupWriter:
 
     def remember(self, path: str, changes: Knobs) -> None:
         """Journal the values of a container's files before the runtime changes them."""
-        own = None if changes.cpus is None else self.text(path, "cpuset", "cpuset.cpus")
+        own = None if changes.cpus is None else self.text(path, "cpuset", CPUS)
         if own is not None:
             with self._lock, suppress(KernelInterfaceError):
-                self._note(f"{self._layout.folder('cpuset', path)}{write_back.CPUS}", own)
+                self._note(f"{self._layout.folder('cpuset', path)}/{CPUS}", own)
         for name in spec_files(changes, self._layout.version):
             controller: Controller = "memory" if name.startswith("memory") else "cpu"
             folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
@@ -388,7 +389,7 @@ class CgroupWriter:
             before = found.cpus & ~beyond or found.cpus
             if target.journalled:
                 # also where nothing is to be written: the next to write may be the runtime, by an answer of ours
-                self._note(folder + write_back.CPUS, found.own)
+                self._note(f"{folder}/{CPUS}", found.own)
             if found.holds(target.cpus | beyond, version) and (
                 not target.inherited or self._is_followed(folder, target.cpus)
             ):

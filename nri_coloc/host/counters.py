@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.core.readings import IOReading, MemoryReading, NumaMemory, Pressure
-from nri_coloc.host.cgroup_layout import CgroupLayout, Controller
+from nri_coloc.host.cgroup_layout import CgroupLayout, Hierarchy
+from nri_coloc.host.knob_files import U64_DIGITS
 
-U64_DIGITS: Final = 20
 USER_HZ: Final = 100
 """In which /proc/stat counts, on every architecture with cgroups but alpha and ia64 (sysconf(3), _SC_CLK_TCK)."""
 
@@ -356,7 +356,7 @@ def usage(layout: CgroupLayout, path: str) -> Source | None:
     """Return the counter of a cgroup's CPU time, µs, with all cgroups below it."""
     if counts_tasks(layout):
         return _source(layout, "cpuacct", path, "cpuacct.usage", cpuacct_usage_us)
-    hierarchy: Controller = "cpu" if layout.version == 2 else "unified"
+    hierarchy: Hierarchy = "cpu" if layout.version == 2 else "unified"
     return _source(layout, hierarchy, path, "cpu.stat", cpu_stat_usage_us)
 
 
@@ -388,8 +388,6 @@ def identity(layout: CgroupLayout, path: str) -> str | None:
     return None if source is None else source.folder
 
 
-def _source(
-    layout: CgroupLayout, controller: Controller, path: str, name: str, parse: Parse
-) -> Source | None:
-    folder = layout.folder(controller, path)
+def _source(layout: CgroupLayout, hierarchy: Hierarchy, path: str, name: str, parse: Parse) -> Source | None:
+    folder = layout.folder(hierarchy, path)
     return None if folder is None else Source(folder, name, parse)

@@ -27,14 +27,14 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import knob_files as knobs
 from nri_coloc.host.knob_files import makes_sense
 
+READ_SIZE: Final = 1 << 16
+"""Bytes of one read. A cgroup's counter file that fills them counts as unreadable."""
+
 MAX_BYTES: Final = 1 << 20
 """More than any file read here can hold: /proc/<pid>/cgroup has at most a few dozen lines of PATH_MAX."""
 
 GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ESRCH})
 """No such file, a device that left while it was read, a process that ended while it was read."""
-
-
-_AT_ONCE: Final = 1 << 16
 
 
 def text(path: str) -> str | None:
@@ -69,7 +69,7 @@ def _whole(fd: int) -> bytes:
     Of one beyond the limit whole lines: a part of a process's id is another's.
     """
     content = b""
-    while piece := os.read(fd, _AT_ONCE):
+    while piece := os.read(fd, READ_SIZE):
         content += piece
         if len(content) >= MAX_BYTES:
             return content[: content.rfind(b"\n") + 1]
@@ -95,15 +95,20 @@ def cpu_list(path: str) -> CPUMask | None:
     return 0 if content.strip() == "(null)" else mask(path, content)
 
 
-def entries(folder: str) -> dict[str, bool]:
-    """Return the names in a folder, and whether each is a folder; one that is not there holds nothing."""
+def entries(folder: str, *, links: bool = True) -> dict[str, bool]:
+    """Return the names in a folder, and whether each is a folder (`links`: or a link to one); none if it is gone."""
     try:
         with os.scandir(folder) as found:
-            return {entry.name: entry.is_dir() for entry in found}
+            return {entry.name: entry.is_dir(follow_symlinks=links) for entry in found}
     except OSError as error:
         if error.errno in GONE:
             return {}
-        raise KernelInterfaceError(folder, "list", error.strerror or str(error)) from error
+        raise KernelInterfaceError(folder, "list", os.strerror(error.errno or 0)) from error
+
+
+def children(path: str) -> list[str]:
+    """Return the folders directly below a cgroup's folder; none if it is gone."""
+    return sorted(f"{path}/{name}" for name, is_folder in entries(path, links=False).items() if is_folder)
 
 
 def value(path: str) -> str | None:
@@ -154,17 +159,6 @@ def is_folder(path: str) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - a Path costs more than the call
 
 
-def children(path: str) -> list[str]:
-    """Return the folders directly below a cgroup's folder; none if it is gone."""
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError as error:
-        if error.errno in GONE:
-            return []
-        raise KernelInterfaceError(path, "list", os.strerror(error.errno or 0)) from error
-
-
 def tree(path: str, enters: Callable[[str], bool] | None = None) -> Iterator[str]:
     """Yield a cgroup's folder and all below it, parents first; `enters`: whether to go below a folder, else all.
 
@@ -183,9 +177,6 @@ LIMIT: Final = 2048
 """Each open file of a cgroup that was read keeps a page of the kernel's (fs/seq_file.c): 8 MiB in all."""
 
 _SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE})
-
-READ_SIZE: Final = 1 << 16
-"""Bytes of a reading. A file that fills them is no counter file, and counts as unreadable."""
 
 MACHINE_SIZE: Final = 1 << 22
 """As `READ_SIZE`, of the machine's own files, which have lines for each CPU: /proc/zoneinfo some 150 bytes for each CPU

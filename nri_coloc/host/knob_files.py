@@ -24,6 +24,12 @@ from nri_coloc.core.knobs import (
 )
 from nri_coloc.errors import KernelInterfaceError
 
+U64_DIGITS: Final = 20
+"""The digits of the largest number that a kernel file shows."""
+
+CPUS: Final = "cpuset.cpus"
+"""The file of a cgroup's own CPUs, on both versions."""
+
 MEMORY_BOUNDS: Final = frozenset(file.name for file in knobs.files("memory_high", "memory_limit"))
 """The files that hold the memory bounds of a reclaim cgroup."""
 
@@ -115,7 +121,7 @@ def number(text: str) -> int | None:
     """
     text = text.strip()
     digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= _U64_DIGITS else None
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= U64_DIGITS else None
 
 
 def numbers(text: str) -> Iterator[int]:
@@ -144,8 +150,6 @@ def _is_list(text: str) -> bool:
         return False
     return True
 
-
-_U64_DIGITS: Final = 20
 
 _BOUNDLESS: Final = frozenset(file.name for file in knobs.files() if file.boundless)
 """Files that say "max"."""

@@ -23,7 +23,7 @@ from nri_coloc.core.knobs import Controller
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, scheduler
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import makes_sense
+from nri_coloc.host.knob_files import CPUS, makes_sense
 from nri_coloc.host.originals import CPUSETS
 
 LASTS_S: Final = 100.0
@@ -34,7 +34,7 @@ minute at the least, and not for a minute after a refusal. The kubelet's own ste
 KUBELETS: Final = frozenset({"cpu.shares", "cpu.weight", "memory.limit_in_bytes", "memory.max"})
 """Files of a pod's cgroup that it writes at a resize. Quotas too, which `bandwidths` handles."""
 
-CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "memory")
+KUBELETS_CONTROLLERS: Final[tuple[Controller, ...]] = ("cpu", "memory")
 """The controllers of these files."""
 
 MOST: Final = 1024
@@ -112,17 +112,14 @@ class Overwritten:
         self._journal.renew(file, shown)
 
 
-CPUS: Final = "/cpuset.cpus"
-
-
 def placed_in(journalled: Iterable[str]) -> set[str]:
     """Return the folders of cgroups whose own CPUs are journalled."""
-    return {file.removesuffix(CPUS) for file in journalled if file.endswith(CPUS)}
+    return {file.removesuffix(f"/{CPUS}") for file in journalled if _name(file) == CPUS}
 
 
 def own(file: str, found: str, version: int) -> str:
     """Return the original value of a file that shows `found`: "" for a set that a v1 cgroup has from its parent."""
-    is_a_set = version == 1 and file.rpartition("/")[2] in CPUSETS
+    is_a_set = version == 1 and _name(file) in CPUSETS
     return "" if is_a_set and is_as_its_parents(file, found) else found
 
 
@@ -244,14 +241,14 @@ class PuttingBack:
         original = self._journal.original(file) or ""
         not_following = None
         if apart is not None and _name(file) in CPUSETS:
-            not_following = self._parted([*apart]) if file.endswith(CPUS) else set()
+            not_following = self._parted([*apart]) if _name(file) == CPUS else set()
         give_back(file, original, self._version, self._proc, not_following)
         self._journal.forget(file)
 
     def _parted(self, apart: list[Apart]) -> set[str]:
         """Return the folders that keep their own CPUs while their pod gets its original CPUs again."""
         for each in apart:
-            file = each.path + CPUS
+            file = f"{each.path}/{CPUS}"
             if each.ordered and self._version == 1 and is_as_its_parents(file):
                 self._journal.note_known(file, "")
         return {*placed_in(self._journal.files()), *(each.path for each in apart)}

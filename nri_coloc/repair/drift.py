@@ -21,7 +21,7 @@ from nri_coloc.core.report import Drift
 from nri_coloc.core.value import replace
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, knob_files
-from nri_coloc.host.knob_files import Applied, Correction, Target, holds
+from nri_coloc.host.knob_files import CPUS, Applied, Correction, Target, holds
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
@@ -85,8 +85,6 @@ FORMER_KEPT: Final = 4
 RUNTIME_LATE_S: Final = 10.0
 """Seconds after a push, or after a start with the driver systemd, in which a value that has changed since may still be
 written late."""
-
-CPUS: Final = "cpuset.cpus"
 
 _KUBELETS: Final = Knobs(shares=0, memory_limit=0)
 """A mask of the knobs that the kubelet writes at a resize (pkg/kubelet/kuberuntime, doPodResizeAction)."""

@@ -15,9 +15,10 @@ from nri_coloc.core.report import Report
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.knob_files import CPUS
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
-from nri_coloc.repair.drift import CPUS, Drifts
+from nri_coloc.repair.drift import Drifts
 
 SETTING: Final = "reclaim.members"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from nri_coloc.core.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, Original
+from nri_coloc.core.knobs import AUDIT_NAMES, CONTROLLERS, NO_KNOBS, Knobs, Original
 from nri_coloc.core.workload import Container, Phase
 from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
 from nri_coloc.host import cgroup_layout, files, oom_scores, originals, write_back
@@ -127,7 +127,7 @@ class SpecRestoration:
     def _original(self, container: Container, path: str) -> Original:
         """Return the original values of a container, from its record and from the journalled files."""
         texts: dict[str, str] = {}
-        for controller in cgroup_layout.CONTROLLERS:
+        for controller in CONTROLLERS:
             texts |= self._texts.get(self._layout.folder(controller, path) or "", {})
         journalled, known = originals.of_files(texts), record.read(container.record)
         if known is None:

@@ -12,9 +12,10 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.host import counters
 from nri_coloc.host.counters import CgroupFiles
+from nri_coloc.host.knob_files import U64_DIGITS
 from tests.fuzz import corpus
 
-MOST: Final = 10**counters.U64_DIGITS
+MOST: Final = 10**U64_DIGITS
 """No reading of one number is longer than 64 bits are in decimal."""
 
 PAGE: Final = 4096

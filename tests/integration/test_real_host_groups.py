@@ -8,11 +8,11 @@ import pytest
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.decisions import PoolsSized
+from nri_coloc.core.knobs import Controller
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.state import RECLAIM
 from nri_coloc.host import cgroup_layout, sysfs
-from nri_coloc.host.cgroup_layout import Controller
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.placing import pools

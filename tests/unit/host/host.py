@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nri_coloc.core import cpuset
-from nri_coloc.host import cgroups
+from nri_coloc.core.knobs import CONTROLLERS
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
@@ -31,7 +31,7 @@ class Host:
 
     def file(self, name: str, path: str = "pod") -> Path:
         first = name.partition(".")[0]
-        mount = first if first in cgroups.CONTROLLERS else "cpuset"
+        mount = first if first in CONTROLLERS else "cpuset"
         return (self.base if self.version == 2 else self.base / mount) / path / name
 
     def cgroup(self, path: str = "pod", **files: str) -> None:

@@ -69,5 +69,5 @@ def test_a_list_that_the_kernel_hands_out_page_by_page_is_read_to_its_end():
 def test_of_a_list_beyond_the_limit_no_number_is_read_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_BYTES", 10)
     (tmp_path / "procs").write_text("1001\n1002\n10034\n")
-    monkeypatch.setattr(files, "_AT_ONCE", 7)
+    monkeypatch.setattr(files, "READ_SIZE", 7)
     assert files.read(str(tmp_path / "procs")) == "1001\n1002"

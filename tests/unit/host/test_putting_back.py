@@ -1,14 +1,12 @@
 """host/cgroups.py: a cgroup's original values are journalled and restored."""
 
-from typing import get_args
-
 import pytest
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.knobs import Controller, Knobs
+from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.scheduler_hints import Hint, Policy
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cgroups, files, write_back
+from nri_coloc.host import files, write_back
 from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
@@ -293,7 +291,3 @@ class TestEmptySets:
     def test_one_that_can_be_is(self, v2):
         assert write_back.restore(str(v2.file("cpuset.cpus")), "", 2)
         assert v2.text("cpuset.cpus") == ""
-
-
-def test_every_controller_is_searched_for_what_is_put_back():
-    assert set(cgroups.CONTROLLERS) == set(get_args(Controller))
