@@ -58,7 +58,7 @@ class Pressure:
         self._told: dict[tuple[str, Resource, str], float] = {}
         self._turned_at = float("-inf")
         self._confirms = False
-        self._knows_former = False
+        self._former: set[tuple[Resource, str]] | None = None
         self.verdicts: tuple[Verdict, ...] = ()
         """Verdicts of the last turn, for the thread of `look`."""
         self.short_of_cpu: Mapping[str, int] = {}
@@ -187,20 +187,24 @@ class Pressure:
         return not failures
 
     def _take_over(self, pods: Population, state: NodeState) -> None:
-        """After the runtime's first list, remove the limits that the previous process left."""
-        if self._knows_former:
-            return
-        self._knows_former = True
-        for action in ACTIONS.values():
-            for path in action.left(self._files):
-                owner = pods.owner(path)
-                failures = action.undo(self._files, Place(path, (path,)))
-                for failure in failures:
-                    self._report.refused_by_kernel(failure, owner, state)
-                if owner and not failures:
-                    why = "the previous process had set it"
-                    said = words.of_end(owner, action, 0.0, Reason.UNWATCHED, why)
-                    self._report.decided((said,), state, state)
+        """Remove the limits that the previous process left. A refused removal is tried again in the next turn."""
+        if self._former is None:
+            self._former = {
+                (resource, path) for resource, action in ACTIONS.items() for path in action.left(self._files)
+            }
+        self._former = {one for one in self._former if not self._is_taken_over(*one, pods, state)}
+
+    def _is_taken_over(self, resource: Resource, path: str, pods: Population, state: NodeState) -> bool:
+        """Remove one such limit; return whether it is gone, or replaced by a limit of this process."""
+        action, owner = ACTIONS[resource], pods.owner(path)
+        if (owner, resource) in self._ladder.throttled:
+            return True
+        if not self._undo(owner, action, Place(path, (path,)), state):
+            return False
+        if owner:
+            said = words.of_end(owner, action, 0.0, Reason.UNWATCHED, "the previous process had set it")
+            self._report.decided((said,), state, state)
+        return True
 
     def _tell(self, verdicts: Iterable[Verdict], state: NodeState, tuning: Tuning, now: float) -> None:
         """Record each verdict when it begins or has another first culprit, and once a minute while it lasts."""

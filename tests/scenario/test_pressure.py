@@ -59,6 +59,8 @@ class Told:
 class Bed:
     """Moves the pods' counters a second at a time, and lets the loop take its turn."""
 
+    writes: type[CgroupWriter] = CgroupWriter
+
     def __init__(self, node: Node, folder: Path, tuning: Tuning) -> None:
         self.node, self.now = node, 1000.0
         self.known = DaemonNode(pools.initial(topology(MACHINES["8cpu"]), tuning), tuning, memory_bytes=0)
@@ -74,7 +76,7 @@ class Bed:
         """Start a new loop, with the journal of the previous one."""
         layout = cgroup_layout.detect(self._root)
         journal = Journal(str(self._folder / "journal"), self._root)
-        writer = CgroupWriter(layout, journal, self._root, lambda _path: None)
+        writer = self.writes(layout, journal, self._root, lambda _path: None)
         return Pressure(self.known, StallReader(layout, self._root), writer, self.told)
 
     def pod(
@@ -495,6 +497,42 @@ def test_a_refused_removal_is_shown_and_tried_again(make: Callable[..., Bed]):
     bed.second(CALM)
     assert bed.limit("hog") is None
     assert bed.loop.throttled == {}
+
+
+def test_a_former_limit_that_is_refused_is_tried_again(make: Callable[..., Bed]):
+    bed = hurt(make())
+    bed.loop = bed.daemon()
+    with refused(bed, "hog"):
+        bed.seconds(2, lambda: CALM)
+        assert bed.told.refusals
+        assert not bed.told.events(AuditEvent.PRESSURE_RECOVER)
+    bed.seconds(2, lambda: CALM)
+    assert bed.limit("hog") is None
+    (recover,) = bed.told.events(AuditEvent.PRESSURE_RECOVER)
+    assert recover.pod_id == "hog"
+
+
+class LostDisk(CgroupWriter):
+    """The original values name a disk that is gone: the kernel refuses them, and takes limits for other disks."""
+
+    is_gone = True
+
+    def unlimit_io(self, path: str) -> tuple[KernelInterfaceError, ...]:
+        if self.is_gone:
+            return (KernelInterfaceError("write", path, "No such device"),)
+        return super().unlimit_io(path)
+
+
+def test_a_former_limit_ends_with_a_new_one(make: Callable[..., Bed], monkeypatch: pytest.MonkeyPatch):
+    bed = hurt(make())
+    bed.writes = LostDisk
+    bed.loop = bed.daemon()
+    bed.seconds(20, lambda: CALM)
+    bed.seconds(2, lambda: HURT)
+    assert bed.loop.throttled
+    monkeypatch.setattr(LostDisk, "is_gone", False)
+    bed.second(HURT)
+    assert bed.limit("hog") is not None
 
 
 def test_a_pod_that_is_pinned_later_is_set_free(make: Callable[..., Bed]):
