@@ -1,33 +1,52 @@
-"""`turns.*`: CPU time of one turn of the pressure loop at 110 pods, half of them online and half reclaimed.
+"""`turns.*`: CPU time of one turn of pressure at 110 pods, half of them online and half reclaimed.
 
-The loop takes one turn a second, so 3,000 µs are 0.3 % of a core. `….calm` is a turn in which no pod is hurt, `….hurt`
-one in which every online pod is: then all pods are read and culprits are searched. Rows `….v1` and `….v2` read a
-simulated node's files; `….real` reads cgroups of this machine (root), which are made and removed again.
+There is one turn a second, so 3,000 µs are 0.3 % of a core. `….calm` is a turn of the verdicts in which no pod is hurt,
+`….hurt` one in which every online pod is: then all pods are read and culprits are searched. Rows `….v1` and `….v2` read
+a simulated node's files. `….real` rows read cgroups of this machine (root), which are made and removed again: verdicts,
+degrading, file systems and evictions together, all of them on (`….on.real`) and all of them off (`….off.real`) in
+alternating turns. Before each real turn there is a pause, as in the daemon, in which the processor's caches forget it;
+long-lived objects are frozen, as there.
 """
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from statistics import mean
+from typing import Any, Final, cast
 
 from benchmarks import figures, folders, sampling
 from nri_coloc.core.decisions import Decision
-from nri_coloc.core.settings import PressureTuning, RungTuning, Tuning
+from nri_coloc.core.lending import Headroom
+from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.settings import DiskTuning, PressureTuning, RungTuning, Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace
 from nri_coloc.core.workload import Container, Pod, QoSClass, Resources, Wish
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout
+from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.disk_left import DiskLeftReader
 from nri_coloc.host.journal import Journal
+from nri_coloc.host.memory_left import MemoryLeftReader
+from nri_coloc.host.readings import CgroupReader
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
+from nri_coloc.pressure.degrader import Degrader
+from nri_coloc.pressure.disks import Disks
+from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
+from nri_coloc.pressure.shortages import Shortages
+from nri_coloc.pressure.starved_pods import StarvedPods
+from nri_coloc.service.cool_down import CoolDown
+from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.sim import machines
 from nri_coloc.sim.cgroup_tree import CgroupTree
+from nri_coloc.tuning.bandwidths import PodBandwidths
 
 PODS: Final = 110
 LEARNS: Final = 100
@@ -35,6 +54,15 @@ LEARNS: Final = 100
 
 TURNS: Final = 200
 STALL_US: Final = 900_000
+PAUSE_S: Final = 0.05
+
+ALL_ON: Final = Tuning(
+    pressure=PressureTuning(
+        io=RungTuning(throttles=True), degrade=True, evict=True, disk=DiskTuning(closes=True)
+    )
+)
+_OFF: Final = RungTuning(judges=False)
+ALL_OFF: Final = Tuning(pressure=PressureTuning(cpu=_OFF, memory=_OFF, io=_OFF))
 
 
 class Told:
@@ -46,10 +74,12 @@ class Told:
     def refused_by_kernel(self, failure: KernelInterfaceError, subject: str, state: NodeState) -> None:
         """Take a refusal."""
 
+    def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
+        """Take a record."""
 
-def _node() -> Node:
+
+def _node(tuning: Tuning) -> Node:
     """Return a node whose state does not change, and to which the runtime has sent its list."""
-    tuning = Tuning(pressure=PressureTuning(io=RungTuning(throttles=True)))
     empty = pools.initial(machines.topology(machines.MACHINES["8cpu"]), tuning)
     pods, containers = {}, []
     for number in range(PODS):
@@ -77,8 +107,56 @@ def run() -> dict[str, figures.Figures]:
         print("left out: turns on real cgroups, which needs root")
         return results
     with sampling.real(), folders.planted() as folder:
-        results["turns.calm.real"] = _turns(_loop("/", folder), 0, lambda _turn: None)
-    return results
+        return results | _real(folder)
+
+
+class Ladder:
+    """Verdicts, degrading and evictions of one daemon on the cgroups of this machine."""
+
+    def __init__(self, folder: Path, tuning: Tuning) -> None:
+        folder.mkdir()
+        node, layout = _node(tuning), cgroup_layout.detect("/")
+        writer, told = _writer(layout, "/", str(folder)), Told()
+        stalls, reader = StallReader(layout, "/"), CgroupReader(layout, "/")
+        self._loop = Pressure(node, stalls, writer, told)
+        quotas = PodBandwidths(node, writer, cast("Any", told))
+        self._degrader = Degrader(node, reader, judge=self._loop, quotas=quotas, report=told)
+        starved = StarvedPods(node, told, picture=lambda: None, headroom=Headroom)
+        self._disks, left = Disks(node, DiskLeftReader("/"), told), MemoryLeftReader(layout, "/")
+        self._evictor = Evictor(
+            node,
+            Shortages(left, stalls, starved=starved, disks=self._disks, ladder=self._loop),
+            orders=EvictionOrders(cast("Any", told), may_evict=lambda: True, observes=lambda: False),
+            report=told,
+            cool_down=CoolDown(str(folder)),
+        )
+
+    def look(self, now: float) -> None:
+        """Take one turn."""
+        self._loop.look(now)
+        self._degrader.look(now)
+        self._disks.look(now)
+        self._evictor.look(now)
+
+
+def _real(folder: str) -> dict[str, figures.Figures]:
+    """Return the figures of turns with everything on, and with everything off."""
+    ladders = {
+        name: Ladder(Path(folder) / name, tuning) for name, tuning in (("on", ALL_ON), ("off", ALL_OFF))
+    }
+    samples: dict[str, list[int]] = {name: [] for name in ladders}
+    gc.collect()
+    gc.freeze()
+    for turn in range(LEARNS + TURNS):
+        for name, ladder in ladders.items():
+            time.sleep(PAUSE_S)
+            began = time.thread_time_ns()
+            ladder.look(float(turn))
+            samples[name].append(time.thread_time_ns() - began)
+    gc.unfreeze()
+    on, off = (mean(samples[name][LEARNS:]) for name in ("on", "off"))
+    print(f"pressure at {PODS} pods: mean {on / 1e7:.3f} % of a core, switched off {off / 1e7:.3f} %")
+    return {f"turns.{name}.real": figures.of(found[LEARNS:]) for name, found in samples.items()}
 
 
 def _planted(folder: Path, version: int) -> CgroupTree:
@@ -97,14 +175,13 @@ def _planted(folder: Path, version: int) -> CgroupTree:
     return tree
 
 
-def _loop(root: str, folder: str) -> Pressure:
-    layout = cgroup_layout.detect(root)
-    writer = CgroupWriter(layout, Journal(f"{folder}/journal", root), root, lambda _path: None)
-    return Pressure(_node(), StallReader(layout, root), writer, Told())
+def _writer(layout: CgroupLayout, root: str, folder: str) -> CgroupWriter:
+    return CgroupWriter(layout, Journal(f"{folder}/journal", root), root, lambda _path: None)
 
 
 def _rows(root: str, name: str, hurts: Callable[[int], None]) -> dict[str, figures.Figures]:
-    loop = _loop(root, root)
+    layout = cgroup_layout.detect(root)
+    loop = Pressure(_node(ALL_ON), StallReader(layout, root), _writer(layout, root, root), Told())
     return {
         f"turns.calm.{name}": _turns(loop, 0, lambda _turn: None),
         f"turns.hurt.{name}": _turns(loop, LEARNS + TURNS, hurts),
