@@ -149,12 +149,21 @@ class Stage:
         return Day(told[0::2], told[1::2], tuple(looks))
 
     def _look(self, hog: Hog | None, load: int) -> Look:
-        ticks, known_us = node_ticks(), kubelet.used_us(kubelet.KUBEPODS) + _used_us(load)
-        online_us = kubelet.used_us(self.server.workload.cgroup)
+        busy, whole, stolen = node_ticks()
+        look = Look(
+            at=0.0,
+            busy=busy,
+            whole=whole,
+            stolen=stolen,
+            known_us=kubelet.used_us(kubelet.KUBEPODS) + _used_us(load),
+            online_us=kubelet.used_us(self.server.workload.cgroup),
+            done=0,
+            lent=0,
+        )
         if hog is None:
-            return Look(0.0, *ticks, known_us, online_us, 0, 0)
+            return look
         lent = cgroups.cpus(hog.pod.cgroup) or cgroups.online()
-        return Look(0.0, *ticks, known_us, online_us, hog.count(), len(lent))
+        return look._replace(done=hog.count(), lent=len(lent))
 
 
 @contextmanager

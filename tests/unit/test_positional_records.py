@@ -13,8 +13,9 @@ MOST = 5
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Return the product's modules by path, without generated code."""
-    paths = [path for path in (ROOT / "nri_coloc").rglob("*.py") if "_pb" not in path.parts]
+    """Return the modules of product, tests and benchmarks by path, without generated code."""
+    folders = [ROOT / name for name in ("nri_coloc", "tests", "benchmarks")]
+    paths = [path for folder in folders for path in folder.rglob("*.py") if "_pb" not in path.parts]
     return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in paths}
 
 

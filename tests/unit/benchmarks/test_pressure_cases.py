@@ -33,7 +33,16 @@ def test_an_outcome(*, hurt: bool, named: list[tuple[str, ...]], expected: str):
 
 def test_a_line_has_figures_culprit_and_judgement():
     calm, beside = {"cpu": 0.02, "memory": 0.0, "io": 0.05}, {"cpu": 0.2, "memory": 0.0, "io": 0.06}
-    line = told(Result("busy", "sh", (2.0, 5.0), (calm, beside), (("cpu", (HOG,)),), "named"))
+    line = told(
+        Result(
+            "busy",
+            "sh",
+            p99_ms=(2.0, 5.0),
+            stalls=(calm, beside),
+            verdicts=(("cpu", (HOG,)),),
+            outcome="named",
+        )
+    )
     assert "right (named)" in line
     assert "p99 alone 2.00 ms, beside 5.00 ms (2.50 x)" in line
     assert f"verdict cpu: {HOG}" in line

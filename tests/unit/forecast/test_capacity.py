@@ -69,12 +69,12 @@ CASES = [
     Case("switched off", 0, 0, Binding.DISABLED, tuning=ReclaimTuning(enabled=False), seen=seen(a=WEB)),
     Case("nothing was measured yet", 0, 0, Binding.NOT_MEASURED, online={"a": pod()}),
     Case("an idle node offers all", 8000, 32, Binding.FORECAST, seen=seen()),
-    Case("what a pod uses is not offered", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()}),
+    Case("what a pod uses is not offered", 6000, 28, Binding.FORECAST, seen(a=WEB), online={"a": pod()}),
     Case("a pod that is gone takes nothing", 8000, 32, Binding.FORECAST, seen(a=WEB)),
-    Case("two of a kind take twice", 4000, 24, Binding.FORECAST, seen(a=WEB, b=WEB), {"a": pod(), "b": pod()}),
-    Case("memory requested is not offered", 6000, 24, Binding.FORECAST, seen(a=WEB), {"a": pod(0, 8 * GIB)}),
-    Case("a CPU request that is not used is", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod(7000)}),
-    Case("unless it is still learnt", 1000, 28, Binding.LEARNING, seen(5, a=WEB), {"a": pod(7000)}, now_min=5),
+    Case("two of a kind take twice", 4000, 24, Binding.FORECAST, seen(a=WEB, b=WEB), online={"a": pod(), "b": pod()}),
+    Case("memory requested is not offered", 6000, 24, Binding.FORECAST, seen(a=WEB), online={"a": pod(0, 8 * GIB)}),
+    Case("a CPU request that is not used is", 6000, 28, Binding.FORECAST, seen(a=WEB), online={"a": pod(7000)}),
+    Case("unless it is still learnt", 1000, 28, Binding.LEARNING, seen(5, a=WEB), online={"a": pod(7000)}, now_min=5),
     Case("what the system uses is not offered", 7000, 30, Binding.FORECAST, seen(system=Use(SYSTEM, 1000, 2 * GIB))),
     Case(
         "nor above the watermarks", 6000, 8, Binding.FORECAST, seen(a=WEB),
@@ -86,11 +86,11 @@ CASES = [
         tuning=replace(EXACT, reserve_milli=500, memory_reserve=GIB),
     ),
     Case(
-        "kubepods' own limit bounds memory", 6000, 16, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        "kubepods' own limit bounds memory", 6000, 16, Binding.FORECAST, seen(a=WEB), online={"a": pod()},
         supply=Supply(8000, 32 * GIB + MARGIN, kubepods_limit=20 * GIB + MARGIN),
     ),
     Case(
-        "but where host groups lie beside kubepods", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        "but where host groups lie beside kubepods", 6000, 28, Binding.FORECAST, seen(a=WEB), online={"a": pod()},
         supply=Supply(8000, 32 * GIB + MARGIN, kubepods_limit=20 * GIB + MARGIN, host_groups=1),
     ),
     Case(
@@ -98,35 +98,38 @@ CASES = [
         supply=Supply(8000, 32 * GIB + MARGIN, kubepods_limit=99 * GIB),
     ),
     Case(
-        "never more than the maximum of the reclaim pool", 2000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        "never more than the maximum of the reclaim pool", 2000, 28, Binding.FORECAST, seen(a=WEB), online={"a": pod()},
         supply=Supply(8000, 32 * GIB + MARGIN, most_milli=2000),
     ),
     Case(
-        "which is nothing new where less is left", 6000, 28, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        "which is nothing new where less is left", 6000, 28, Binding.FORECAST, seen(a=WEB), online={"a": pod()},
         supply=Supply(8000, 32 * GIB + MARGIN, most_milli=7000),
     ),
     Case(
-        "half is lent", 3000, 14, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        "half is lent", 3000, 14, Binding.FORECAST, seen(a=WEB), online={"a": pod()},
         tuning=replace(EXACT, lend=0.5, offer=0.5),
     ),
     Case(
-        "nothing is lent", 0, 0, Binding.SCHEDULE, seen(a=WEB), {"a": pod()},
+        "nothing is lent", 0, 0, Binding.SCHEDULE, seen(a=WEB), online={"a": pod()},
         tuning=replace(EXACT, lend=0.0, offer=0.0),
     ),
     Case(
-        "a part within the pool's maximum", 2000, 14, Binding.FORECAST, seen(a=WEB), {"a": pod()},
+        "a part within the pool's maximum", 2000, 14, Binding.FORECAST, seen(a=WEB), online={"a": pod()},
         supply=Supply(8000, 32 * GIB + MARGIN, most_milli=2000), tuning=replace(EXACT, lend=0.5, offer=0.5),
     ),
-    Case("a full node offers nothing, not less", 0, 0, Binding.FORECAST, seen(a=WEB), {"a": pod()}, Supply(1000, GIB)),
+    Case(
+        "a full node offers nothing, not less", 0, 0, Binding.FORECAST, seen(a=WEB), online={"a": pod()},
+        supply=Supply(1000, GIB),
+    ),
     Case(
         "CPUs of one's own are not lendable anyway", 8000, 28, Binding.FORECAST,
-        seen(a=WEB._replace(cpu_milli=None)), {"a": pod(own_cpus=True)},
+        seen(a=WEB._replace(cpu_milli=None)), online={"a": pod(own_cpus=True)},
     ),
     Case(
         "readings fail: yesterday, as yet unknown, and at most what was offered before", 5000, 20, Binding.YESTERDAY,
-        seen(a=WEB), {"a": pod()}, now_min=60, previous=Capacity(5000, 20 * GIB),
+        seen(a=WEB), online={"a": pod()}, now_min=60, previous=Capacity(5000, 20 * GIB),
     ),
-    Case("readings failed for more than a day", 0, 0, Binding.STALE, seen(a=WEB), {"a": pod()}, now_min=3000),
+    Case("readings failed for more than a day", 0, 0, Binding.STALE, seen(a=WEB), online={"a": pod()}, now_min=3000),
 ]  # fmt: skip
 
 
@@ -150,7 +153,7 @@ def near(amount: int | None, wanted: int) -> bool:
 
 
 def test_beside_an_offer_that_is_partly_guessed_stands_what_was_measured_alone():
-    cold = Case("", 0, 0, Binding.LEARNING, seen(5, a=WEB), {"a": pod(7000)}, now_min=5)
+    cold = Case("", 0, 0, Binding.LEARNING, seen(5, a=WEB), online={"a": pod(7000)}, now_min=5)
     assert near(found(cold).cpu_milli, 1000)
     assert near(found(cold).borne_milli, 6000)
     few = found(replace(cold, supply=MACHINE._replace(most_milli=3000)))
@@ -158,7 +161,7 @@ def test_beside_an_offer_that_is_partly_guessed_stands_what_was_measured_alone()
 
 
 def test_where_nobody_is_being_learnt_it_is_the_offer_itself():
-    offer = found(Case("", 0, 0, Binding.FORECAST, seen(a=WEB), {"a": pod(7000)}))
+    offer = found(Case("", 0, 0, Binding.FORECAST, seen(a=WEB), online={"a": pod(7000)}))
     assert (offer.borne_milli, offer.borne_bytes) == (None, None)
 
 
@@ -177,7 +180,9 @@ class TestWhereOneResourceCanBeReadNoMore:
 
     def offered(self, known: Forecast, now_min: float) -> Capacity:
         before = Capacity(5000, 20 * GIB)
-        return found(Case("", 0, 0, Binding.FORECAST, known, {"a": pod()}, now_min=now_min, previous=before))
+        return found(
+            Case("", 0, 0, Binding.FORECAST, known, online={"a": pod()}, now_min=now_min, previous=before)
+        )
 
     def test_an_unread_amount_is_offered_as_before(self):
         without_cpu = self.offered(went_on(minutes=30, cpu=None), 60)
@@ -248,7 +253,9 @@ def test_the_sentence_names_what_else_bounds_the_offer(box, most, words):
 )
 def test_the_sentence_begins_with_what_bound_the_cpu(pods, system, binding):
     known = seen(system=Use(SYSTEM, system, GIB), a=Use("shop/web", pods, GIB))
-    assert found(Case("", 0, 0, Binding.FORECAST, known, {"a": pod()})).because.startswith(f"{binding}: CPU ")
+    assert found(Case("", 0, 0, Binding.FORECAST, known, online={"a": pod()})).because.startswith(
+        f"{binding}: CPU "
+    )
 
 
 @pytest.mark.parametrize(("box", "most", "binding"), [(1000, 2000, "box_cpus"), (3000, 2000, "pool_maximum")])
@@ -273,7 +280,7 @@ def test_the_sentence_says_how_many_are_still_learnt():
 
 def test_in_the_grace_running_pods_keep_their_part():
     falling = replace(EXACT, lend=1.0, offer=0.0)
-    offer = found(Case("", 0, 0, Binding.SCHEDULE, seen(a=WEB), {"a": pod()}, tuning=falling))
+    offer = found(Case("", 0, 0, Binding.SCHEDULE, seen(a=WEB), online={"a": pod()}, tuning=falling))
     assert (offer.cpu_milli, offer.memory_bytes) == (0, 0)
     assert near(offer.borne_milli, 6000)
     assert offer.because.startswith("schedule: CPU 0m = 0% of (8000m lendable * 1 - ")

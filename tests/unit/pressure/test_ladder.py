@@ -29,10 +29,10 @@ class Climber:
         turn = Turn(
             self.at,
             {Resource.IO: (HOG,) if hurt and accused else ()},
-            {Resource.IO: {"web"} if hurt else set()},
-            self.may,
-            self.gone,
-            self.idle,
+            hurt={Resource.IO: {"web"} if hurt else set()},
+            may=self.may,
+            gone=self.gone,
+            idle=self.idle,
         )
         self.ladder, steps = climb(self.ladder, turn, self.floors)
         return steps
