@@ -19,6 +19,9 @@ _MOVING: Final = frozenset({"reconfigured", "main_came", "main_gone", "cpus_free
 
 _ADMITTED: Final = "container.admit"
 
+_CPUS_OF_A_PLACE: Final = ("pool_cpus", "main_cpus", "claim_cpus")
+"""Inputs of a placement that name CPUs (docs/audit.md)."""
+
 _LATER: Final = 10
 """Later records that are shown at most: the newest."""
 
@@ -124,12 +127,20 @@ def _now(container: Record, records: Sequence[Record]) -> Iterator[str]:
     cpus = container["cpus"]
     if not cpus:
         return
-    leading = [r for r in records if _may_lead(r, container) and r.get("after", {}).get("cpus") == cpus]
+    leading = [r for r in records if _leads(r, container)]
     own = [r for r in records if r["container_id"] == container["id"]]
     if not leading:
         yield f"  no record explains CPUs {cpus} yet{_why_not(container['pool'])}"
     elif leading[-1] is not next((r for r in reversed(own) if _places(r)), None):
         yield f"  CPUs {cpus} since {_sentence(leading[-1])}"
+
+
+def _leads(record: Record, container: Record) -> bool:
+    """Return whether a record led to the present CPUs; a placement on CPUs of the specification writes none."""
+    cpus, inputs = container["cpus"], record.get("inputs", {})
+    if record["container_id"] == container["id"] and _places(record):
+        return cpus in (record.get("after", {}).get("cpus"), *map(inputs.get, _CPUS_OF_A_PLACE))
+    return _may_lead(record, container) and record.get("after", {}).get("cpus") == cpus
 
 
 def _may_lead(record: Record, container: Record) -> bool:

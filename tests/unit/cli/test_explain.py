@@ -135,6 +135,18 @@ class TestLines:
         told = explain.lines(WEB, state(container(cpus="0-3", actual_cpus="0-3")), [record(ts="1"), grown])
         assert told[1] == "  CPUs 0-3 since 2 container.update grown: it was free"
 
+    @pytest.mark.parametrize("figure", ["pool_cpus", "main_cpus", "claim_cpus"])
+    def test_a_placement_that_wrote_nothing_explains_its_cpus(self, figure):
+        """Its specification had these CPUs, so `after` is without them."""
+        adopted = record(reason="adopted", after={}, inputs={figure: "0-7"})
+        told = explain.lines(WEB, state(container(cpus="0-7", actual_cpus="0-7")), [adopted])
+        assert told[1:] == ["  T container.admit adopted: it was free"]
+
+    def test_the_place_of_another_container_explains_nothing(self):
+        adopted = record(reason="adopted", container_id="other", after={}, inputs={"pool_cpus": "0-7"})
+        told = explain.lines(WEB, state(container(cpus="0-7", actual_cpus="0-7")), [adopted])
+        assert told[1] == "  no record explains CPUs 0-7 yet"
+
     def test_cpus_that_no_record_leads_to_are_named(self):
         boxed = {**SHARER, "class": "reclaimed", "pool": "reclaim"}
         told = explain.lines(WEB, state(container(**boxed, cpus="7", actual_cpus="7")), [record()])
