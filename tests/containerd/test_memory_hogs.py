@@ -1,8 +1,11 @@
 """Fifty reclaimed pods allocate more memory than kubepods has: no process of an online pod is killed."""
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +26,14 @@ LIMIT: Final = 1536 * MIB
 """The limit of kubepods: the hogs want 2,000 MiB, the online pod holds 128 MiB."""
 
 LENDING: Final = "reclaim: {enabled: true}\n"
+EVICTS: Final = f"{LENDING}pressure: {{evict: true}}\n"
+CALM_S: Final = 5.0
+ORDERED_S: Final = 5.0
+"""The goal, from the first page of the shortage to the order, when nothing milder helps."""
+
+SHORT_LIMIT, LEAST, FIRST = 1024 * MIB, 200 * MIB, 8 * MIB
+"""A limit of kubepods, the available memory below which it is short, and the growth that counts as its beginning."""
+
 WAITS: Final = "while [ ! -e /scratch/go ]; do sleep 1; done"
 ALLOCATES: Final = (
     "/bin/sh",
@@ -65,6 +76,12 @@ def charged(cgroup: str) -> int:
     return 4096 * counter(cgroup, ("memory.stat", "total_pgpgin"), ("", ""))
 
 
+def used() -> int:
+    """Return the memory that all pods use, bytes."""
+    name = "memory.current" if cgroups.is_v2() else "memory.usage_in_bytes"
+    return int(cgroups.file("/kubepods", "memory", name).read_text())
+
+
 def holds(workload: Workload) -> bool:
     """Return whether the online pod holds its memory."""
     name = "memory.current" if cgroups.is_v2() else "memory.usage_in_bytes"
@@ -96,6 +113,33 @@ def test_memory_hogs_kill_no_online_container(cri: Cri, own_daemon: Callable[...
     assert not daemon.is_dead
 
 
+def test_an_eviction_follows_growth_within_seconds(
+    cri: Cri, own_daemon: Callable[..., Daemon], tmp_path: Path
+):
+    """Without a companion the record of the order says that it was declined."""
+    daemon = own_daemon(config=EVICTS)
+    workloads.run(cri, "batch", parent=kubepods.BESTEFFORT, oom=1000, command=holding(200))
+    pod = cri.run_pod("web", annotations={workloads.QOS: "shared"})
+    grows = cri.create_container(pod, "app", command=growing(700), mounts={"/scratch": tmp_path}, oom=900)
+    Workload(cri, pod, grows).start()
+    with limited(SHORT_LIMIT):
+        poll(lambda: daemon.audit("pod.evict"), CALM_S)
+        assert daemon.audit("pod.evict") == []
+        before = used()
+        (tmp_path / "go").touch()
+        wait_until(lambda: used() > before + FIRST, 60, "growth")
+        began_s = time.time()
+        wait_until(lambda: used() > SHORT_LIMIT - LEAST, 60, "a shortage")
+        short_s = time.time()
+        record = daemon.audited("pod.evict", pod="batch")
+    ordered_s = datetime.fromisoformat(record["ts"]).timestamp()
+    sys.stdout.write(
+        f"order {ordered_s - short_s:.2f} s after shortage, {ordered_s - began_s:.2f} s after growth\n"
+    )
+    assert (record["reason"], record["inputs"]["scope"]) == ("declined", "kubepods")
+    assert ordered_s - short_s <= ORDERED_S
+
+
 def holding(mib: int) -> tuple[str, ...]:
     """Return a program that holds so much anonymous memory."""
     return (
@@ -103,6 +147,12 @@ def holding(mib: int) -> tuple[str, ...]:
         "-c",
         f"(busybox head -c {mib}m /dev/zero; exec sleep 1000000) | busybox tail -c {mib}m",
     )
+
+
+def growing(mib: int) -> tuple[str, ...]:
+    """Return a program that holds so much anonymous memory from the moment that the file `go` appears."""
+    *shell, line = holding(mib)
+    return (*shell, f"{WAITS}; {line}")
 
 
 def hog(cri: Cri, name: str, folder: Path) -> Workload:
