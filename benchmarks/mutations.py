@@ -54,7 +54,8 @@ def sites(tree: ast.Module) -> Iterator[Site]:
             case ast.BinOp(op=op) if type(op) in _COMPUTED:
                 yield replaced("op", _COMPUTED[type(op)](), type(op), _COMPUTED[type(op)])
             case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-                yield replaced("test", ast.UnaryOp(ast.Not(), test), "condition", "its opposite")
+                opposite = replaced("test", ast.UnaryOp(ast.Not(), test), "condition", "its opposite")
+                yield opposite._replace(line=test.lineno)  # a lone `if (` is no line for coverage
             case ast.Constant(value=bool() as value):
                 yield replaced("value", not value, value, not value)
             case ast.Constant(value=int() | float() as value):

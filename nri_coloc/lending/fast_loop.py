@@ -299,7 +299,12 @@ def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuni
     target = CPUTarget(lent.box, _change(before.box, lent.box), verdict.binding)
     known = verdict.binding is not Binding.LEARNING
     may_lend, unused = (lent.milli, verdict.unused_milli) if known else (0, 0)
-    headroom = Headroom(at_most(may_lend, scene.most), 0, scene.online, verdict.binding, unused)
+    headroom = Headroom(
+        cpu_milli=at_most(may_lend, scene.most),
+        online_cpu_milli=scene.online,
+        binding=verdict.binding,
+        unused_milli=unused,
+    )
     grounds = Grounds(before, verdict, scene, tuning)
     return Tick(
         memory=memory,

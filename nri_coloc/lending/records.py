@@ -303,6 +303,8 @@ def _bound(grounds: Grounds) -> str:
         return "the lent part rose, one step"
     if binding is Binding.FLOOR and tuning.lend < 1 and verdict.unused_milli >= 1000:
         return "the lent part leaves only the floor"
+    if binding is Binding.ONLINE_USE and before.cpus > scene.lendable:
+        return "fewer CPUs are lendable"
     if binding is Binding.ONLINE_USE:
         return "online use rose" if verdict.lent.milli < before.milli else "online use fell"
     if binding is Binding.LEARNING:

@@ -55,6 +55,11 @@ def test_a_site_knows_its_statement():
     assert (number.statement, number.line) == (2, 4)
 
 
+def test_a_condition_has_the_line_of_its_first_term():
+    first, *_ = sites(ast.parse("def f(a):\n    if (\n        a\n        or not a\n    ):\n        pass"))
+    assert (first.statement, first.line, first.change) == (2, 3, "condition → its opposite")
+
+
 SOURCE = """
 def plain(a): return a < 7
 class Decides:

@@ -266,6 +266,11 @@ class TestWords:
         day.tick(gold=2.0, share=2.0)
         assert day.words == "7 of 16 CPUs are left for reclaim"
 
+    def test_a_busy_tier_that_has_its_maximum_is_not_named(self):
+        day = Day(RECLAIM, GOLD._replace(maximum=6), sizes={"gold": 6, "reclaim": 10})
+        day.tick(gold=5.0)
+        assert day.words == "10 of 16 CPUs are left for reclaim"
+
     def test_they_say_what_is_asked_for_where_the_load_would_give_more(self):
         day = settled()
         day.tick(gold=5.0, share=2.0)

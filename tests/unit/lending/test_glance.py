@@ -10,8 +10,9 @@ from nri_coloc.core.readings import FastReadings, Role, Sample
 from nri_coloc.lending import glance
 from nri_coloc.lending.fast_loop import CLOSER_S, Tick
 from nri_coloc.lending.glance import PASSES_S, Glance
-from nri_coloc.lending.pool_size import Yielded
+from nri_coloc.lending.pool_size import Lent, Yielded, decide
 from tests.unit.lending.fast_kit import Feed, Watcher, look_of
+from tests.unit.lending.scene import CALM
 
 ONLINE, BOX = 2_000, 500
 
@@ -291,6 +292,42 @@ def test_the_core_more_comes_back_when_its_time_has_come():
         pass
     assert feed.watcher.memory.lent.box == 1
     feed.until_it_has(2)
+
+
+class TestExtraCore:
+    """Readings are skipped exactly as far as the decision would stay the same."""
+
+    def bounds(self, lent: Lent) -> glance.Bounds:
+        feed = Yielding()
+        feed.until_it_has(2)
+        self.tuning = feed.tuning
+        assert feed.decided is not None
+        memory = feed.decided.memory._replace(lent=lent)
+        target = feed.decided.target._replace(binding=Binding.DEAD_BAND)
+        readings = feed.read(0.02, yields=True)
+        found = glance.begin(
+            feed.decided._replace(memory=memory, target=target), readings, look_of(readings), self.tuning
+        )
+        assert found is not None
+        return found.bounds
+
+    def decided(self, lent: Lent, use: int) -> Lent:
+        scene = CALM._replace(lendable=2, online=use, system=0, peak=2_000, yields=True)
+        return decide(lent, scene, self.tuning).lent
+
+    @pytest.mark.parametrize("milli", [300, 1_000])
+    def test_more_use_takes_headroom_or_the_core(self, milli):
+        lent = Lent(milli, 1, more=Yielded(cpus=1))
+        most = round(self.bounds(lent).most)
+        kept = [
+            self.decided(lent, use).box == 2 and self.decided(lent, use).milli == milli
+            for use in (most, most + 1)
+        ]
+        assert kept == [True, False]
+
+    def test_less_use_brings_the_core(self):
+        least = round(self.bounds(Lent(0, 1)).least)
+        assert [self.decided(Lent(0, 1), use).box for use in (least, least + 1)] == [2, 1]
 
 
 class TestWaiting:

@@ -153,6 +153,10 @@ class TestTiers:
             *(("gold", (pod.path,), ()) for pod in two),
         ]
 
+    def test_two_cgroups_are_fewer_than_three(self):
+        other = TierFacts(f"{BURSTABLE}/podx")
+        assert tiers(other, *members(BURSTABLE, "gold", 3)) == [("gold", (BURSTABLE,), (other.path,))]
+
     def test_one_member_is_read_itself(self):
         assert tiers(*members(BURSTABLE, "gold", 1)) == [("gold", (f"{BURSTABLE}/podgold0",), ())]
 

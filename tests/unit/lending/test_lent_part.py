@@ -125,6 +125,13 @@ def test_online_use_is_named_if_it_leaves_only_the_floor():
     assert because(grounds(low, HALF, full)).startswith("resize: online use leaves only the floor (")
 
 
+@pytest.mark.parametrize(("peak", "cause"), [(7_000, "the lent part"), (7_001, "online use")])
+def test_a_whole_unused_core_is_kept_by_the_part(peak, cause):
+    low = Lent(milli=0, cpus=1, cut_at=0.0, grown_at=0.0, hold_s=1.0, lend=0.0)
+    found = because(grounds(low, NONE, CALM._replace(peak=peak)))
+    assert found.startswith(f"resize: {cause} leaves only the floor (")
+
+
 def test_the_headroom_can_be_derived_from_inputs():
     found = inputs(grounds(FULL, HALF))
     assert (found["lend"], found["lend_before"], found["left_milli"]) == (0.5, 1.0, (8_000 - 2_500) * 0.5)

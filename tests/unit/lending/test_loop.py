@@ -53,6 +53,22 @@ def test_growth_comes_in_steps():
     assert all(b - a <= 1 for a, b in pairwise(sizes))
 
 
+def test_no_growth_without_new_readings():
+    feed = Feed()
+    feed.ticks(45, 2_000)
+    for _ in range(40):
+        feed.now += 0.02
+        assert feed.give(FastReadings(feed.now, lendable=8)).target.cpus == 1
+
+
+def test_a_burst_on_one_lendable_cpu_counts_at_once():
+    feed = Feed(lendable=1)
+    feed.ticks(20, 0)
+    # 1000m, less one tick of the scheduler in 20 ms
+    feed.tick(900, box=0)
+    assert feed.memory.rates.online + feed.memory.rates.system == 800
+
+
 def test_cost_of_growth_comes_with_the_next_reading():
     feed = Feed()
     assert any(feed.tick(2_000).target.change is Change.GROW for _ in range(200))
@@ -245,8 +261,8 @@ class TestABoxThatWasFound:
         assert sizes == [6, 3, 3]
 
     def test_waits_for_the_rates_of_its_members(self, feed):
-        # use without a rate counts as online use: 5000m of the reclaim pool, 1000m of pods
-        sizes = [feed.tick(1_000, box=5_000, members=2).target.cpus for _ in range(40)]
+        # use without a rate counts as online use: 4000m of the second member, 1000m of online pods
+        sizes = [feed.tick(5_000, box=1_000, members=2).target.cpus for _ in range(40)]
         assert set(sizes) == {6}
 
     def test_is_judged_without_late_rates(self, feed):

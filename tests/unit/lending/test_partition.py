@@ -109,6 +109,12 @@ class TestLoads:
         # one more tick of the scheduler on one of the CPUs is a fifth of a CPU over 20 ms
         assert feed.tick(gold_a=1.2, gold_b=0.5, share_c=1.0).loads["gold"] < 1.6
 
+    def test_a_burst_on_one_cpu_counts_at_once(self):
+        feed = Feed(SHARE._replace(asked=2), BOX)
+        assert feed.ticks(600, share_c=0.1).sizes["share"] == 1
+        # 0.9 of a CPU, less one tick of the scheduler in 20 ms
+        assert feed.tick(share_c=0.9).loads["share"] == pytest.approx(0.7)
+
     def test_other_samples_are_nobodys(self):
         feed = Feed()
         feed.tick()
@@ -166,6 +172,11 @@ class TestDoubt:
             feed.tick(share_c=1.0)
         assert feed.tick(share_c=1.0).sizes == {"gold": 12, "share": 2, "reclaim": 2}
 
+    def test_unread_tier_does_not_delay_another_ones_dwell(self):
+        feed = Feed()
+        feed.ticks(400, gold_a=1.0, share_c=0.1)
+        assert feed.ticks(200, share_c=0.1).sizes["share"] == 1
+
     def test_nothing_grows_on_a_late_tick(self):
         feed = Feed()
         uses = {"gold_a": 1.5, "share_c": 1.0}
@@ -219,6 +230,11 @@ class TestPace:
         readings = FastReadings(feed.now + 0.02, lendable=16, took_s=0.01, mean_took_s=0.0001)
         tick = partition.tick(feed.memory, readings, feed.tiers, TUNING, readings.at)
         assert tick.next_s == TUNING.tick_s
+
+    def test_a_tier_at_its_most_is_read_slowly(self):
+        sizes = {"gold": GOLD.most, "reclaim": 4}
+        found = partition._next_period((GOLD, BOX), sizes, {"gold": GOLD.most}, TUNING, 0.0)
+        assert found == TUNING.quiet_tick_s
 
     def test_where_nobody_may_grow_it_is_slow(self):
         full = Feed(GOLD._replace(band=None), BOX)

@@ -3,7 +3,7 @@
 import pytest
 
 from nri_coloc.core.lending import Change
-from nri_coloc.core.report import Extent
+from nri_coloc.core.report import SWINGS_FROM, Extent
 from nri_coloc.lending.pool_size import Grounds
 from nri_coloc.lending.records import Record
 from tests.unit.lending.test_sentence import MOST, SITUATIONS, grounds, large
@@ -55,3 +55,9 @@ def test_the_extremes_are_among_the_inputs():
     found = record(grounds(), turns=14).inputs
     assert (found["cpus_low"], found["cpus_high"], found["turns"], found["worst_stall"]) == (1, 8, 14, 0.4)
     assert found["binding"] == "growth_step"
+    assert found["span_s"] == 60.0
+
+
+@pytest.mark.parametrize(("turns", "word"), [(SWINGS_FROM - 1, "grow"), (SWINGS_FROM, "swing")])
+def test_enough_turns_are_a_swing(turns, word):
+    assert record(grounds(), turns).because.startswith(word)

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from nri_coloc.core.lending import Change
 from nri_coloc.core.report import ONE_WAY_S, SWING_S, Cadence, Extent
+from nri_coloc.lending.pool_size import Grounds
 from nri_coloc.lending.records import Folding, Record, Step, fold
+from tests.unit.lending.test_sentence import grounds
 
 TICK_S = 0.02
 SLACK_S = 1e-6
@@ -28,6 +30,8 @@ class Teller:
         online: int = 1_000,
         headroom: int = 4_000,
         stall: float = 0.0,
+        own_stall: float = 0.0,
+        grounds: Grounds | None = None,
         after_s: float = TICK_S,
     ) -> "Teller":
         self.now = round(self.now + after_s, 6)
@@ -37,8 +41,8 @@ class Teller:
             online=online,
             headroom=headroom,
             stall=stall,
-            own_stall=0.0,
-            grounds=None,
+            own_stall=own_stall,
+            grounds=grounds,
         )
         self.folding, record = fold(self.folding, step, self.now)
         self.records += [record] if record else []
@@ -112,20 +116,43 @@ def test_the_rest_can_be_had_at_the_end():
 
 
 def test_a_record_holds_the_extremes_since_the_last_one():
-    teller = Teller().tick(3).tick(2, online=3_000, stall=0.3).tick(1, headroom=100, stall=0.2).ticks(60, 1)
+    teller = (
+        Teller().tick(3).tick(2, online=3_000, stall=0.3).tick(1, headroom=100, own_stall=0.2).ticks(60, 1)
+    )
     record = teller.records[1]
-    assert (record.cpus, record.online, record.headroom, record.stall) == (
+    assert (record.cpus, record.online, record.headroom) == (
         Extent(1, 3),
         Extent(1_000, 3_000),
         Extent(100, 4_000),
-        0.3,
     )
+    assert (record.stall, record.own_stall) == (0.3, 0.2)
+
+
+def test_a_record_has_the_grounds_of_its_last_change():
+    first, last, later = (grounds(online=online) for online in (2_000, 2_001, 2_002))
+    teller = Teller().tick(3).tick(2, grounds=first).tick(1, grounds=last)
+    for _ in range(60):
+        teller.tick(1, grounds=later)
+    assert teller.records[1].grounds == last
+
+
+@pytest.mark.parametrize(("sizes", "direction"), [((5, 6, 5), Change.SUPPRESS), ((3, 2, 3), Change.GROW)])
+def test_equal_ends_have_the_direction_of_the_last_change(sizes, direction):
+    teller = Teller()
+    for cpus in sizes:
+        teller.tick(cpus)
+    assert teller.told()[1] == (direction, sizes[0], sizes[0])
 
 
 def test_a_record_reaches_back_a_second_before_its_change():
     teller = Teller().tick(4, online=9_000).ticks(99, 4).tick(3)
     assert teller.records[0].online == Extent(1_000, 1_000)
     assert teller.records[0].ticks <= 51
+
+
+def test_a_record_holds_the_use_just_before_its_change():
+    teller = Teller().tick(4, online=9_000).ticks(9, 4).tick(3)
+    assert teller.records[0].online == Extent(1_000, 9_000)
 
 
 def test_a_clock_that_went_back_holds_nothing_up():

@@ -32,6 +32,8 @@ def large(before: Lent, **scene: Any) -> Grounds:
 SITUATIONS: list[tuple[Lent, dict[str, Any], str]] = [
     (BEFORE, {}, "online use fell, one step ("),
     (BEFORE, {"online": 7_500}, "online use rose ("),
+    (BEFORE._replace(milli=4_600), {}, "online use fell ("),
+    (BEFORE._replace(cpus=5), {"lendable": 4, "online": 0, "system": 0}, "fewer CPUs are lendable ("),
     (BEFORE, {"stall": Stall(0.4, 0.2, 0.03)}, "online pods stalled (stall=0.4, "),
     (
         BEFORE,
@@ -105,6 +107,18 @@ def test_every_change_can_be_derived_from_its_inputs(threads):
     for tick in told:
         found: dict[str, Input] = dict(inputs(tick.grounds))
         assert derived(found) == (found["after_milli"], tick.target.cpus), found
+
+
+def test_times_are_spans_before_the_decision():
+    found = inputs(grounds(BEFORE._replace(cut_at=NOW - 5, grown_at=NOW - 3), known_since=NOW - 7))
+    assert (found["cut_ago_s"], found["grown_ago_s"], found["known_for_s"]) == (5, 3, 7)
+
+
+@pytest.mark.parametrize(("yields", "stall"), [(True, "lasting_stall"), (False, "stall")])
+def test_a_stall_above_its_bound_can_be_derived(yields, stall):
+    found: dict[str, Any] = dict(inputs(grounds(yields=yields, stall=Stall(0.11, 0.0, 0.06))))
+    assert found["binding"] == "online_stall"
+    assert found[stall] > found["stall_bound"] > found[stall] - 0.02
 
 
 def test_a_time_that_never_was_is_null_in_json():

@@ -81,6 +81,7 @@ def test_what_the_online_load_explains_is_nobodys_fault():
         (800, 2, 0.177),
         (3_000, 64, 0),
         (50_000, 64, 0.27),
+        (1_900, 2, 1),
         (2_000, 2, 1),
     ],
 )
@@ -168,6 +169,11 @@ def test_throttling_that_cannot_be_read_excuses_nothing():
 
 def test_short_waiting_is_averaged_over_the_window():
     assert judged(START, group(AT + 0.02, 1_010_000), window_s=0.06) == Stall(0.125, 0)
+
+
+def test_a_stall_fades_when_waiting_ends():
+    waited = START, group(AT + 1, 1_300_000), group(AT + 2, 1_300_000)
+    assert [round(seen(*waited[:n], window_s=1.0)[1].blamed, 3) for n in (2, 3)] == [0.15, 0.075]
 
 
 def test_the_worst_group_counts():

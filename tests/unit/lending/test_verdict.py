@@ -30,8 +30,9 @@ def test_the_box_grows_by_a_step():
     assert verdict(THREE).binding is Binding.GROWTH_STEP
 
 
-def test_last_step_stops_at_the_peak_of_use():
-    found = verdict(THREE._replace(milli=4_500, cpus=4))
+@pytest.mark.parametrize("milli", [4_000, 4_500])
+def test_last_step_stops_at_the_peak_of_use(milli):
+    found = verdict(THREE._replace(milli=milli, cpus=4))
     assert (found.lent.milli, found.lent.cpus, found.binding) == (5_000, 5, Binding.ONLINE_USE)
 
 
@@ -81,8 +82,9 @@ def test_stall_takes_at_least_one_whole_core(cpus, threads, left):
     assert verdict(before, stall=Stall(blamed=0.5), threads=threads).lent.cpus == left
 
 
-def test_a_gentle_cut_still_takes_a_core():
-    found = decide(THREE, CALM._replace(stall=Stall(0.5)), replace(TUNING, cut=0.99))
+@pytest.mark.parametrize("cut", [0.99, 1.0])
+def test_a_gentle_cut_still_takes_a_core(cut):
+    found = decide(THREE, CALM._replace(stall=Stall(0.5)), replace(TUNING, cut=cut))
     assert found.lent.cpus == 2
 
 
@@ -124,6 +126,11 @@ def test_stale_readings_lend_the_floor():
 def test_tick_after_stale_readings_lends_the_floor():
     found = verdict(FULL, late_s=1.01)
     assert (found.lent.milli, found.lent.cpus, found.binding) == (0, 1, Binding.LATE)
+
+
+@pytest.mark.parametrize("age", [{"age_s": 1.0}, {"late_s": 1.0}])
+def test_readings_just_within_the_limit_keep_the_pool(age):
+    assert lent(FULL, **age) == (5_000, 5)
 
 
 def test_late_tick_does_not_grow_the_pool():
@@ -180,12 +187,14 @@ def test_a_box_with_all_cpus_says_so():
 
 def test_floor_without_headroom_is_reported():
     assert verdict(Lent(milli=900, cpus=1), peak=7_100).binding is Binding.FLOOR
+    assert verdict(Lent(milli=900, cpus=1), peak=7_000).binding is Binding.DEAD_BAND
 
 
 def test_growth_taken_back_soon_doubles_the_dwell():
     soon = FULL._replace(grown_at=NOW - 1.5)
     assert verdict(soon, online=6_000).lent.hold_s == 2.0
     assert verdict(soon._replace(hold_s=4.0), online=6_000).lent.hold_s == 8.0
+    assert verdict(soon._replace(hold_s=4.0, grown_at=NOW - 7), online=6_000).lent.hold_s == 8.0
     assert verdict(soon._replace(hold_s=8.0), online=6_000).lent.hold_s == 8.0
 
 
@@ -234,6 +243,7 @@ def test_extra_core_ends_when_tasks_stop_yielding():
 
 def test_extra_core_needs_use_over_the_dwell():
     assert verdict(FULL, yields=True, known_since=NOW - 0.9).lent.box == 5
+    assert verdict(FULL, yields=True, known_since=NOW - 1.0).lent.box == 6
 
 
 def test_late_tick_lends_no_extra_core():
