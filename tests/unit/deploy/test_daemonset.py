@@ -4,7 +4,6 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -15,6 +14,7 @@ from nri_coloc.host import kubelet
 from nri_coloc.service import http
 from nri_coloc.service import options as daemon_options
 from nri_coloc.service.configuration import loading as reader
+from tests.unit.deploy.kit import RELEASES, refusals
 
 MANIFEST = Path(__file__).parents[3] / "deploy" / "daemonset.yaml"
 TEXT = MANIFEST.read_text()
@@ -30,7 +30,6 @@ FLAGS = cli._parser().parse_args(["run", *CONTAINER["args"]])
 CONFIG_NAME = PurePosixPath(FLAGS.config).name
 SETTINGS = reader.load(BY_KIND["ConfigMap"]["data"][CONFIG_NAME], "the ConfigMap")
 
-RELEASES = ["1.27", "1.30", "1.33", "1.37"]
 MEBI = 1 << 20
 PSS_BUDGET_MIB = 80
 
@@ -56,13 +55,12 @@ def mebibytes(quantity: str) -> int:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("kind", BY_KIND)
 def test_it_fits_the_schema_of_kubernetes(kind, release):
-    kubernetes_validate.validate(BY_KIND[kind], release, strict=True)
+    assert refusals(BY_KIND[kind], release) == []
 
 
 def test_a_key_that_kubernetes_does_not_know_would_be_noticed():
     spoiled = {**BY_KIND["ServiceAccount"], "automountToken": False}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(spoiled, RELEASES[0], strict=True)
+    assert refusals(spoiled, RELEASES[0]) != []
 
 
 def test_each_kind_is_there_once():

@@ -193,13 +193,13 @@ def test_after_a_late_synchronize_a_runtime_that_drops_us_silently_is_asked_anew
 def test_after_a_late_synchronize_a_runtime_that_closes_by_itself_is_left_to_it(runtime):
     with runtime.accept(PATIENCE_SECONDS) as plugin:
         synchronised_late(plugin, "v0.12.1")
-        plugin.hook(HookKind.RUN_POD_SANDBOX.value)
+        assert plugin.call(HookKind.RUN_POD_SANDBOX.value).code == 0
 
 
 def test_a_synchronize_in_time_is_no_reason_to_leave_an_old_runtime(runtime):
     with runtime.accept(PATIENCE_SECONDS) as plugin:
         plugin.welcome(runtime_version="v1.7.24", nri_version="")
-        plugin.call("StateChange")
+        assert plugin.call("StateChange").code == 0
 
 
 def reading(session: Any) -> trunk._Reading:

@@ -55,7 +55,7 @@ def test_a_longer_frame_is_refused_before_anything_is_allocated_and_the_trunk_st
 
 def test_an_end_between_frames_is_a_farewell():
     trunk = Trunk()
-    trunk.receive_data(raw(1, b"a"))
+    assert received(trunk, raw(1, b"a")) == [(1, b"a")]
     trunk.receive_end()
 
 

@@ -32,6 +32,8 @@ def test_a_runtime_is_free_again_when_its_daemon_gives_it_up(tmp_path: Path):
         first.take(str(tmp_path / "nri.sock"))
         first.release()
         second.take(str(tmp_path / "nri.sock"))
+        with pytest.raises(OSError, match="another"):
+            first.take(str(tmp_path / "nri.sock"))
     second.release()
 
 
@@ -51,6 +53,8 @@ def test_a_claim_follows_to_the_socket_of_a_restarted_runtime(tmp_path: Path):
         claim.take(str(tmp_path / "old.sock"))
         claim.take(str(tmp_path / "new.sock"))
         other.take(str(tmp_path / "old.sock"))
+        with pytest.raises(OSError, match="another"):
+            other.take(str(tmp_path / "new.sock"))
     claim.release()
     other.release()
 

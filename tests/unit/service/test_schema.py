@@ -120,16 +120,28 @@ ACCEPTED = [
 ]
 
 
+def parsed(text: str) -> schema.File:
+    return schema.File.model_validate(tuples(yaml.safe_load(text)))
+
+
 @pytest.mark.parametrize("text", ACCEPTED)
 def test_what_the_contract_allows_is_accepted(text):
-    schema.File.model_validate(tuples(yaml.safe_load(text)))
+    accepted = parsed(text).model_dump(by_alias=True, exclude_unset=True)
+    assert accepted.keys() == yaml.safe_load(text).keys()
 
 
 @pytest.mark.parametrize(
-    "text", ["node:", "classes: {rules: }", "classes: {system: }", "classes: {system: {allowNamespaces: }}"]
+    ("text", "empty"),
+    [
+        ("node:", "node: {}"),
+        ("classes: {rules: }", "classes: {rules: []}"),
+        ("classes: {system: }", "classes: {system: {}}"),
+        ("classes: {system: {allowNamespaces: }}", "classes: {system: {allowNamespaces: []}}"),
+    ],
+    ids=["node", "rules", "system", "namespaces"],
 )
-def test_a_section_whose_lines_are_commented_out_is_empty(text):
-    schema.File.model_validate(tuples(yaml.safe_load(text)))
+def test_a_section_whose_lines_are_commented_out_is_empty(text, empty):
+    assert parsed(text) == parsed(empty)
 
 
 REFUSED = [

@@ -77,6 +77,7 @@ def test_the_file_of_one_that_was_killed_is_replaced(file, path):
     left_behind(path)
     with file.listen(), socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
+        assert client.getpeername() == str(path)
 
 
 def test_where_somebody_listens_nothing_is_taken_away(file, path):
