@@ -47,12 +47,14 @@ class Asked(TypedDict, total=False):
     memory: the limit in bytes.
     oom: the kubelet's oom_score_adj.
     mounts: paths inside to folders of the machine.
+    command: the program; it sleeps without one.
     """
 
     cpus: float
     memory: int
     oom: int | None
     mounts: dict[str, Path] | None
+    command: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,8 @@ class Node:
             limits["memory"] = memory
         if (oom := asked.get("oom")) is not None:
             limits["oom"] = oom
-        made = self.cri.create_container(pod, name, command=image.SLEEP, mounts=asked.get("mounts"), **limits)
+        command = asked.get("command", image.SLEEP)
+        made = self.cri.create_container(pod, name, command=command, mounts=asked.get("mounts"), **limits)
         self.cri.start(made)
         return Container(self.cri, pod, made, self.cri.pid(made))
 
