@@ -211,7 +211,7 @@ def _weave(fate: Fate) -> None:
         (Pusher, "recognises", fate.recognises),
         (Actuator, "await_departure", fate.before("waiting", Actuator.await_departure)),
         (Creation, "_decide_answered", fate.before("foreseen", Creation._decide_answered)),
-        (Path, "write_text", fate.after(Path.write_text, "written")),
+        (Path, "replace", fate.before("written", Path.replace)),
     )
     for owner, name, step in places:
         setattr(owner, name, _as_method(step))
