@@ -77,9 +77,7 @@ def test_a_later_plugin_sees_what_we_adjusted(node: GoNode):
     assert seen == ["0-1"]
 
 
-def test_an_earlier_plugins_update_of_a_neighbour_does_not_fail_a_creation_because_of_ours(
-    node: GoNode, daemon: Daemon
-):
+def test_a_creation_survives_an_earlier_plugins_update_of_a_neighbour(node: GoNode, daemon: Daemon):
     neighbour = shared(node)
     answer = nri_pb2.CreateContainerResponse(update=[update_of(neighbour, "4-7")])
     with node.nri.companion("rival", BEFORE_US, CreateContainer=lambda _: answer):

@@ -135,7 +135,7 @@ def test_a_whole_life_leaves_nothing_behind(node, daemon):
     assert_unhurt(daemon)
 
 
-def test_cpus_that_were_given_back_are_given_again_and_the_others_may_use_them_meanwhile(node):
+def test_returned_cpus_are_given_again_and_usable_by_others_meanwhile(node):
     neighbour = shared(node)
     first = dedicated(node)
     node.runtime.stop(first)

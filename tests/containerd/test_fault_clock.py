@@ -65,7 +65,7 @@ def test_clocks_that_are_set_while_it_runs_stop_nothing(
 
 
 @pytest.mark.invariant(1, 3, 8)
-def test_a_container_that_came_while_the_plugin_stood_still_is_placed_when_it_goes_on(
+def test_a_container_created_during_a_standstill_is_placed_after_it(
     own_daemon: OwnDaemon, inspector: Inspector
 ):
     daemon = own_daemon()

@@ -51,7 +51,7 @@ def test_a_plugin_that_hangs_is_dropped_alone(
 
 @pytest.mark.invariant(1, 2, 8)
 @pytest.mark.parametrize("index", [BEFORE_US, AFTER_US], ids=["before-us", "after-us"])
-def test_a_plugin_that_sets_the_same_field_costs_that_container_and_its_cpus_come_back(
+def test_a_field_of_two_plugins_costs_one_container_alone(
     containerd: Containerd, cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, index: str
 ):
     daemon = own_daemon()

@@ -117,7 +117,7 @@ def bursts_exist() -> None:
 
 
 @pytest.mark.usefixtures("bursts_exist")
-def test_a_burst_is_on_the_container_and_its_pod_and_falls_before_a_quota_does(cri: Cri, daemon: Daemon):
+def test_a_burst_is_on_container_and_pod_and_falls_before_quotas(cri: Cri, daemon: Daemon):
     web = workloads.run(cri, "web", request=0.5, annotations={"coloc.nri.io/cpu-burst": "100"}, started=False)
     set_pod_quota(web, 50_000)
     web.start()

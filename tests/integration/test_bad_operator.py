@@ -201,7 +201,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a
 
 
 @needs_root
-def test_a_full_disk_under_the_journal_costs_no_placement_and_the_journal_is_made_good(node, tmp_path):
+def test_a_full_disk_costs_no_placement_and_the_journal_is_mended(node, tmp_path):
     with small_disk(tmp_path / "disk", "size=64k") as disk, daemon_of(node, state_dir=disk) as daemon:
         served(daemon)
         fill_up(disk)

@@ -145,7 +145,7 @@ def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(
     assert rig.bound(batch) == NO_BOUND[rig.node.tree.version]
 
 
-def test_what_an_offline_pod_is_resized_to_bounds_it_and_is_what_it_goes_back_to(rig):
+def test_a_reclaimed_pods_resize_bounds_it_and_becomes_its_original_value(rig):
     batch = reclaimed(rig.node, "batch")
     wait_until(lambda: rig.bound(batch) != NO_BOUND[rig.node.tree.version], SOON_S, "a bound")
     rig.resize(batch, 4 * GIB)
@@ -207,7 +207,7 @@ def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
     assert_unhurt(rig.daemon)
 
 
-def test_a_host_group_without_a_cpuset_is_told_of_and_left_alone_until_it_has_one(rig):
+def test_a_host_group_without_a_cpuset_is_reported_and_left_alone(rig):
     tree = rig.node.tree
     weight = "cpu.shares" if tree.version == 1 else "cpu.weight"
     tree.make("hadoop-yarn")

@@ -102,7 +102,7 @@ def test_without_reclaimed_pods_the_pool_is_what_share_is(lending: Lasting):
     assert lending.daemon.state()["pools"]["reclaim"]["cpus"] == EVERYTHING
 
 
-def test_the_first_that_is_reclaimed_beside_online_containers_comes_into_a_box_of_its_size(lending: Lasting):
+def test_the_first_reclaimed_container_finds_a_sized_reclaim_pool(lending: Lasting):
     node = lending.node
     online(node, CPUS)
     wait_until(

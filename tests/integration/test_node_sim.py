@@ -87,7 +87,7 @@ def test_a_life_is_told_in_containerds_order(tmp_path, version):
         ]
 
 
-def test_the_pods_cgroup_is_there_at_its_first_hook_and_the_containers_not_before_its_start(tmp_path, cgroup):
+def test_a_pods_cgroup_precedes_its_hook_and_a_containers_its_start(tmp_path, cgroup):
     seen: dict[HookKind, bool] = {}
     simulated = Node(tmp_path, cgroup=cgroup)
 

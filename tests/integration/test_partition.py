@@ -131,7 +131,7 @@ def state_of(daemon: Daemon) -> dict[str, int]:
     return {name: cpuset.parse(pools[name]["cpus"]) for name in ("gold", "share", "reclaim")}
 
 
-def test_cpus_flow_to_a_tier_that_bursts_and_back_to_the_box_when_it_rests(place: Place):
+def test_cpus_flow_to_a_bursting_tier_and_return_to_the_pool(place: Place):
     rig, daemon = place
     rig.have(2, 2, 4, DWELL_S)
     rig.node.set_demand(rig.web, 8)

@@ -100,7 +100,7 @@ def test_over_a_connection_on_which_it_is_safe_updates_go_natively(tmp_path: Pat
         assert daemon.audit("push.failed") == []
 
 
-def test_a_push_that_waited_for_the_runtime_gives_nobody_cpus_that_others_own_by_now(tmp_path: Path):
+def test_a_delayed_push_gives_no_cpus_that_others_own_now(tmp_path: Path):
     with Node(tmp_path) as node, daemon_of(node, config="runtime: {updatesPerReply: 0}\n") as daemon:
         served(daemon)
         neighbour = shared(node)
@@ -116,7 +116,7 @@ def test_a_push_that_waited_for_the_runtime_gives_nobody_cpus_that_others_own_by
         assert daemon.audit("push.failed") == daemon.audit("drift.repair") == []
 
 
-def test_a_runtime_that_dies_in_the_middle_gets_what_is_left_when_it_is_back(tmp_path: Path):
+def test_a_runtime_that_dies_midway_gets_the_rest_after_its_return(tmp_path: Path):
     with Node(tmp_path) as node, daemon_of(node, config="runtime: {updatesPerReply: 0}\n") as daemon:
         served(daemon)
         crowd = [shared(node, f"n{i}") for i in range(8)]

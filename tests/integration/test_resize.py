@@ -141,7 +141,7 @@ def test_a_resize_survives_a_restart_though_the_record_tells_the_old_set(node, d
     assert_unhurt(daemon)
 
 
-def test_a_resize_that_came_while_we_were_away_is_carried_out_when_we_are_back(node, daemon):
+def test_a_resize_during_our_absence_is_carried_out_after_it(node, daemon):
     neighbour, web, other = shared(node), dedicated(node), dedicated(node, "other", 2000)
     daemon.kill()
     resize(node, web, 4000)

@@ -57,7 +57,7 @@ def test_a_waiting_copy_ends_at_sigterm_and_the_first_does_not_notice(node):
         assert_unhurt(first)
 
 
-def test_the_heir_knows_the_originals_that_the_first_noted_after_it_had_begun_to_wait(node):
+def test_a_waiting_successor_knows_originals_that_were_noted_meanwhile(node):
     with daemon_of(node) as first:
         served(first)
         with daemon_of(node, state_dir=first.state_dir) as second:

@@ -51,7 +51,7 @@ NODES = st.builds(
 
 
 @given(TICKS)
-def test_it_never_rises_by_more_than_a_step_and_never_falls_below_what_cannot_be_reclaimed(ticks):
+def test_it_rises_by_steps_and_stays_above_unreclaimable_memory(ticks):
     control, now_s = MemoryControl(), 1000.0
     for gap_s, room in ticks:
         now_s += gap_s

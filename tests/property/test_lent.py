@@ -38,7 +38,7 @@ def test_no_core_is_divided_between_the_box_and_the_rest_of_share(situation, cou
 
 
 @given(situations(), COUNTS, COUNTS)
-def test_a_box_beside_nobody_keeps_its_cpus_when_it_grows_and_gets_none_when_it_shrinks(situation, one, two):
+def test_a_lone_reclaim_pool_keeps_its_cpus_when_it_grows_or_shrinks(situation, one, two):
     machine, share, _ = situation
     few, many = sorted((one, two))
     smaller = pools.choose(machine, share, 0, few)

@@ -33,7 +33,7 @@ class Hopeless:
         raise subprocess.TimeoutExpired("apt-get", 600)
 
 
-def test_what_keeps_a_machine_off_is_told_to_its_own_scenarios_and_to_nobody_else(
+def test_only_a_machines_own_scenarios_hear_why_it_is_off(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(fleet, "Machine", Hopeless)
@@ -46,7 +46,7 @@ def test_what_keeps_a_machine_off_is_told_to_its_own_scenarios_and_to_nobody_els
     assert Hopeless.tried == 1
 
 
-def test_what_machines_need_is_fetched_beside_other_tests_and_waited_for_by_who_needs_one(
+def test_only_tests_of_machines_wait_for_what_machines_need(
     monkeypatch: pytest.MonkeyPatch,
 ):
     done: list[str] = []

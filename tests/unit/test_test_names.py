@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MOST_WORDS = 8
 LIMIT_PERCENT = 34
-LONGEST = 16
+LONGEST = 14
 
 
 def names() -> Iterator[str]:

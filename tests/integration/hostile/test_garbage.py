@@ -130,7 +130,7 @@ SURVIVED: dict[str, Callable[[RawPlugin], tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize("attack", SURVIVED.values(), ids=SURVIVED.keys())
-def test_a_fault_in_one_call_is_answered_by_its_code_and_the_connection_is_kept(attack, lasting):
+def test_a_fault_in_a_call_gets_a_code_and_keeps_the_connection(attack, lasting):
     _, daemon, plugin = lasting
     stream, code = attack(plugin)
     assert plugin.reply(stream).code == code

@@ -54,7 +54,7 @@ def test_every_event_may_be_empty(method, lasting):
     assert_unhurt(daemon)
 
 
-def test_a_start_without_a_creation_is_placed_and_a_stop_before_its_post_start_releases_it(lasting):
+def test_a_start_without_a_creation_is_placed_and_an_early_stop_releases(lasting):
     _, daemon, plugin = lasting
     pod, container = a_pod(annotations={QOS: "dedicated"}), a_container()
     plugin.hook("StartContainer", pod=pod, container=container)
@@ -153,7 +153,7 @@ QOS_CGROUPS = ("kubepods", "kubepods/burstable", "kubepods/besteffort", "system.
 
 
 @pytest.mark.parametrize("shared", QOS_CGROUPS)
-def test_a_pod_in_a_cgroup_that_is_not_its_own_never_limits_the_others_in_it(shared, lasting):
+def test_a_pod_in_a_shared_cgroup_never_limits_the_others(shared, lasting):
     node, daemon, plugin = lasting
     names = ("cpu.shares", "cpuset.cpus", "blkio.bfq.weight")
     before = [node.tree.read(shared, name) for name in names]
@@ -229,7 +229,7 @@ def test_a_forged_record_never_breaks_the_state(record, qos, lasting):
     assert len(assert_unhurt(daemon)["containers"]) == 2
 
 
-def test_a_list_that_names_things_twice_or_not_at_all_is_taken_as_it_is(lasting):
+def test_a_list_with_repetitions_or_gaps_is_taken_as_it_is(lasting):
     _, daemon, plugin = lasting
     pod, container = a_pod(annotations={QOS: "dedicated"}), a_container()
     orphan = a_container(on="nowhere")

@@ -49,7 +49,7 @@ def test_tries_come_more_rarely_but_never_more_than_the_cap_apart(runtime, daemo
     assert_unhurt(daemon)
 
 
-def test_after_a_long_wait_for_the_runtime_a_lost_connection_is_tried_again_at_once(node, tmp_path):
+def test_after_a_long_wait_a_lost_connection_is_retried_at_once(node, tmp_path):
     with daemon_of(node) as daemon:
         wait_until(lambda: "waiting for the runtime" in daemon.log(), 20, "the daemon to wait")
         time_to_grow = time.monotonic() + 1.6  # until then the pauses have grown to seconds
@@ -133,7 +133,7 @@ def test_a_runtime_that_configures_and_then_waits_is_waited_for(runtime, daemon)
         is_served(daemon, plugin)
 
 
-def test_a_runtime_that_stops_reading_is_left_and_never_gets_half_a_message_and_then_more(runtime, daemon):
+def test_a_runtime_that_stops_reading_never_gets_more_after_half_a_message(runtime, daemon):
     with runtime.accept() as plugin:
         plugin.welcome()
         # until the daemon closes the connection: a daemon that only waited for a CPU would take the rest, and stay

@@ -78,7 +78,7 @@ def test_curves_follow_the_day_and_have_a_value_for_each_step():
     assert found.requests_a_second[0] == pytest.approx(250, rel=0.1)
 
 
-def test_kinds_of_work_that_were_measured_one_by_one_stand_in_one_file_and_picture(
+def test_kinds_measured_one_by_one_share_one_file_and_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(report, "JSON", tmp_path / "found.json")

@@ -33,7 +33,7 @@ def test_it_never_falls():
 
 
 @pytest.mark.parametrize("reading", [([None], [40]), ([100], [None])], ids=["added", "taken off"])
-def test_a_counter_that_cannot_be_read_leaves_nothing_known_and_the_rest_as_it_was(reading):
+def test_an_unreadable_counter_is_unknown_and_the_rest_is_unchanged(reading):
     assert told(([100], [30]), reading, ([150], [40])) == [70, None, 110]
 
 

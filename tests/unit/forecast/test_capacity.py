@@ -264,7 +264,7 @@ def test_a_bound_of_the_box_is_what_bound_it(box, most, binding):
     assert found(case).because.startswith(f"{binding}: CPU ")
 
 
-def test_the_sentence_says_what_of_an_offer_pods_may_take_where_others_may_take_all():
+def test_the_sentence_states_the_part_of_pods_beside_host_groups():
     supply = Supply(8000, 32 * GIB + MARGIN, kubepods_limit=20 * GIB + MARGIN, host_groups=1)
     found = capacity(seen(a=WEB), {"a": pod()}, supply, NOON + 1800, EXACT, previous=ALL_OF_IT)
     told = re.search(r", to pods at most (\d+) for the (\d+) bytes below kubepods' own limit$", found.because)

@@ -143,7 +143,7 @@ def test_an_offer_falls_as_soon_as_more_is_used(rig):
     assert rig.milli < first - 2500
 
 
-def test_the_noise_of_use_and_less_of_it_wait_for_the_minute_to_be_over(rig):
+def test_noise_and_falls_of_use_wait_for_the_minutes_end(rig):
     rig.turn()
     rig.turn(1000)
     first = rig.offers

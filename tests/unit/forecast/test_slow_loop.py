@@ -185,7 +185,7 @@ def test_where_pools_are_sized_by_load_the_box_offers_its_own_cpus(sim, tmp_path
     assert rig.offer.cpu_milli == 2000
 
 
-def test_what_an_operator_lets_the_box_have_bounds_the_offer_where_it_lies_among_others(sim, tmp_path):
+def test_the_operators_maximum_bounds_the_offer(sim, tmp_path):
     rig = Rig(sim, str(tmp_path), Tuning(pools=(PoolTuning(RECLAIM, maximum=2),)))
     rig.survey.turn()
     rig.survey.turn()

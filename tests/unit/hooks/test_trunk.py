@@ -125,7 +125,7 @@ def waits(count: int, connect: Callable[[], socket.socket]) -> list[float]:
 @pytest.mark.parametrize(
     "connect", [nobody, somebody_who_leaves], ids=["nobody listens", "it leaves at once"]
 )
-def test_the_first_try_comes_within_a_second_and_none_later_than_ten_after_the_last(connect):
+def test_retries_begin_within_one_second_and_are_ten_apart_at_most(connect):
     found = waits(12, connect)
     assert 0 < found[0] <= 1
     assert max(found) <= connection.RETRY_CAP_S == 10
@@ -136,7 +136,7 @@ def test_tries_are_not_in_step_with_those_of_other_nodes():
     assert len({round(seconds, 6) for seconds in waits(30, nobody)[10:]}) > 10
 
 
-def test_who_waited_long_for_a_runtime_is_back_within_a_second_of_its_first_loss():
+def test_after_a_long_wait_the_first_loss_is_mended_within_a_second():
     tried: list[None] = []
 
     def comes_at_last() -> socket.socket:

@@ -61,7 +61,7 @@ class TestChildren:
             files.children(too_long)
 
 
-def test_a_list_that_the_kernel_hands_out_page_by_page_is_read_to_its_end():
+def test_a_list_of_several_pages_is_read_to_its_end():
     page = 4096
     assert len(files.read("/proc/self/maps") or "") > 2 * page
 

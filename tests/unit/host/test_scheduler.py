@@ -202,9 +202,7 @@ class TestTheTasksOfACgroup:
 
     @PRIVILEGED
     @pytest.mark.parametrize("policies", [(Policy.BATCH, Policy.IDLE), (Policy.IDLE, Policy.BATCH)])
-    def test_a_hint_that_differs_from_a_former_lifes_is_taken_back_as_what_it_is(
-        self, tmp_path, child, policies
-    ):
+    def test_a_hint_that_differs_from_the_previous_process_is_taken_back(self, tmp_path, child, policies):
         host = Host(tmp_path, 1)
         (host.base / "cpu/pod").mkdir(parents=True)
         (host.base / "cpu/pod/tasks").write_text(f"{child}\n")

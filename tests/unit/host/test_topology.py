@@ -198,7 +198,7 @@ class TestCaches:
             shutil.rmtree(folder)
         assert sysfs.read(str(tmp_path)).l3_groups == sysfs.read(str(tmp_path)).packages
 
-    def test_small_cores_with_a_common_l2_and_no_l3_are_a_group_of_their_own(self, tmp_path):
+    def test_small_cores_that_share_only_l2_are_a_group(self, tmp_path):
         machines.plant(MACHINES["hybrid"], tmp_path)
         for cpu in range(24):
             shared = "0-21" if cpu < 22 else "22-23"

@@ -179,7 +179,7 @@ class TestSteps:
         day.step = 1
         assert day.tick(gold=0.4, share=2.0) == {"gold": 1, "share": 4, "reclaim": 11}
 
-    def test_a_little_more_load_on_the_way_ends_it_where_that_is_in_the_middle(self):
+    def test_a_little_more_load_ends_it_in_the_middle(self):
         day = Day(RECLAIM, GOLD, sizes={"gold": 10, "reclaim": 6})
         day.step = 1
         loads = (0.9, 0.9, 0.9, 1.7, 1.7, 1.7, 1.7, 1.7, 1.7)
@@ -301,7 +301,7 @@ class TestTiers:
         asked = {name.replace("_", "/"): Asked(each, 1) for name, each in milli.items()}
         return {tier.name: tier for tier in bands.tiers(plan, asked)}
 
-    def test_without_members_there_are_those_with_a_minimum_and_the_two_that_are_always_there(self):
+    def test_without_members_pools_with_a_minimum_and_the_two_constant_ones_exist(self):
         assert self.tiers() == {
             "gold": Tier(name="gold", priority=1, band=(0.3, 0.5), minimum=2, maximum=8, asked=0),
             "mon": Tier("mon", minimum=1),

@@ -94,7 +94,7 @@ def test_the_tasks_of_a_pod_stand_for_the_group_that_it_lies_in(rig):
     assert rig.sampler.told == [{"kubepods/podweb": (1, 2), "kubepods/podapi/app-api": (3,)}]
 
 
-def test_of_a_vm_those_in_its_pods_cgroup_or_below_it_stand_for_its_pod(rig):
+def test_threads_of_a_vm_in_its_pods_cgroup_stand_for_the_pod(rig):
     for name in ("app", "side"):
         create(rig.node, name, replace(kit.SHARED, handler="pod"), on="web")
     rig.cgroups.tasks_of["kubepods/podweb/*"] = {1: Schedstat(0, 10), 2: Schedstat(0, 10)}

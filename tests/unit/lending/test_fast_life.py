@@ -9,7 +9,7 @@ from tests.unit.lending.fast_bed import ONE, OTHER, PODS, REST, TWO, Bed, box, o
 
 
 class TestLife:
-    def test_a_cgroup_that_ends_is_said_once_with_its_key_and_its_files_are_closed(self, bed):
+    def test_an_ended_cgroup_is_reported_once_and_its_files_are_closed(self, bed):
         bed.make(ONE)
         bed.use(ONE, 5)
         bed.sampler.watch(box(ONE))

@@ -153,7 +153,7 @@ def test_with_nobody_left_no_watch_is_left(rig: Rig):
     wait_until(lambda: not rig.watched_files, PATIENCE_S, "the last watch to go")
 
 
-def test_a_member_whose_files_went_is_looked_at_and_has_its_turn_from_then_on(rig: Rig):
+def test_a_member_whose_files_went_keeps_its_turn(rig: Rig):
     rig.begin()
     rig.file_watch.look_at_next()
     rig.file_watch.look_at_next()

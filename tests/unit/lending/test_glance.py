@@ -69,7 +69,7 @@ def feed() -> Glancer:
     return at_rest()
 
 
-def test_a_steady_use_is_passed_over_for_most_of_a_second_and_decided_about_then(feed):
+def test_a_steady_use_is_decided_about_once_a_second(feed):
     passed = 0
     while feed.given():
         passed += 1

@@ -73,7 +73,7 @@ class TestVM:
         resources = Resources(shares=1024, quota=100_000, period=100_000)
         node.decide(ContainerUpdating(kit.pod("web"), known.container, known.wish, resources))
 
-    def test_with_a_limit_its_waiting_is_its_pods_less_what_the_pods_quota_held_back(self):
+    def test_a_limited_containers_stall_excludes_the_pods_throttled_time(self):
         node = a_node()
         self.limit(node, "app", self.VM)
         create(node, "side", self.VM)
@@ -132,7 +132,7 @@ def test_use_that_preserves_its_cpus_is_claimed():
     assert [group.role for group in found] == [Role.PODS, Role.SYSTEM]
 
 
-def test_where_it_shares_a_qos_cgroup_with_members_it_is_taken_off_what_these_use():
+def test_a_neighbour_in_a_qos_cgroup_is_subtracted_from_members_use():
     node = a_node()
     for name in ("a", "b", "c"):
         node.decide(PodStarted(best_effort(name), kit.RECLAIMED))
@@ -145,7 +145,7 @@ def best_effort(name: str) -> Pod:
     return replace(kit.pod(name), cgroup_parent=f"/kubepods/besteffort/pod{name}")
 
 
-def test_a_member_that_the_kubelet_pinned_to_cpus_of_its_own_is_left_out_once():
+def test_a_member_pinned_by_the_kubelet_is_left_out_once():
     node = a_node(Tuning(kept_by_kubelet={"uid-batch": {"job": kit.mask("2-3")}}))
     pinned = replace(kit.RECLAIMED, preserve=frozenset({"cpu"}))
     start_pod(node, "batch", pinned)

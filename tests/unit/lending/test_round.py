@@ -151,7 +151,7 @@ def test_while_a_pressure_file_is_missing_it_is_tried_again_after_a_while(watchi
 
 
 @pytest.mark.parametrize("role", [Role.BOX, Role.DEDICATED, Role.ONLINE])
-def test_a_cgroup_that_is_not_there_uses_nothing_and_is_taken_in_when_it_comes(watching, role):
+def test_an_absent_cgroup_uses_nothing_and_is_read_once_it_exists(watching, role):
     watching.sampler.watch(
         (PODS, REST, Group(role, ("late",), stalled="late" if role is Role.ONLINE else ""))
     )
@@ -238,7 +238,7 @@ def test_so_it_is_where_they_are_read_one_by_one(watching):
     assert len(heard) == MANY
 
 
-def test_after_a_long_pause_a_look_reads_no_more_than_a_bounded_part_of_them(watching):
+def test_after_a_long_pause_a_look_reads_a_bounded_part(watching):
     limited(watching, MANY)
     assert len(watching.look(seconds=60).online) == MOST_IN_TURN / 3
 

@@ -44,7 +44,7 @@ class TestShortage:
         found = [sample for sample in bed.tick(seconds=RETRY_S) if sample.key == hidden.key]
         assert [(hidden.usage_us, sample.usage_us) for sample in found] == [(None, 7)]
 
-    def test_the_pods_and_the_system_go_on_being_unknown_until_their_files_may_be_open(self, bed):
+    def test_pods_and_system_stay_unknown_until_their_files_may_be_open(self, bed):
         bed.may_open(1)
         bed.sampler.watch((PODS, REST))
         assert [(sample.role, sample.usage_us) for sample in bed.tick()] == [

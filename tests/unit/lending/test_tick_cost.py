@@ -42,7 +42,7 @@ def test_ticks_that_did_not_ask_share_what_was_spent_and_count_in_the_mean():
     assert ticks.take(0.0009, ticks=3) == pytest.approx((0.0003, (0.001 + 3 * 0.0003) / 4))
 
 
-def test_of_many_ticks_that_did_not_ask_no_more_count_than_the_mean_is_of():
+def test_no_more_quiet_ticks_count_than_the_mean_holds():
     ticks = Ticks()
     ticks.take(1.0)
     assert ticks.take(0.01, ticks=100).mean_took_s == pytest.approx(0.0001)

@@ -243,7 +243,7 @@ def test_pods_that_use_more_than_they_may_alone_follow_every_fall(rig):
     assert rig.turn(pods={"batch": 2 * GIB}, yarn=GIB, limit=GIB + MARGIN - MIB, anon=0)["batch"] == GIB - MIB
 
 
-def test_a_pod_that_has_used_up_what_pods_may_have_alone_gets_no_other_part(rig):
+def test_a_pod_beyond_the_part_of_pods_gets_no_other_part(rig):
     before = rig.turn(pods={"batch": GIB}, yarn=GIB, limit=GIB + MARGIN)
     assert rig.turn(pods={"batch": GIB}, yarn=GIB + 8 * MIB, limit=GIB + MARGIN) == before
     assert len(rig.heard.records) == 1

@@ -82,7 +82,7 @@ HEAVY = replace(LENT, knobs=LENT.knobs._replace(io_weight=300))
 LEAST = Knobs(shares=2, quota=10_000, memory_limit=32 << 20)
 
 
-def test_a_reload_leaves_a_container_what_there_is_of_its_loan_and_says_no_other():
+def test_a_reload_leaves_and_states_the_present_part_of_a_loan():
     node = lending()
     grant(node, job=LEAST)  # its shares now equal the original value
     outcome = node.reconfigure(wishes={"job": HEAVY})

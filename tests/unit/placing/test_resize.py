@@ -74,9 +74,7 @@ class TestGrowthIsNear:
         ],
         ids=["core-before-thread", "thread-before-breaking", "node-before-core", "its-own-cores-first"],
     )
-    def test_whole_cores_of_its_node_go_before_threads_and_threads_of_it_before_another_node(
-        self, owned, count, free, cpus
-    ):
+    def test_whole_cores_go_before_threads_and_both_before_another_node(self, owned, count, free, cpus):
         assert grown(owned, count, free) == cpus
 
     def test_a_core_is_broken_where_it_is_broken_already(self):

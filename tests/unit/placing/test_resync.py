@@ -78,7 +78,7 @@ class TestAfterARestart:
         assert node.owners() == node.anew().owners() == {}
 
     @pytest.mark.parametrize("pushed", [True, False])
-    def test_a_sidecar_whose_main_container_has_ended_does_not_own_again_what_it_gave_back(self, pushed):
+    def test_a_sidecar_without_its_main_container_owns_no_returned_cpus_again(self, pushed):
         """Its record names the CPU that was its own until the main container came."""
         node = Node()
         node.create("side", 100)

@@ -93,7 +93,7 @@ LENT = replace(
     ],
     ids=["nothing", "the kubelet's"],
 )
-def test_who_is_lent_nothing_any_more_has_the_quota_and_the_limit_of_before_us(kubelets, given):
+def test_a_container_without_a_loan_has_its_original_quota_and_limit(kubelets, given):
     node = Node()
     node.create("app", wish=LENT, resources=kubelets)
     outcome = node.reconfigure(wishes={"app": SHARED})
@@ -179,7 +179,7 @@ def given_back_and_resized() -> Node:
     return node
 
 
-def test_what_the_kubelet_tells_after_it_is_the_kubelets_and_nothing_of_ours_is_left():
+def test_a_later_value_of_the_kubelet_replaces_all_of_ours():
     app = given_back_and_resized()["app"]
     figures = Knobs(shares=0, quota=0, period=0, memory_limit=0)
     assert app.knobs.where_set(figures) == app.returned.where_set(figures) == NO_KNOBS
@@ -196,7 +196,7 @@ def test_a_daemon_that_comes_later_leaves_the_kubelets_figures_alone():
     assert (ordered(again).where_set(figures), again["app"].container.resources) == (NO_KNOBS, RESIZED)
 
 
-def test_a_daemon_that_comes_later_gives_back_what_the_spec_still_shows_of_a_loan():
+def test_a_later_daemon_restores_a_loan_that_the_spec_still_shows():
     listed = replace(
         rewished(LENT)["app"].container,
         record=record.write(rewished(LENT)["app"]),

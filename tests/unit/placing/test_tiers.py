@@ -285,7 +285,7 @@ class TestMembers:
         assert said(outcome)[-1][0] == "container.update"
         assert outcome.decisions[-1].orders.cpus == "0-3"
 
-    def test_an_owner_of_cpus_is_answered_with_them_and_pools_are_said_as_they_are(self):
+    def test_owners_are_answered_with_their_cpus_and_pools_as_they_are(self):
         node = having(GOLD)
         node.create("main", 100)
         outcome = node.update("main", asking(2000))

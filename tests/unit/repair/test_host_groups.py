@@ -132,7 +132,7 @@ def test_of_one_without_a_cpuset_the_end_is_told_too():
     assert [reason for _, reason in rig.heard.said()] == ["no_cpuset", "reconfigured"]
 
 
-def test_what_somebody_reset_on_a_host_group_is_put_back_and_told_with_its_path():
+def test_a_reset_on_a_host_group_is_repaired_and_recorded():
     rig = Rig(lending_to("yarn"))
     rig.place()
     rig.cgroups.cpus_of["yarn"] = kit.mask("0-1")

@@ -130,7 +130,7 @@ WRITERS: Final[dict[str, tuple[str, Callable[[CgroupWriter], Failures]]]] = {
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_refusal_is_returned_with_the_files_name_and_one_that_is_gone_is_nothing(rig, writer, error):
+def test_a_refusal_names_its_file_and_an_absent_file_is_nothing(rig, writer, error):
     name, act = WRITERS[writer]
     (rig.root / "proc/7").mkdir(parents=True)
     (rig.root / "proc/7/oom_score_adj").write_text("0\n")

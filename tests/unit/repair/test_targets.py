@@ -42,7 +42,7 @@ def test_what_no_push_brings_is_a_matter_of_files_though_the_creation_was_answer
     assert not app.journalled
 
 
-def test_a_sidecar_that_joined_later_is_not_bound_by_file_for_nothing_would_unbind_it():
+def test_a_later_sidecar_is_not_bound_by_file():
     node = a_node()
     create(node, "side", kit.DEDICATED, 100)
     create(node, "main", Wish(QoSClass.DEDICATED, numa=Numa.SINGLE), 2000)

@@ -100,7 +100,7 @@ def test_a_full_disk_keeps_nothing_from_being_put_back(machine, full_disk):
     assert undone.unwritten.endswith("restore.jsonl: No space left on device")
 
 
-def test_what_a_full_disk_kept_in_the_journal_is_put_back_once_more_without_harm(machine, monkeypatch):
+def test_an_original_that_a_full_disk_kept_is_restored_twice_without_harm(machine, monkeypatch):
     with monkeypatch.context() as full:
         full.setattr(state_file, "replace", no_space)
         machine.restore()
@@ -131,6 +131,6 @@ def test_the_daemons_end_tells_of_a_root_that_is_gone(machine):
     assert machine.journalled == {POD, APP}
 
 
-def test_a_push_that_is_in_flight_at_the_daemons_end_keeps_containers_for_another_try(machine):
+def test_a_push_in_flight_at_the_end_keeps_containers_for_a_retry(machine):
     assert "a push is in flight" in at_exit(machine, pusher=BUSY)
     assert (machine.file(POD).read_text(), machine.journalled) == ("100", {APP})

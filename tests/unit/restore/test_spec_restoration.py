@@ -164,7 +164,7 @@ def test_on_v2_the_kernels_shares_are_not_pushed_again(v2):
     assert v2.told == []
 
 
-def test_on_v2_shares_that_were_journalled_and_no_record_calls_ours_are_not_told_again(v2):
+def test_on_v2_journalled_shares_without_a_record_are_not_told_again(v2):
     v2.container("c")
     v2.entries[f"/sys/fs/cgroup/{PATH}/c/cpu.weight"] = "20"
     v2.run()

@@ -227,7 +227,7 @@ def test_who_came_and_went_while_cri_could_not_be_asked_is_forgotten(rig):
     )
 
 
-def test_one_that_is_not_listed_may_be_in_creation_and_is_kept_for_a_while(rig):
+def test_an_unlisted_container_is_kept_a_while_for_its_creation(rig):
     create(rig.node, "coming", kit.DEDICATED, 2000, on="db")
     rig.at(COMPARE_AFTER_S)
     assert "coming" in rig.node.state.containers

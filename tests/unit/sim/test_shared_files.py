@@ -17,7 +17,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_not_there_is_none_and_is_not_made_where_that_is_not_wanted(tmp_path):
+def test_an_absent_value_is_none_and_is_not_made_unasked(tmp_path):
     assert shared_files.read(tmp_path / "nothing") is None
     assert shared_files.read(tmp_path / "nothing" / "below") is None
     with pytest.raises(FileNotFoundError):

@@ -98,7 +98,7 @@ def test_without_psi_the_tasks_schedstat_tells_what_was_waited(version, tmp_path
         assert found == Schedstat(4_000_000, 500_000)
 
 
-def test_a_container_that_has_what_it_wants_waits_as_long_as_it_is_told_to(node):
+def test_a_satisfied_container_waits_for_the_time_it_is_given(node):
     web = online(node)
     node.set_demand(web, 1)
     node.set_delay(web, 0.5)

@@ -330,7 +330,7 @@ def test_a_lowered_limit_is_raised_before_any_capacity_has_lasted():
     assert found.inputs["memory_room_bytes"] == 64 * MIB
 
 
-def test_a_limit_that_use_comes_near_to_is_the_whole_loan_where_that_is_there():
+def test_a_limit_near_use_becomes_the_whole_loan_if_available():
     loan = Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=LOWERED), LOWERED)
     assert rebalanced({"a": loan}, there_are(8000)).changes == {"a": Knobs(memory_limit=4 * GIB)}
 

@@ -150,7 +150,7 @@ class TestPodsBandwidths:
         assert len(rig.files.applied) == 1 + REPAIRS_PER_MINUTE
         assert rig.heard.said() == [("drift.repair", "found_different")] * REPAIRS_PER_MINUTE
 
-    def test_a_reset_is_told_of_the_pod_and_of_each_container_with_before_and_after(self):
+    def test_a_reset_is_recorded_for_pod_and_containers_with_both_values(self):
         rig = Rig(wish=self.BURSTING)
         rig.bandwidths.sweep()
         rig.files.writes = 3

@@ -138,7 +138,7 @@ def test_when_lending_is_switched_off_all_are_told_back(rig):
     assert rig.tasks.hints == {}
 
 
-def test_what_a_former_life_told_to_somebody_who_is_to_have_none_is_taken_back():
+def test_a_hint_of_the_previous_process_without_a_cause_is_taken_back():
     rig = Rig(OFF)
     rig.tasks.hints = {APP: SHORT, "kubepods/podgone/app": SHORT}
     rig.hints.sweep()

@@ -15,7 +15,7 @@ def rig() -> Rig:
 
 
 class TestWhatIsTold:
-    def test_a_raise_is_told_of_the_container_and_of_its_pod_with_what_decided_it(self, rig):
+    def test_a_raise_is_recorded_for_container_and_pod_with_its_inputs(self, rig):
         rig.raised()
         pod, app = rig.heard.records
         assert rig.heard.said() == [("pod.limit", "quota_burst"), ("container.update", "quota_burst")]

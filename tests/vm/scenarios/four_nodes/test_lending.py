@@ -72,18 +72,14 @@ def test_a_dedicated_container_larger_than_a_node_has_two_which_the_box_leaves(p
     becomes(pods.beside(web).breaches, [])
 
 
-def test_a_box_that_shrinks_and_grows_beside_it_has_as_much_of_both_other_nodes(
-    node: Node, pods: Pods, web: Container
-):
+def test_a_resized_reclaim_pool_takes_equally_from_both_other_nodes(node: Node, pods: Pods, web: Container):
     for most, by_node in ((4, [0, 0, 2, 2]), (LENT, [0, 0, 4, 4])):
         node.plugin.config.write(lending(most))
         becomes(lambda: pods.by_node, by_node)
     becomes(pods.beside(web).breaches, [])
 
 
-def test_a_box_that_wants_more_than_is_left_has_all_of_that_and_nothing_dedicated(
-    node: Node, pods: Pods, web: Container
-):
+def test_a_reclaim_pool_gets_all_that_is_left_and_nothing_dedicated(node: Node, pods: Pods, web: Container):
     whole = node.pod("whole", cpus=4, qos_class="dedicated", numa="exclusive", numa_ids="3")
     assert (whole.cpus, whole.cgroup("cpuset.mems")) == (NODES[3], "3")
     node.plugin.config.write(lending(16))

@@ -45,7 +45,7 @@ def offline(cpu: int) -> Iterator[None]:
         file.write_text("1")
 
 
-def test_a_cpu_of_share_that_goes_is_nobodys_and_everybodys_again_when_it_is_back(node: Node, pods: Pods):
+def test_an_offline_shared_cpu_is_nobodys_until_it_returns(node: Node, pods: Pods):
     owned, gone = pods.web.cpus, max(ALL - pods.web.cpus)
     with offline(gone):
         becomes(lambda: cpus(pods.shop.cgroup("cpuset.cpus")), ALL - owned - {gone})

@@ -81,7 +81,7 @@ def test_memory_high_holds_a_container_below_it(node: Node, data: Path):
     node.remove(web)
 
 
-def test_a_memory_high_below_what_a_container_holds_by_now_makes_it_give_that_up(node: Node, data: Path):
+def test_a_memory_high_below_use_makes_a_container_give_memory_up(node: Node, data: Path):
     web = node.pod("web", cpus=0.5, mounts={"/data": data})
     read_file(web, "lowered", 96)
     assert held(web) >= MOST
@@ -129,9 +129,7 @@ def test_a_protected_container_keeps_its_memory_and_its_sibling_does_not(
         assert left["lost"] <= left["kept"] - CLEARLY, left
 
 
-def test_what_only_memory_low_protects_goes_where_nothing_else_is_left_and_memory_min_holds(
-    node: Node, kept: Container, lost: Container
-):
+def test_memory_low_yields_last_and_memory_min_holds(node: Node, kept: Container, lost: Container):
     ways = MemoryReclaim(cgroup_layout.detect("/")).ways(kept.pod_path)
     assert ways == Ways(reclaims=True, only_cache=True)
     read_file(kept, "kept", 96)
