@@ -115,7 +115,12 @@ def tick(
     )
     used = sum(load.milli for load in loads.values())
     unused = 1000 * sizes[RECLAIM]
-    headroom = Headroom(at_most(unused, readings.most), 0, used, Binding.TIERS, unused)
+    headroom = Headroom(
+        cpu_milli=at_most(unused, readings.most),
+        online_cpu_milli=used,
+        binding=Binding.TIERS,
+        unused_milli=unused,
+    )
     return PartitionTick(
         memory=after,
         sizes=sizes,

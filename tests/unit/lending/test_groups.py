@@ -115,6 +115,10 @@ class TestOnline:
         found = chosen(Role.ONLINE, *pods(BURSTABLE, 3, Role.ONLINE), other)
         assert [group.stalled for group in found][:3] == [one.path for one in pods(BURSTABLE, 3, Role.ONLINE)]
 
+    def test_one_pod_is_read_itself(self):
+        (found,) = chosen(Role.ONLINE, pod(BURSTABLE, "a"))
+        assert found.stalled == f"{BURSTABLE}/poda"
+
     def test_guaranteed_pods_are_read_themselves(self):
         assert len(chosen(Role.ONLINE, *pods("kubepods", 3, Role.ONLINE))) == 3
 

@@ -231,6 +231,10 @@ class TestPace:
         tick = partition.tick(feed.memory, readings, feed.tiers, TUNING, readings.at)
         assert tick.next_s == TUNING.tick_s
 
+    def test_one_loaded_tier_of_two_makes_it_quick(self):
+        loads, sizes = {"gold": 1.5, "share": 0.1}, {"gold": 4, "share": 2, "reclaim": 10}
+        assert partition._next_period((GOLD, SHARE, BOX), sizes, loads, TUNING, 0.0) == TUNING.tick_s
+
     def test_a_tier_at_its_most_is_read_slowly(self):
         sizes = {"gold": GOLD.most, "reclaim": 4}
         found = partition._next_period((GOLD, BOX), sizes, {"gold": GOLD.most}, TUNING, 0.0)

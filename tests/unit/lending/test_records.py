@@ -152,7 +152,7 @@ def test_a_record_reaches_back_a_second_before_its_change():
 
 def test_a_record_holds_the_use_just_before_its_change():
     teller = Teller().tick(4, online=9_000).ticks(9, 4).tick(3)
-    assert teller.records[0].online == Extent(1_000, 9_000)
+    assert (teller.records[0].online, teller.records[0].ticks) == (Extent(1_000, 9_000), 11)
 
 
 def test_a_clock_that_went_back_holds_nothing_up():
