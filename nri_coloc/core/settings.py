@@ -330,7 +330,7 @@ class RungTuning:
     judges: whether verdicts are made and recorded.
     throttles: whether culprits are throttled.
     up: hurt readings before a verdict and before each step down, one a second; the first is followed by the second one
-        after a quarter of a second. Default 2.
+        after a quarter of a second. After a step up one is enough. Default 2.
     down: calm readings before each step up. Default 5.
     hold_s: least seconds from a step down to the first step up, 30 or more: no pod is throttled and set free more than
         twice a minute. Default 30.
