@@ -86,7 +86,7 @@ def facts(size: int, *, limited: bool) -> Facts:
         role = Role.ONLINE if number % 2 else Role.SYSTEM if not number else Role.BOX
         container = ContainerFacts(f"{path}/c", limited=limited)
         pods.append(PodFacts(path, role, (container,)))
-    return Facts(KUBEPODS, tuple(pods))
+    return Facts((KUBEPODS,), tuple(pods))
 
 
 def pod(number: int) -> str:
@@ -113,7 +113,7 @@ def _ticks(root: str, known: Facts) -> figures.Figures:
 def subjects(size: int) -> Subjects:
     """Return the same pods for a snapshot."""
     pods = {str(number): pod(number) for number in range(size)}
-    return Subjects(KUBEPODS, pods, {name: f"{path}/c" for name, path in pods.items()})
+    return Subjects((KUBEPODS,), pods, {name: f"{path}/c" for name, path in pods.items()})
 
 
 def _pictures(root: str, known: Subjects) -> tuple[figures.Figures, figures.Figures]:

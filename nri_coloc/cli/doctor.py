@@ -10,7 +10,7 @@ import re
 import stat
 import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -19,7 +19,7 @@ from nri_coloc.cli.asking import DaemonSilent, plain
 from nri_coloc.core.knobs import CONTROLLERS
 from nri_coloc.core.readings import Signal
 from nri_coloc.core.reasons import Reason
-from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.errors import KernelInterfaceError, SettingsError
 from nri_coloc.host import (
     block_devices,
     cgroup_layout,
@@ -61,6 +61,7 @@ class Patient:
     """The paths and addresses to check.
 
     own_status: the file with this process's capabilities.
+    pod_cgroups: the cgroup of all pods; none while it is unknown.
     """
 
     nri_socket: str
@@ -69,6 +70,7 @@ class Patient:
     state_dir: str
     http: str
     own_status: str = "/proc/self/status"
+    pod_cgroups: tuple[str, ...] = ()
 
 
 def run(patient: Patient) -> int:
@@ -87,6 +89,7 @@ def run(patient: Patient) -> int:
 
 def checks(patient: Patient) -> Iterator[Check]:
     """Yield the checks one by one; an unreadable file fails only its own check."""
+    patient = replace(patient, pod_cgroups=_pod_cgroups(patient))
     yield _socket(
         "NRI socket",
         patient.nri_socket,
@@ -115,6 +118,28 @@ def checks(patient: Patient) -> Iterator[Check]:
     yield from _of_the_daemon(patient)
 
 
+def _pod_cgroups(patient: Patient) -> tuple[str, ...]:
+    """Return the cgroup of all pods: as the daemon knows it from its pods, otherwise the only one that exists."""
+    try:
+        with asking.understood(patient.http):
+            known = asking.ask(patient.http, "/v1/state")["node"].get("pod_cgroups", ())
+            found = tuple(cgroup_layout.below_root(str(path)) for path in known)
+    except (DaemonSilent, SettingsError, ValueError):  # the check of the daemon tells it
+        found = ()
+    return found or _only_one(patient)
+
+
+def _only_one(patient: Patient) -> tuple[str, ...]:
+    try:
+        return cgroup_layout.only_kubepods(cgroup_layout.detect(patient.host_root))
+    except KernelInterfaceError:
+        return ()  # the check of the cgroups names the error
+
+
+def _ambiguity(patient: Patient, layout: CgroupLayout) -> str:
+    return "" if patient.pod_cgroups else cgroup_layout.ambiguity(layout)
+
+
 def _socket(name: str, path: str, mend: str) -> Check:
     try:
         is_socket = stat.S_ISSOCK(Path(path).stat().st_mode)
@@ -139,10 +164,10 @@ def _cgroups(patient: Patient) -> Check:
 
 def _cpus_for_pods(patient: Patient, layout: CgroupLayout) -> Check:
     machine = sysfs.read(patient.host_root)
-    found = granted.read(layout, cgroup_layout.kubepods_in(layout), machine.online)
+    found = granted.read(layout, patient.pod_cgroups, machine.online)
     if problem := granted.problem(found, machine.usable):
         return Check("cgroups", "fail", problem)
-    if remark := granted.remark(found, machine.online):
+    if remark := _ambiguity(patient, layout) or granted.remark(found, machine.online):
         return Check("cgroups", "warn", remark)
     return Check("cgroups", "ok", f"version {layout.version}, with every controller that the daemon uses")
 
@@ -152,7 +177,9 @@ def _control_files(patient: Patient) -> Check:
     if layout.version == 1:
         why = "cgroup v1 has no memory.high, memory.low and memory.min: boot with cgroup v2 to use them"
         return Check("control files", "warn", why)
-    files = probe.capability(layout, (0, 0, 0), patient.host_root).files
+    if several := _ambiguity(patient, layout):
+        return Check("control files", "warn", several)
+    files = probe.capability(layout, (0, 0, 0), patient.host_root, pods=patient.pod_cgroups).files
     if not files:
         return Check("control files", "warn", "no cgroup of a pod or a service was found")
     missing = [name for name in _WISHED_FILES if name not in files]
@@ -164,13 +191,13 @@ def _control_files(patient: Patient) -> Check:
 
 def _memory_reclaim(patient: Patient) -> Check:
     layout, name = cgroup_layout.detect(patient.host_root), "memory reclaim"
-    kubepods = cgroup_layout.kubepods_in(layout)
     instead = "until then the memory of reclaimed pods is taken back by limits and evictions alone"
     if layout.version == 1:
         return Check(name, "warn", f"cgroup v1 has no memory.reclaim: boot with cgroup v2; {instead}")
-    if not kubepods:
-        return Check(name, "warn", "no cgroup of pods was found; run this again after the first pod")
-    ways = MemoryReclaim(layout, patient.host_root).ways(kubepods) or Ways()
+    if not patient.pod_cgroups:
+        none = "no cgroup of pods was found; run this again after the first pod"
+        return Check(name, "warn", _ambiguity(patient, layout) or none)
+    ways = MemoryReclaim(layout, patient.host_root).ways(patient.pod_cgroups[0]) or Ways()
     if ways.only_cache:
         return Check(name, "ok", "memory of reclaimed pods can be taken back at once, page cache first")
     if ways.reclaims:

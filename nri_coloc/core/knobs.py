@@ -165,7 +165,8 @@ class Capability:
 
     cgroup: 1 or 2.
     files: control files that a pod's cgroup has here. A file that is not listed is not written.
-    seen_on_pods: whether `files` was read from a pod's cgroup; otherwise it was guessed from another cgroup.
+    seen_below: the cgroups of all pods below which `files` was read, "" for a pod outside these. If there is none,
+        `files` was guessed from another cgroup.
     oom_at_create: whether the runtime applies an adjustment's oom_score_adj (NRI ≥ 0.7).
     oom_least: the lowest oom_score_adj that the runtime may set. With a lower one runc cannot create the container.
     resctrl: whether it is mounted.
@@ -176,7 +177,7 @@ class Capability:
     oom_at_create: bool = True
     oom_least: int = 0
     resctrl: bool = False
-    seen_on_pods: bool = False
+    seen_below: frozenset[str] = frozenset()
 
     def unified(self, name: str) -> bool:
         """Whether `unified` may carry a value: on v2 only (v1 fails the creation), and only for a file that exists."""
@@ -478,7 +479,7 @@ _WITH_OWN_FILES: Final = tuple(
 def lacking(wanted: Knobs, can: Capability) -> Knobs:
     """Return the wanted values that this node cannot take; a file only guessed to be missing does not count."""
     found: dict[str, Any] = {}
-    for field, names in _WITH_OWN_FILES if can.seen_on_pods else ():
+    for field, names in _WITH_OWN_FILES if can.seen_below else ():
         value = getattr(wanted, field)
         if value is not None and not names & can.files:
             found[field] = value

@@ -5,7 +5,7 @@
 GetPodContainerName).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 _KUBEPODS: Final = "kubepods"
@@ -21,6 +21,15 @@ def kubepods_of(path: str) -> str:
         if stem == _KUBEPODS or (stem != part and stem.endswith(f"-{_KUBEPODS}")):
             return "/".join(parts[: depth + 1])
     return ""
+
+
+def of_pods(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the kubepods in which these pods lie, each once: one for each kubelet whose pods they are.
+
+    paths: the pods' own cgroups. A path outside any kubepods counts for none.
+    """
+    parents = dict.fromkeys(path.rpartition("/")[0] for path in paths)
+    return tuple(dict.fromkeys(filter(None, map(kubepods_of, parents))))
 
 
 def best_effort_of(path: str) -> str:

@@ -338,6 +338,36 @@ def risen(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None or after < before else after - before
 
 
+def together(groups: Sequence[GroupReading]) -> GroupReading | None:
+    """Return the CPU time and memory of several cgroups as of one; None for no cgroup.
+
+    Memory has a limit if each of them has one, the sum of these. The key is another one for other cgroups.
+    """
+    if len(groups) < 2:
+        return groups[0] if groups else None
+    used, memory = [one.usage_us for one in groups], [one.memory for one in groups]
+    return GroupReading(
+        key=hash(tuple(one.key for one in groups)),
+        at=groups[0].at,
+        usage_us=None if None in used else sum(filter(None, used)),
+        memory=None if None in memory else _memory_of(list(filter(None, memory))),
+    )
+
+
+def _memory_of(each: Sequence[MemoryReading]) -> MemoryReading:
+    limits, slabs = [one.limit for one in each], [one.slab_reclaimable for one in each]
+    return MemoryReading(
+        usage=sum(one.usage for one in each),
+        anon=sum(one.anon for one in each),
+        file=sum(one.file for one in each),
+        inactive_file=sum(one.inactive_file for one in each),
+        working_set=sum(one.working_set for one in each),
+        limit=None if None in limits else sum(filter(None, limits)),
+        shared=sum(one.shared for one in each),
+        slab_reclaimable=None if None in slabs else sum(filter(None, slabs)),
+    )
+
+
 def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:
     """Return the mean use, milli-CPU.
 

@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.kubepods import of_pods
 from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, Picture
 from nri_coloc.core.report import Report
 from nri_coloc.core.settings import ReclaimTuning
@@ -211,14 +211,14 @@ class Survey:
         """Take a snapshot, with a pause for hooks after each slice; None at the end of the daemon."""
         groups = {path: path for path in self._host_groups()}
         found = with_kubepods(subjects(state, lendable, groups), self._taker.layout)
+        has_none = not (found.kubepods or found.pods or cgroup_layout.every_kubepods(self._taker.layout))
         self._turns += 1
         if self._turns % EVERY_WHOLE:
             shown = _lent_to(self._online_of(state, lendable), found.containers)
             found = replace(found, containers=shown, amounts_only=True)
         for picture in self._taker.slices(found):
             if picture is not None:
-                nobody = not found.kubepods and not found.pods
-                return without_pods(picture) if nobody else picture
+                return without_pods(picture) if has_none else picture
             if self._ending.wait(SLICE_PAUSE_S):
                 break
         return None
@@ -257,7 +257,7 @@ def subjects(
     pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
     containers = {one.id: targets.container_path(one) for one in state.containers.values()}
     return Subjects(
-        kubepods=next(filter(None, map(kubepods_of, pods.values())), ""),
+        kubepods=of_pods(pods.values()),
         pods=pods,
         containers={container_id: path for container_id, path in containers.items() if path},
         host_groups=host_groups,
@@ -267,8 +267,8 @@ def subjects(
 
 
 def with_kubepods(known: Subjects, layout: CgroupLayout) -> Subjects:
-    """Return the subjects with the cgroup of all pods, if that exists before the first pod."""
-    return known if known.kubepods else replace(known, kubepods=cgroup_layout.kubepods_in(layout))
+    """Return the subjects with the cgroup of all pods, if the only one exists before the first pod."""
+    return known if known.kubepods else replace(known, kubepods=cgroup_layout.only_kubepods(layout))
 
 
 def without_pods(taken: Picture) -> Picture:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.readings import GroupReading, Picture
+from nri_coloc.core.readings import GroupReading, Picture, together
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.readings import CgroupReader, NodeReader
 
@@ -29,14 +29,14 @@ _Read = Callable[[str, float], GroupReading | None]
 class Subjects:
     """The cgroups to read.
 
-    kubepods: its path, "" if unknown.
+    kubepods: the cgroup of all pods; one for each kubelet whose pods are known, none while it is unknown.
     pods, containers, host_groups: by id or name.
     reserved: CPUs that are neither lent nor owned.
     nodes: memory nodes.
     amounts_only: read only CPU time and memory, as is always done for kubepods.
     """
 
-    kubepods: str = ""
+    kubepods: tuple[str, ...] = ()
     pods: Paths = field(default_factory=dict)
     containers: Paths = field(default_factory=dict)
     host_groups: Paths = field(default_factory=dict)
@@ -75,11 +75,10 @@ class PictureTaker:
             if reading is not None:
                 into[name] = reading
         took += self._clock() - resumed
-        kubepods = found.kubepods.get(subjects.kubepods)
         yield Picture(
             at=began,
             node=node,
-            kubepods=kubepods,
+            kubepods=together(tuple(found.kubepods.values())),
             pods=found.pods,
             containers=found.containers,
             host_groups=found.host_groups,
@@ -95,8 +94,8 @@ class PictureTaker:
     def _wanted(self, subjects: Subjects, found: "_Found") -> Iterator[tuple[_Readings, str, str, _Read]]:
         """Yield the place of each reading, its name, its cgroup's path, and the function that reads it."""
         read = self._groups.amounts if subjects.amounts_only else self._groups.group
-        if subjects.kubepods:
-            yield found.kubepods, subjects.kubepods, subjects.kubepods, self._groups.amounts
+        for path in subjects.kubepods:
+            yield found.kubepods, path, path, self._groups.amounts
         for name, path in subjects.host_groups.items():
             yield found.host_groups, name, path, read
         for name, path in subjects.pods.items():

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
@@ -35,6 +36,9 @@ _NO_SLICES: Final = (".service", _SCOPE, ".mount", ".socket", ".swap")
 _LEVELS_SEARCHED: Final = 3
 _FOLDERS_SEARCHED: Final = 64
 """Bounds of the search for kubepods: levels below the root, and cgroups of one level that are listed."""
+
+_MOST_NAMED: Final = 4
+"""Cgroups that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,20 +187,47 @@ def _expanded(name: str) -> str:
     return "/".join("-".join(levels[: depth + 1]) + _SLICE for depth in range(len(levels)))
 
 
-def kubepods_in(layout: CgroupLayout) -> str:
-    """Return the cgroup of all pods as the hierarchy shows it, "" if there is none; for the time before the first pod.
+def every_kubepods(layout: CgroupLayout) -> tuple[str, ...]:
+    """Return the cgroup of all pods of each kubelet that the hierarchy shows, the outermost first.
 
-    The kubelet's --cgroup-root may lie above it. The search goes level by level, so that a cgroup which a pod has made
-    below its own is never found first, and never into a unit that holds no slices (systemd.slice(5)). Never raises.
+    A kubelet's --cgroup-root may lie above it. The search goes level by level; never into kubepods, where a pod may
+    make any cgroup, and never into a unit that holds no slices (systemd.slice(5)). Never raises.
     """
+    found: list[str] = []
     level = [""]
     for _ in range(_LEVELS_SEARCHED):
         children = [path for above in level for path in _children(layout, above)]
-        found = next((path for path in children if kubepods.is_kubepods(path.rpartition("/")[2])), None)
-        if found is not None:
-            return found
-        level = [path for path in children if not path.endswith(_NO_SLICES)][:_FOLDERS_SEARCHED]
-    return ""
+        found += filter(_is_kubepods, children)
+        others = (path for path in children if not (path.endswith(_NO_SLICES) or _is_kubepods(path)))
+        level = list(islice(others, _FOLDERS_SEARCHED))
+    return tuple(found)
+
+
+def only_kubepods(layout: CgroupLayout) -> tuple[str, ...]:
+    """Return the cgroup of all pods for the time before the first pod, if the hierarchy has exactly one.
+
+    Several show nothing: only a pod's own path tells which kubelet's pods come to this daemon. Never raises.
+    """
+    found = every_kubepods(layout)
+    return found if len(found) == 1 else ()
+
+
+def ambiguity(layout: CgroupLayout) -> str:
+    """Say which cgroups may be the cgroup of all pods, and how to leave one; "" if at most one may be. Never raises."""
+    found = every_kubepods(layout)
+    if len(found) < 2:
+        return ""
+    named = ", ".join(f"/{path}" for path in found[:_MOST_NAMED]) + (
+        ", …" if len(found) > _MOST_NAMED else ""
+    )
+    return (
+        f"{len(found)} cgroups may be the cgroup of all pods ({named}): the first pod's path decides, and until then "
+        "no memory is offered; if a kubelet left one behind, remove that with rmdir, children first"
+    )
+
+
+def _is_kubepods(path: str) -> bool:
+    return kubepods.is_kubepods(path.rpartition("/")[2])
 
 
 def _children(layout: CgroupLayout, path: str) -> list[str]:

@@ -5,7 +5,7 @@ parent's CPUs (Documentation/admin-guide/cgroup-v1/cpusets, cgroup-v2 "Cpuset").
 agents that suppress offline pods narrow it, and online pods have nothing to do with that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset, kubepods
@@ -30,13 +30,16 @@ class Granted(NamedTuple):
     mems: CPUMask = -1
 
 
-def read(layout: CgroupLayout, place: str, online: CPUMask) -> Granted:
-    """Return the CPUs and memory nodes that pods may have; `place`: the cgroup of all pods, "" if there is none yet.
+def read(layout: CgroupLayout, places: Iterable[str], online: CPUMask) -> Granted:
+    """Return the CPUs and memory nodes that all pods may have.
+
+    places: the cgroup of all pods of each kubelet whose pods are known; nothing while it is unknown.
 
     A cgroup without the file has the CPUs of its parent, and so has one whose file cannot be read.
     """
     granted, file, mems = online, "", -1
-    for path in ("", *kubepods.levels(kubepods.burstable_in(place) if place else "")):
+    levels = (level for place in places for level in kubepods.levels(kubepods.burstable_in(place)))
+    for path in dict.fromkeys(("", *levels)):
         own = _mask(layout, path, _CPUS)
         if granted & ~own and not file:
             file = f"/{path}/cpuset.cpus".replace("//", "/")

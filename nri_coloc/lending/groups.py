@@ -85,7 +85,7 @@ class _Family(NamedTuple, Generic[_Pod]):
 class Facts:
     """The inputs of the choice.
 
-    kubepods: its path, "" if no pod is known to be below it.
+    kubepods: its path; one for each kubelet whose pods are known, none before the first pod.
     pods: all pods of the node.
     host_groups: cgroups outside Kubernetes that belong to the reclaim cgroups.
     beside: cgroups beside kubepods (`cgroup_layout.beside`).
@@ -96,7 +96,7 @@ class Facts:
     CPUs. With `beside`, each of its cgroups is read exactly, but kernel threads and interrupts are in none of them.
     """
 
-    kubepods: str = ""
+    kubepods: Paths = ()
     pods: tuple[PodFacts, ...] = ()
     host_groups: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ def choose(facts: Facts) -> tuple[Group, ...]:
     return (*_node(facts), *_box(facts, families), *_apart(facts, families), *_online(families))
 
 
-def choose_tiers(kubepods: str, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
+def choose_tiers(kubepods: Paths, pods: Sequence[TierFacts]) -> tuple[Group, ...]:
     """Return the groups that measure the use of each tier's members. `pods`: all pods of the node."""
     return tuple(_tiers(kubepods, pods))
 
@@ -143,12 +143,11 @@ def _node(facts: Facts) -> Iterator[Group]:
     if facts.reserved:
         yield Group(Role.RESERVED, cpus=facts.reserved)
     # without a known pod below kubepods, it is no cgroup or an empty one: pods use nothing, the rest is all
-    kubepods = (facts.kubepods,) if facts.kubepods else ()
-    yield Group(Role.PODS, kubepods)
+    yield Group(Role.PODS, facts.kubepods)
     if facts.beside:
         yield from (Group(Role.SYSTEM, (path,)) for path in facts.beside)
     else:
-        yield Group(Role.SYSTEM, ("",), kubepods)
+        yield Group(Role.SYSTEM, ("",), facts.kubepods)
 
 
 def _box(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
@@ -213,7 +212,7 @@ def _of_pod(pod: PodFacts) -> Iterator[Group]:
             yield Group(Role.ONLINE, stalled=container.path, throttled=held, shares_box=pod.shares_box)
 
 
-def _tiers(kubepods: str, pods: Sequence[TierFacts]) -> Iterator[Group]:
+def _tiers(kubepods: Paths, pods: Sequence[TierFacts]) -> Iterator[Group]:
     straight = [
         TierFacts(path.rpartition("/")[0]) for pod in pods if not pod.path for path, _ in pod.containers
     ]
@@ -230,7 +229,7 @@ def _tiers(kubepods: str, pods: Sequence[TierFacts]) -> Iterator[Group]:
         yield from (Group(Role.TIER, (path,), tier=tier) for path, tier in pod.containers)
 
 
-def _families(kubepods: str, pods: Iterable[_Pod], straight: Iterable[_Pod] = ()) -> list[_Family[_Pod]]:
+def _families(kubepods: Paths, pods: Iterable[_Pod], straight: Iterable[_Pod] = ()) -> list[_Family[_Pod]]:
     """Return the pods by their parent cgroup. `straight`: other cgroups that are known to hold containers directly.
 
     In kubepods itself the QoS cgroups lie beside the Guaranteed pods. A container that was started by hand may lie
@@ -247,5 +246,5 @@ def _families(kubepods: str, pods: Iterable[_Pod], straight: Iterable[_Pod] = ()
     ]
 
 
-def _is_below(kubepods: str, path: str) -> bool:
-    return bool(kubepods) and path.startswith(f"{kubepods}/")
+def _is_below(kubepods: Paths, path: str) -> bool:
+    return any(path.startswith(f"{each}/") for each in kubepods)

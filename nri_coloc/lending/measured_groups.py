@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.kubepods import kubepods_of
+from nri_coloc.core.kubepods import of_pods
 from nri_coloc.core.readings import FastReadings, Look, Role
 from nri_coloc.core.report import Report
 from nri_coloc.core.settings import ReclaimTuning, Tuning
@@ -207,7 +207,7 @@ def groups_of(
     pod_facts: facts of pods from earlier states.
     """
     pods = (pod_facts or PodFactsCache()).of(state, tiers.owned(state.pools, lendable))
-    kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
+    kubepods = of_pods(pod.path for pod in pods)
     return groups.choose(Facts(kubepods, pods, host_groups, reserved=tiers.beyond(state, lendable)))
 
 
@@ -230,7 +230,7 @@ def tier_groups_of(state: NodeState) -> tuple[Group, ...]:
     plan, asked = state.pools.plan, state.pools.asked
     by_pool = {pool: bands.tier_of(pool, plan, asked) for pool in {a.pool for a in state.containers.values()}}
     pods = [_tier_facts(state, pod_id, place, by_pool) for pod_id, place in state.pods.items()]
-    kubepods = next(filter(None, (kubepods_of(pod.path) for pod in pods)), "")
+    kubepods = of_pods(pod.path for pod in pods)
     return groups.choose_tiers(kubepods, pods)
 
 

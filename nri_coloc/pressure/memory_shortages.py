@@ -5,7 +5,6 @@ from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core import memory_margin
 from nri_coloc.core.cpuset import members
-from nri_coloc.core.kubepods import kubepods_of
 from nri_coloc.core.memory_margin import Bounds
 from nri_coloc.core.readings import MemoryLeft, MemoryReading
 from nri_coloc.core.settings import Tuning
@@ -16,7 +15,6 @@ from nri_coloc.pressure.shortage import NO_COURSE, Course
 from nri_coloc.repair import targets
 
 NODE: Final = "node"
-KUBEPODS: Final = "kubepods"
 _NUMA: Final = "numa "
 
 
@@ -36,7 +34,10 @@ class MemoryFiles(LeftFiles, Protocol):
 
 
 class Scope(NamedTuple):
-    """One scope and its last reading, None if that failed."""
+    """One scope and its last reading, None if that failed.
+
+    name: "node", the path of a cgroup of all pods, or "numa " and a number.
+    """
 
     name: str
     left: MemoryLeft | None
@@ -84,6 +85,8 @@ class MemoryShortages:
     def _use(self, path: str, scope: str, now: float) -> int:
         if scope.startswith(_NUMA):
             return self._files.anonymous_on(path, int(scope.removeprefix(_NUMA)))
+        if scope != NODE and not path.startswith(f"{scope}/"):
+            return 0
         held = self._files.held(path, now)
         return 0 if held is None else held.unreclaimable
 
@@ -98,20 +101,15 @@ class MemoryShortages:
 
 
 def scopes(files: LeftFiles, state: NodeState, watermark: float, now: float) -> list[Scope]:
-    """Read the node, and kubepods if it has a limit of its own."""
+    """Read the node, and kubepods if it has a limit of its own; with pods of several kubelets each kubepods."""
     machine = files.machine(now)
     total = 0 if machine is None else machine.total
     found = [Scope(NODE, machine, memory_margin.of_node(total, watermark))]
-    below = _below_kubepods(files, state, now)
-    if below is not None and below.total < total:
-        found.append(Scope(KUBEPODS, below, memory_margin.of_limit(below.total)))
+    for path in targets.kubepods(state):
+        below = files.below_limit(path, now)
+        if below is not None and below.total < total:
+            found.append(Scope(path, below, memory_margin.of_limit(below.total)))
     return found
-
-
-def _below_kubepods(files: LeftFiles, state: NodeState, now: float) -> MemoryLeft | None:
-    paths = (kubepods_of(targets.pod_path(place.pod)) for place in state.pods.values())
-    path = next(filter(None, paths), "")
-    return files.below_limit(path, now) if path else None
 
 
 def _bound_numa_nodes(state: NodeState) -> int:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Moves
 from nri_coloc.core.knobs import Capability
+from nri_coloc.core.kubepods import kubepods_of
 from nri_coloc.core.report import Drift, Report, Subject
 from nri_coloc.core.seams import Change
 from nri_coloc.core.state import Assignment, NodeState
@@ -274,11 +275,16 @@ class Actuator:
         self._hints.place(container_id)
 
     def place_pod(self, pod_id: str) -> None:
-        """Apply one pod's values to its cgroup on the caller's thread; the first pod shows which files there are."""
-        known = self._node.can
-        if not known.seen_on_pods:
-            self._node.learn(self._look_again(known), instead_of=known)
+        """Apply one pod's values to its cgroup on the caller's thread; first pods of a kubelet show its files."""
+        place = self._node.state.pods.get(pod_id)
+        if place is not None and kubepods_of(targets.pod_path(place.pod)) not in self._node.can.seen_below:
+            self._learn_files()
         self._apply_pod(pod_id)
+
+    def _learn_files(self) -> None:
+        """Look up the pods' control files if the pods are of other kubelets than the files known so far."""
+        known = self._node.can
+        self._node.learn(self._look_again(known), instead_of=known)
 
     def place_pods(self, pod_ids: Iterable[str]) -> None:
         """Apply the values of several pods on the caller's thread; a failure of one pod does not stop the next one."""
@@ -336,6 +342,8 @@ class Actuator:
         self._writer.look_again()
 
     def _carry_out(self, pods: Mapping[str, None], containers: Mapping[str, None]) -> None:
+        if pods:
+            self._guarded(self._learn_files)
         self._each(self._apply_pod, pods, STEP_ASIDE_EVERY)
         self._each(self.bring, containers, STEP_ASIDE_EVERY)
         self._each(self.bandwidths.follow, containers, STEP_ASIDE_EVERY)
@@ -355,6 +363,7 @@ class Actuator:
 
     def _sweep(self) -> None:
         self.swept_at = time.monotonic()
+        self._guarded(self._learn_files)
         self._guarded(self.place_host_groups)  # an observer also knows the containers
         state = self._node.state
         if self._node.tuning.observe:

@@ -14,6 +14,7 @@ from typing import Final
 from nri_coloc.core import cpuset, knobs
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.core.kubepods import of_pods
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import RECLAIM, Assignment, NodeState
 from nri_coloc.core.workload import Pod
@@ -185,6 +186,11 @@ def pod_path(pod: Pod) -> str:
 def pod_paths(state: NodeState) -> Iterator[str]:
     """Yield the cgroups that belong to one pod alone."""
     yield from filter(None, (pod_path(place.pod) for place in state.pods.values()))
+
+
+def kubepods(state: NodeState) -> tuple[str, ...]:
+    """Return the cgroup of all pods, as the pods' own paths show it: one for each kubelet whose pods are known."""
+    return of_pods(pod_paths(state))
 
 
 def container_path(assignment: Assignment) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from nri_coloc.core import cpuset
 from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
+from nri_coloc.repair import targets
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.service.lending_view import LendingView
 from nri_coloc.service.offer_view import OfferView
@@ -60,7 +61,12 @@ class DaemonView:
         state = self._node.state
         actual = {k: cpuset.render(mask) for k, mask in self._actuator.actual.copy().items()}
         waits_for = {a.id: waiting.lack(state, a) for a in waiting.of(state)}
-        found = ReadBack(actual, self._actuator.unread.copy(), self._actuator.members_outside())
+        found = ReadBack(
+            cpus=actual,
+            unread=self._actuator.unread.copy(),
+            host_groups=self._actuator.members_outside(),
+            pod_cgroups=targets.kubepods(state),
+        )
         return state_json(
             state,
             observe=self._node.tuning.observe,

@@ -1,11 +1,15 @@
 """Follow CPUs that go on- and offline, and CPUs that a cgroup above the pods grants or takes away."""
 
 import time
+from threading import Lock
 from typing import Final
 
+from nri_coloc.core.kubepods import kubepods_of
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.seams import Decided
 from nri_coloc.host import granted
 from nri_coloc.placing.node import Node
+from nri_coloc.repair import targets
 from nri_coloc.service.machine import Look, Machine
 from nri_coloc.service.report import Report
 from nri_coloc.service.retuning import Retuning
@@ -17,7 +21,7 @@ _MACHINE_CHANGED: Final = "the set of online CPUs changed"
 
 
 class Hotplug:
-    """`look` is for the housekeeping loop."""
+    """`look` is for the housekeeping loop, `place_pod` for hooks."""
 
     def __init__(self, node: Node, machine: Machine, retuning: Retuning, report: Report) -> None:
         self._node = node
@@ -26,16 +30,28 @@ class Hotplug:
         self._report = report
         self._looked_at = time.monotonic()
         self._looks: tuple[Look | None, Look | None] = (None, None)
+        self._kubepods: tuple[str, ...] = ()
+        self._turn = Lock()
 
     def look(self, now: float) -> None:
         """Check the machine if a check is due; put the settings in force on a machine that has changed."""
         if now - self._looked_at >= TOPOLOGY_EVERY_S:
             self._looked_at = now
-            self._look()
+            with self._turn:
+                self._look()
+
+    def place_pod(self, decided: Decided, _deadline: float) -> None:
+        """Check the machine before the first pod of a kubelet has containers: they may get the CPUs of its kubepods."""
+        place = decided.outcome.state.pods.get(decided.pod_id)
+        kubepods = kubepods_of(targets.pod_path(place.pod)) if place is not None else ""
+        if kubepods and kubepods not in self._kubepods:
+            with self._turn:
+                self._look()
 
     def _look(self) -> None:
         """Read the machine if a check shows a change, and once more after that, because a hotplug takes time."""
         state = self._node.state
+        self._kubepods = targets.kubepods(state)
         try:
             look = self._machine.look(state)
             if self._looks == (look, look):

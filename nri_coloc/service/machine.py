@@ -2,7 +2,6 @@
 
 from typing import Final, NamedTuple
 
-from nri_coloc.core.kubepods import kubepods_of
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.topology import Topology
 from nri_coloc.host import cgroup_layout, granted, sysfs
@@ -57,13 +56,14 @@ class Machine:
         return _DRIVERS.format(place=found) if found else ""
 
     def remark(self, state: NodeState) -> str:
-        """Return which file keeps pods from some CPUs; "" if none does."""
-        return granted.remark(self._granted(state), state.topology.machine)
+        """Return which file keeps pods from some CPUs, or that the cgroup of all pods is unknown; "" if neither."""
+        unknown = "" if targets.kubepods(state) else cgroup_layout.ambiguity(self._layout)
+        return unknown or granted.remark(self._granted(state), state.topology.machine)
 
     def _granted(self, state: NodeState) -> Granted:
         return granted.read(self._layout, self._kubepods(state), state.topology.machine)
 
-    def _kubepods(self, state: NodeState | None) -> str:
-        """Return the cgroup of all pods: from a known pod's path, and before the first pod the cgroup that exists."""
-        paths = targets.pod_paths(state) if state is not None else ()
-        return next(filter(None, map(kubepods_of, paths)), "") or cgroup_layout.kubepods_in(self._layout)
+    def _kubepods(self, state: NodeState | None) -> tuple[str, ...]:
+        """Return the cgroup of all pods: from pods' paths, and before the first pod the only one that exists."""
+        known = targets.kubepods(state) if state is not None else ()
+        return known or cgroup_layout.only_kubepods(self._layout)

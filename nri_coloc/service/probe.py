@@ -1,20 +1,21 @@
 """Find out by reads which features this machine and this runtime have.
 
-A control file counts as present if the pods' cgroup has it. Before the first pod there may be no such cgroup. Other
-cgroups show too little: on v2 the root lacks most files, and a slice lacks files of controllers that systemd has not
-delegated. So files are checked when the runtime connects. They are checked again at each start of a pod until a pod's
-own files were seen.
+A control file counts as present if the pods' cgroups have it. Before the first pod there may be no such cgroup, or that
+of another kubelet too. Other cgroups show too little: on v2 the root lacks most files, and a slice lacks files of
+controllers that systemd has not delegated. So files are checked when the runtime connects, and again when pods of
+another kubelet come or go.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from nri_coloc.core.knobs import Capability
+from nri_coloc.core.kubepods import kubepods_of
 from nri_coloc.core.readings import Signal
 from nri_coloc.core.scheduler_hints import SchedulerCapability
 from nri_coloc.errors import ColocError
@@ -23,25 +24,38 @@ from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.nri import version as nri_version
 from nri_coloc.nri.version import NriVersion
 
+Paths = tuple[str, ...]
+
 ELSEWHERE: Final = ("system.slice", "init.scope", "")
 """Other cgroups to check, the best first. The root comes last, because it lacks most files."""
 
 
 PODS_LOOKED_AT: Final = 8
-"""The most pods whose cgroups are looked for."""
+"""The most pods of a kubelet whose cgroups are looked for."""
 
 CAP_SYS_NICE: Final = 23
 CAP_SYS_RESOURCE: Final = 24
 LEAST_OOM_SCORE: Final = -1000
 
 
-def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtime_pid: int = 0) -> Capability:
-    """Return the capabilities of this machine and runtime. A place that cannot be read counts as without files."""
-    of_pods = _files_of_pods(layout)
+def capability(
+    layout: CgroupLayout,
+    version: NriVersion,
+    host_root: str,
+    runtime_pid: int = 0,
+    *,
+    pods: Iterable[str] = (),
+) -> Capability:
+    """Return the capabilities of this machine and runtime. A place that cannot be read counts as without files.
+
+    pods: paths of the known pods' cgroups.
+    """
+    places = _by_kubepods(pods) or dict.fromkeys(cgroup_layout.only_kubepods(layout), ())
+    found = _files_below(layout, places)
     return Capability(
         cgroup=layout.version,
-        files=of_pods or _files(layout, ELSEWHERE),
-        seen_on_pods=bool(of_pods),
+        files=_common(found) or _files(layout, ELSEWHERE),
+        seen_below=frozenset(found),
         oom_at_create=nri_version.takes_oom_score_adj(version),
         oom_least=_least_oom_score(host_root, runtime_pid),
         resctrl=os.path.exists(f"{host_root.rstrip('/')}/sys/fs/resctrl/schemata"),  # noqa: PTH110 - never raises
@@ -49,18 +63,35 @@ def capability(layout: CgroupLayout, version: NriVersion, host_root: str, runtim
 
 
 def with_files_of_pods(layout: CgroupLayout, pods: Iterable[str], known: Capability) -> Capability:
-    """Return the known capabilities, with the files of pods once there is a pod to check.
+    """Return the known capabilities, with the files of pods if these are of other kubelets than the files known so far.
 
-    pods: paths of pods' cgroups.
+    pods: paths of pods' cgroups. A file that pods of one kubelet lack is not among the files: runc refuses to create a
+        container if its spec names it.
     """
-    if known.seen_on_pods or not (found := _files(layout, pods) or _files_of_pods(layout)):
+    places = _by_kubepods(pods)
+    if places.keys() == known.seen_below or not (found := _files_below(layout, places)):
         return known
-    return replace(known, files=found, seen_on_pods=True)
+    return replace(known, files=_common(found), seen_below=frozenset(found))
 
 
-def _files_of_pods(layout: CgroupLayout) -> frozenset[str]:
-    kubepods = cgroup_layout.kubepods_in(layout)
-    return _files(layout, (kubepods,)) if kubepods else frozenset()
+def _by_kubepods(pods: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return some pods' paths by the cgroup of all pods in which they lie, "" for pods outside any."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in pods:
+        place = kubepods_of(path)
+        if len(known := found.get(place, ())) < PODS_LOOKED_AT:
+            found[place] = (*known, path)
+    return found
+
+
+def _files_below(layout: CgroupLayout, places: Mapping[str, Paths]) -> dict[str, frozenset[str]]:
+    """Return the files of a pod of each place, or of the place itself; without places that have neither."""
+    of_each = {place: _files(layout, (*pods, *filter(None, (place,)))) for place, pods in places.items()}
+    return {place: files for place, files in of_each.items() if files}
+
+
+def _common(found: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    return frozenset.intersection(*found.values()) if found else frozenset()
 
 
 def stall_signal(layout: CgroupLayout, host_root: str) -> Signal | None:

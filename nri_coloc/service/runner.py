@@ -39,6 +39,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.errors import ColocError, SettingsError, blame
 from nri_coloc.host import files
 from nri_coloc.nri import events, version
+from nri_coloc.repair import targets
 from nri_coloc.restore import restoration
 from nri_coloc.restore.restoration import Place, RuntimeAt
 from nri_coloc.runtime.listing import take_in_time
@@ -282,7 +283,9 @@ class Daemon:
         """Learn the capabilities of this runtime; a launched plugin may get its configuration here."""
         parts, root = self._parts, self._ground.options.host_root
         pid = parts.runtime.connection.peer_pid
-        self._ground.node.learn(probe.capability(self._ground.layout, configured.nri_version, root, pid))
+        pods = targets.pod_paths(self._ground.node.state)
+        can = probe.capability(self._ground.layout, configured.nri_version, root, pid, pods=pods)
+        self._ground.node.learn(can)
         if not self._launched:
             return
         if configured.config.strip():

@@ -28,11 +28,13 @@ class ReadBack(NamedTuple):
     cpus: CPU lists by container id.
     unread: by container id, the reason why its CPUs could not be read.
     host_groups: paths.
+    pod_cgroups: paths of the cgroup of all pods, one for each kubelet.
     """
 
     cpus: Mapping[str, str]
     unread: Mapping[str, str]
     host_groups: tuple[str, ...]
+    pod_cgroups: tuple[str, ...]
 
 
 def state_json(
@@ -69,6 +71,7 @@ def state_json(
         "node": {
             "cpus": cpuset.render(state.topology.machine),
             **({"kubepods": cpuset.render(state.topology.online)} if state.topology.outside else {}),
+            **({"pod_cgroups": list(found.pod_cgroups)} if found.pod_cgroups else {}),
             "reserved": cpuset.render(state.pools.reserved),
             "numa": [_numa(node) for node in sorted(state.topology.nodes, key=lambda node: node.id)],
             **({"kept_by_kubelet": cpuset.render(state.pools.kept)} if state.pools.kept else {}),

@@ -49,11 +49,12 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Wired:
     lending = LendingParts(ground, files, forecast, after=after)
     # entered around a hook's decision: lending sizes the reclaim pool before the first reclaimed pod
     prepare = (lending.loop.prepare,)
-    before_answer = _before_answer(CgroupSteps(ground.node, files.actuator, ground.report))
-    seams = Seams(prepare, before_answer, after)
-
     translator = _translator(ground, files)
     retuning = _retuning(ground, translator, after)
+    hotplug = Hotplug(ground.node, ground.machine, retuning, ground.report)
+    before_answer = _before_answer(CgroupSteps(ground.node, files.actuator, ground.report), hotplug)
+    seams = Seams(prepare, before_answer, after)
+
     steering = _steering(ground, runtime, retuning, watch)
     hooks = HookParts(ground, files, runtime, steering=steering, translator=translator, seams=seams)
     cluster = ClusterParts(ground, forecast, lending, after=after)
@@ -64,7 +65,7 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Wired:
         runtime=runtime,
         lending=lending,
         steering=steering,
-        hotplug=Hotplug(ground.node, ground.machine, retuning, ground.report),
+        hotplug=hotplug,
         hooks=hooks,
         cluster=cluster,
         seams=seams,
@@ -72,13 +73,13 @@ def wire(options: Options, settings: Settings, watch: SettingsWatch) -> Wired:
     return Wired(parts, OperatorParts(parts))
 
 
-def _before_answer(steps: CgroupSteps) -> Steps:
+def _before_answer(steps: CgroupSteps, hotplug: Hotplug) -> Steps:
     """Return the steps that each kind of hook takes before its answer.
 
     The runtime must find some cgroups written, and some CPUs must be free by then.
     """
     return {
-        HookKind.RUN_POD_SANDBOX: (steps.place_pod,),
+        HookKind.RUN_POD_SANDBOX: (hotplug.place_pod, steps.place_pod),
         HookKind.CREATE_CONTAINER: (steps.widen_pod,),
         HookKind.POST_CREATE_CONTAINER: (steps.place_moved_pod,),
         HookKind.START_CONTAINER: (steps.move_others, steps.place_start, steps.wait_for_own_cpus),

@@ -216,7 +216,7 @@ def test_a_picture_shows_what_a_process_holds_and_writes(machine, on_disk):
     child = machine.running[-1]
     assert child.stdout is not None
     assert child.stdout.readline() == "done\n"
-    subjects = Subjects(machine.root, {"pod": f"{machine.root}/pod"}, {"app": pod})
+    subjects = Subjects((machine.root,), {"pod": f"{machine.root}/pod"}, {"app": pod})
     taker = PictureTaker(machine.layout)
 
     def is_counted() -> bool:

@@ -35,7 +35,7 @@ class Bed:
         )
         pods = [PodFacts(self._pod(self.web), Role.ONLINE)]
         pods += [PodFacts(self._pod(container), Role.BOX) for container in self.batch]
-        self.sampler.watch(groups.choose(Facts("kubepods", tuple(pods))))
+        self.sampler.watch(groups.choose(Facts(("kubepods",), tuple(pods))))
         for container in self.batch:
             node.set_demand(container, CPUS)
 

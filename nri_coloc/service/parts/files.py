@@ -1,7 +1,6 @@
 """The state folder, and the objects that write cgroups' files."""
 
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from nri_coloc.core.knobs import Capability
@@ -61,5 +60,4 @@ class FileParts:
 
 
 def _with_files_of_pods(layout: CgroupLayout, node: Node, known: Capability) -> Capability:
-    pods = islice(targets.pod_paths(node.state), probe.PODS_LOOKED_AT)
-    return probe.with_files_of_pods(layout, pods, known)
+    return probe.with_files_of_pods(layout, targets.pod_paths(node.state), known)

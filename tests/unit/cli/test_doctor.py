@@ -117,6 +117,26 @@ def test_controllers_that_are_missing_are_named(patient, tmp_path):
     assert (found.verdict, "without cpu, memory, blkio" in found.sentence) == ("warn", True)
 
 
+@pytest.mark.parametrize("name", ["cgroups", "control files", "memory reclaim"])
+def test_cgroups_of_two_kubelets_are_named(patient, name):
+    (Path(patient.host_root) / "sys/fs/cgroup/second/kubepods").mkdir(parents=True)
+    found = check(patient, name)
+    assert (found.verdict, "(/kubepods, /second/kubepods)" in found.sentence) == ("warn", True)
+
+
+@pytest.mark.parametrize("name", ["cgroups", "control files", "memory reclaim"])
+def test_daemon_knows_its_kubelets_cgroup(patient, daemon, name):
+    (Path(patient.host_root) / "sys/fs/cgroup/second/kubepods").mkdir(parents=True)
+    daemon["state"]["node"] = {"pod_cgroups": ["kubepods"]}
+    assert check(patient, name).verdict == "ok"
+
+
+@pytest.mark.parametrize("known", [{}, {"pod_cgroups": ["../.."]}, {"pod_cgroups": 7}, []])
+def test_a_daemon_without_pods_shows_no_cgroup(patient, daemon, known):
+    daemon["state"]["node"] = known
+    assert check(patient, "control files").verdict == "ok"
+
+
 def test_files_that_this_kernel_lacks_are_named(patient):
     (Path(patient.host_root) / "sys/fs/cgroup/kubepods/cpu.max.burst").unlink()
     found = check(patient, "control files")
@@ -427,3 +447,8 @@ def test_what_cannot_be_read_fails_that_check_only(patient):
     block.mkdir()
     assert check(patient, "I/O weights").verdict == "fail"
     assert check(patient, "pressure").verdict == "ok"
+
+
+def test_a_wrong_address_leaves_the_other_checks(patient):
+    told = doctor.checks(replace(patient, http="off"))
+    assert next(each.verdict for each in told if each.name == "control files") == "ok"

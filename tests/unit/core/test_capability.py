@@ -65,12 +65,15 @@ MEMORY = Knobs(memory_high=1, memory_low=2, memory_min=3)
     ("can", "lacking"),
     [
         (
-            Capability(2, ALL, resctrl=True, seen_on_pods=True),
+            Capability(2, ALL, resctrl=True, seen_below=frozenset({"kubepods"})),
             Knobs(),
         ),
-        (Capability(1, seen_on_pods=True), MEMORY._replace(rdt_class="gold", io_weight=5, burst=6)),
         (
-            Capability(2, FILES, resctrl=True, seen_on_pods=True),
+            Capability(1, seen_below=frozenset({"kubepods"})),
+            MEMORY._replace(rdt_class="gold", io_weight=5, burst=6),
+        ),
+        (
+            Capability(2, FILES, resctrl=True, seen_below=frozenset({"kubepods"})),
             MEMORY._replace(memory_high=None, io_weight=5, burst=6),
         ),
         (Capability(1), Knobs(rdt_class="gold")),

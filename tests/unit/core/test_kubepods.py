@@ -26,6 +26,12 @@ def test_kubepods_is_found_in_a_pods_path(path, found):
     assert kubepods_of(path) == found
 
 
+def test_pods_show_kubepods_of_each_kubelet():
+    pods = ("kubepods/pod1", "kubelet/kubepods/burstable/pod2", "kubepods/besteffort/pod3", "elsewhere/pod4")
+    assert kubepods.of_pods(pods) == ("kubepods", "kubelet/kubepods")
+    assert kubepods.of_pods(()) == ()
+
+
 @pytest.mark.parametrize(
     "folder",
     [

@@ -50,7 +50,7 @@ def peopled(node: Node, count: int) -> Subjects:
     for number in range(count):
         node.run_container(node.run_pod(PodRequest(f"pod-{number}")), ContainerRequest("app"))
     return Subjects(
-        "kubepods",
+        ("kubepods",),
         {pod.id: pod.cgroup for pod in node.runtime.pods.values()},
         {container.id: container.cgroup for container in node.runtime.containers.values()},
         {"system": "system.slice"},

@@ -16,7 +16,7 @@ def test_everybody_is_in_the_picture_by_id():
     create(node, "app")
     found = watched.subjects(node.state, node.state.pools.free, {"yarn": "yarn/nm"})
     assert (found.kubepods, found.pods, found.containers, found.host_groups) == (
-        "kubepods",
+        ("kubepods",),
         {"web": "kubepods/podweb"},
         {"app": "kubepods/podweb/app"},
         {"yarn": "yarn/nm"},
@@ -29,7 +29,7 @@ def test_a_pod_without_a_cgroup_of_its_own_is_not(parent):
     node = a_node()
     node.decide(PodStarted(Pod("x", cgroup_parent=parent), kit.SHARED))
     found = watched.subjects(node.state, node.state.pools.free)
-    assert (found.kubepods, found.pods) == ("", {})
+    assert (found.kubepods, found.pods) == ((), {})
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,25 @@ def test_a_pod_without_a_cgroup_of_its_own_is_not(parent):
 def test_kubepods_is_known_before_first_pod(name, tmp_path):
     (tmp_path / name).mkdir(parents=True)
     layout = CgroupLayout(2, cpu=str(tmp_path))
-    assert watched.with_kubepods(Subjects(), layout).kubepods == name
-    assert watched.with_kubepods(Subjects(kubepods="kubelet/kubepods"), layout).kubepods == "kubelet/kubepods"
+    assert watched.with_kubepods(Subjects(), layout).kubepods == (name,)
+    known = Subjects(kubepods=("elsewhere/kubepods",))
+    assert watched.with_kubepods(known, layout).kubepods == ("elsewhere/kubepods",)
+
+
+def test_two_kubelets_show_no_kubepods_before_first_pod(tmp_path):
+    for name in ("kubepods", "kubelet/kubepods"):
+        (tmp_path / name).mkdir(parents=True)
+    assert watched.with_kubepods(Subjects(), CgroupLayout(2, cpu=str(tmp_path))).kubepods == ()
+
+
+def test_pods_of_two_kubelets_show_both_kubepods():
+    node = a_node()
+    for name in ("kubepods/podone", "kubelet/kubepods/podtwo", "kubepods/podthree"):
+        node.decide(PodStarted(Pod(name, cgroup_parent=f"/{name}"), kit.SHARED))
+    found = watched.subjects(node.state, node.state.pools.free)
+    assert found.kubepods == ("kubepods", "kubelet/kubepods")
 
 
 def test_where_there_is_no_such_cgroup_nothing_is_known(tmp_path):
-    assert watched.with_kubepods(Subjects(), CgroupLayout(2, cpu=str(tmp_path))).kubepods == ""
-    assert watched.with_kubepods(Subjects(), CgroupLayout(1)).kubepods == ""
+    assert watched.with_kubepods(Subjects(), CgroupLayout(2, cpu=str(tmp_path))).kubepods == ()
+    assert watched.with_kubepods(Subjects(), CgroupLayout(1)).kubepods == ()

@@ -237,26 +237,41 @@ class TestPodPath:
 
 class TestKubepods:
     @staticmethod
-    def search(tmp_path: Path, *paths: str) -> str:
+    def search(tmp_path: Path, *paths: str) -> tuple[str, ...]:
         for path in paths:
             (tmp_path / path).mkdir(parents=True, exist_ok=True)
-        return cgroup_layout.kubepods_in(CgroupLayout(2, cpu=str(tmp_path), cpuset=str(tmp_path)))
+        return cgroup_layout.only_kubepods(CgroupLayout(2, cpu=str(tmp_path), cpuset=str(tmp_path)))
 
-    def test_outermost_kubepods_is_found(self, tmp_path):
-        found = self.search(tmp_path, "kubepods/pod1", "a/kubepods", "a.slice/a-kubepods.slice")
-        assert found == "kubepods"
+    def test_cgroup_within_kubepods_does_not_count(self, tmp_path):
+        assert self.search(tmp_path, "kubepods/pod1/kubepods", "kubepods/kubepods") == ("kubepods",)
+
+    @pytest.mark.parametrize("other", ["kubepods.slice", "a/kubepods", "a.slice/a-kubepods.slice"])
+    def test_several_kubepods_are_named_and_none_counts(self, tmp_path, other):
+        assert self.search(tmp_path, "kubepods/pod1", other) == ()
+        words = cgroup_layout.ambiguity(CgroupLayout(2, cpu=str(tmp_path), cpuset=str(tmp_path)))
+        assert words.startswith(f"2 cgroups may be the cgroup of all pods (/kubepods, /{other}): ")
+
+    def test_only_kubepods_is_no_ambiguity(self, tmp_path):
+        self.search(tmp_path, "a/kubepods")
+        assert cgroup_layout.ambiguity(CgroupLayout(2, cpu=str(tmp_path), cpuset=str(tmp_path))) == ""
+
+    def test_a_few_of_many_kubepods_are_named(self, tmp_path):
+        self.search(tmp_path, *(f"{number}/kubepods" for number in range(5)))
+        words = cgroup_layout.ambiguity(CgroupLayout(2, cpu=str(tmp_path), cpuset=str(tmp_path)))
+        assert words.startswith("5 cgroups may be")
+        assert "/3/kubepods, …)" in words
 
     def test_search_ends_at_third_level(self, tmp_path):
-        assert self.search(tmp_path, "a/b/kubepods") == "a/b/kubepods"
-        assert self.search(tmp_path / "deeper", "a/b/c/kubepods") == ""
+        assert self.search(tmp_path, "a/b/kubepods") == ("a/b/kubepods",)
+        assert self.search(tmp_path / "deeper", "a/b/c/kubepods") == ()
 
     def test_services_are_not_searched(self, tmp_path):
-        assert self.search(tmp_path, "a.service/kubepods", "system.slice/b.scope/kubepods") == ""
+        assert self.search(tmp_path, "a.service/kubepods", "system.slice/b.scope/kubepods") == ()
 
     def test_search_of_one_level_is_bounded(self, tmp_path):
         crowd = [f"{number:02}" for number in range(64)]
-        assert self.search(tmp_path, *crowd, "63/kubepods") == "63/kubepods"
-        assert self.search(tmp_path, "64/x/kubepods") == "63/kubepods"
+        assert self.search(tmp_path, *crowd, "63/kubepods") == ("63/kubepods",)
+        assert self.search(tmp_path, "64/x/kubepods") == ("63/kubepods",)
         (tmp_path / "63/kubepods").rmdir()
         (tmp_path / "64/kubepods").mkdir()
-        assert self.search(tmp_path) == ""
+        assert self.search(tmp_path) == ()

@@ -25,7 +25,7 @@ def has(layout: CgroupLayout, path: str, cpus: str) -> None:
 
 
 def read(layout: CgroupLayout, place: str) -> tuple[str, str]:
-    found = granted.read(layout, place, ONLINE)
+    found = granted.read(layout, (place,) if place else (), ONLINE)
     return cpuset.render(found.cpus), found.file
 
 
@@ -63,14 +63,21 @@ def test_garbage_narrows_nothing(layout):
     assert read(layout, "kubepods") == ("0-7", "")
 
 
+def test_pods_of_two_kubelets_have_their_common_cpus(layout):
+    has(layout, "kubepods", "0-5")
+    has(layout, "kubelet/kubepods", "4-7")
+    found = granted.read(layout, ("kubepods", "kubelet/kubepods"), ONLINE)
+    assert (cpuset.render(found.cpus), found.file) == ("4-5", "/kubepods/cpuset.cpus")
+
+
 def test_empty_set_leaves_no_cpu(layout):
     has(layout, "kubepods", "")
-    found = granted.read(layout, "kubepods", ONLINE)
+    found = granted.read(layout, ("kubepods",), ONLINE)
     assert "/kubepods/cpuset.cpus has no CPU" in granted.problem(found, ONLINE)
 
 
 def test_without_cpuset_controller_nothing_is_known():
-    assert granted.read(CgroupLayout(1), "kubepods", ONLINE) == Granted(ONLINE)
+    assert granted.read(CgroupLayout(1), ("kubepods",), ONLINE) == Granted(ONLINE)
 
 
 def test_sentences_are_short_enough_for_audit():

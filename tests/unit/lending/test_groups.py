@@ -20,18 +20,18 @@ def pods(parent: str, count: int, role: Role, **facts: bool) -> tuple[PodFacts, 
 
 
 def chosen(role: Role, *facts: PodFacts) -> list[Group]:
-    return [group for group in groups.choose(Facts("kubepods", facts)) if group.role is role]
+    return [group for group in groups.choose(Facts(("kubepods",), facts)) if group.role is role]
 
 
 class TestNode:
     def test_the_rest_of_the_node_is_the_root_less_kubepods(self):
-        assert groups.choose(Facts("kubepods")) == (
+        assert groups.choose(Facts(("kubepods",))) == (
             Group(Role.PODS, ("kubepods",)),
             Group(Role.SYSTEM, ("",), ("kubepods",)),
         )
 
     def test_cgroups_beside_kubepods_are_more_precise_than_the_remainder(self):
-        found = groups.choose(Facts("kubepods.slice", beside=("system.slice", "user.slice")))
+        found = groups.choose(Facts(("kubepods.slice",), beside=("system.slice", "user.slice")))
         assert found[1:] == (Group(Role.SYSTEM, ("system.slice",)), Group(Role.SYSTEM, ("user.slice",)))
 
     def test_reserved_cpus_are_a_group_of_their_own(self):
@@ -137,7 +137,7 @@ class TestOnline:
 
 def tiers(*pods: TierFacts) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     """Return (tier, added cgroups, subtracted cgroups) of each group."""
-    found = groups.choose_tiers("kubepods", pods)
+    found = groups.choose_tiers(("kubepods",), pods)
     assert {group.role for group in found} <= {Role.TIER}
     return [(group.tier, group.add, group.less) for group in found]
 

@@ -48,6 +48,17 @@ def test_starting_pod_is_limited_by_files_found_then():
     assert "io.weight" in {value.name for value in target.values}
 
 
+def test_pods_found_at_the_start_show_their_files():
+    rig = Rig()
+    start_pod(rig.node, "batch", Wish(QoSClass.RECLAIMED, knobs=Knobs(io_weight=10)))
+    rig.node.learn(Capability(cgroup=2))
+    rig.actuator.start()
+    rig.actuator.submit(Moves(pods=("batch",)))
+    wait_until(lambda: bool(rig.cgroups.targets), 5, "the pod's values")
+    assert "io.weight" in {value.name for value in rig.cgroups.targets[0].values}
+    rig.actuator.stop()
+
+
 # ---- departures ----
 
 

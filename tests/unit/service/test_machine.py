@@ -1,4 +1,4 @@
-"""A runtime whose cgroup driver differs from the kubelet's is named, with a remedy."""
+"""A runtime with another cgroup driver, and cgroups of two kubelets, are named with a remedy."""
 
 from pathlib import Path
 
@@ -11,12 +11,18 @@ SCOPE = "kubepods-burstable-podweb.slice:cri-containerd:app"
 
 def problem(root: Path, path: str) -> str:
     """Return the problem of a machine on which a container's cgroup has this path below the hierarchy's root."""
-    hierarchy = root / "sys/fs/cgroup"
-    (hierarchy / path).mkdir(parents=True)
-    (hierarchy / "cgroup.controllers").write_text("cpuset cpu io memory")
     node = kit.Node()
     node.create("app", 1000, cgroups_path=SCOPE)
-    return Machine(str(root), cgroup_layout.detect(str(root))).problem(node.state)
+    return machine(root, path).problem(node.state)
+
+
+def machine(root: Path, *paths: str) -> Machine:
+    """Return a machine with these cgroups."""
+    hierarchy = root / "sys/fs/cgroup"
+    for path in paths:
+        (hierarchy / path).mkdir(parents=True)
+    (hierarchy / "cgroup.controllers").write_text("cpuset cpu io memory")
+    return Machine(str(root), cgroup_layout.detect(str(root)))
 
 
 def test_two_cgroup_drivers_are_named_with_a_remedy(tmp_path: Path):
@@ -30,3 +36,14 @@ def test_two_cgroup_drivers_are_named_with_a_remedy(tmp_path: Path):
 def test_scope_in_its_slice_is_no_problem(tmp_path: Path):
     place = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podweb.slice/cri-containerd-app.scope"
     assert problem(tmp_path, place) == ""
+
+
+def test_cgroups_of_two_kubelets_are_named(tmp_path: Path):
+    said = machine(tmp_path, "kubepods", "kubepods.slice").remark(kit.Node().state)
+    assert said.startswith("2 cgroups may be the cgroup of all pods (/kubepods, /kubepods.slice): ")
+
+
+def test_first_pod_shows_its_kubelet(tmp_path: Path):
+    found, node = machine(tmp_path, "kubepods", "kubepods.slice"), kit.Node()
+    node.create("app", 1000)
+    assert found.remark(node.state) == ""

@@ -43,7 +43,7 @@ def test_a_machine_without_pods_tells_only_what_others_have(tmp_path):
     can = look(without_pods(tmp_path))
     assert "memory.high" in can.files
     assert "io.weight" not in can.files
-    assert not can.seen_on_pods
+    assert not can.seen_below
 
 
 def test_the_first_pod_shows_which_files_pods_have(tmp_path):
@@ -51,10 +51,11 @@ def test_the_first_pod_shows_which_files_pods_have(tmp_path):
     layout, before = cgroup_layout.detect(str(node.host_root)), look(node)
     assert probe.with_files_of_pods(layout, (), before) is before
     (node.host_root / "sys/fs/cgroup/later").rename(node.host_root / "sys/fs/cgroup/kubepods")
-    after = probe.with_files_of_pods(layout, (), before)
+    pods = ("kubepods/burstable",)
+    after = probe.with_files_of_pods(layout, pods, before)
     assert after == look(node)
     assert "io.weight" in after.files
-    assert probe.with_files_of_pods(layout, (), after) is after
+    assert probe.with_files_of_pods(layout, pods, after) is after
 
 
 def test_a_pods_own_cgroup_shows_its_files(tmp_path):
@@ -62,7 +63,47 @@ def test_a_pods_own_cgroup_shows_its_files(tmp_path):
     layout, before = cgroup_layout.detect(str(node.host_root)), look(node)
     after = probe.with_files_of_pods(layout, ("gone", "later/burstable"), before)
     assert "io.weight" in after.files
-    assert after.seen_on_pods
+    assert after.seen_below
+
+
+def two_kubelets(tmp_path: Path) -> Node:
+    """Return a v2 machine with the cgroups of two kubelets; the second one has no I/O controller."""
+    node = Node(tmp_path, cgroup=2)
+    node.replace_kubelet("kubelet")
+    node.tree.make("kubelet/kubepods/pod2")
+    for file in (node.host_root / "sys/fs/cgroup/kubelet").rglob("io.weight"):
+        file.unlink()
+    return node
+
+
+def test_kubepods_of_two_kubelets_show_no_files(tmp_path):
+    assert not look(two_kubelets(tmp_path)).seen_below
+
+
+def test_first_pod_shows_its_kubelets_files(tmp_path):
+    node = two_kubelets(tmp_path)
+    layout, before = cgroup_layout.detect(str(node.host_root)), look(node)
+    second = probe.with_files_of_pods(layout, ("kubelet/kubepods/pod2",), before)
+    assert (set(second.seen_below), "io.weight" in second.files) == ({"kubelet/kubepods"}, False)
+    first = probe.with_files_of_pods(layout, ("kubepods/burstable",), before)
+    assert (set(first.seen_below), "io.weight" in first.files) == ({"kubepods"}, True)
+
+
+def test_files_of_two_kubelets_pods_are_common(tmp_path):
+    node = two_kubelets(tmp_path)
+    layout, pods = cgroup_layout.detect(str(node.host_root)), ("kubepods/burstable", "kubelet/kubepods/pod2")
+    both = probe.capability(layout, (0, 12, 1), str(node.host_root), pods=pods)
+    assert both.seen_below == {"kubepods", "kubelet/kubepods"}
+    assert {"io.weight", "memory.high"} & both.files == {"memory.high"}
+    alone = probe.with_files_of_pods(layout, pods[:1], both)
+    assert "io.weight" in alone.files
+
+
+def test_files_stay_known_without_pods(tmp_path):
+    node = two_kubelets(tmp_path)
+    layout = cgroup_layout.detect(str(node.host_root))
+    known = probe.with_files_of_pods(layout, ("kubepods/burstable",), look(node))
+    assert probe.with_files_of_pods(layout, (), known) is known
 
 
 def test_a_v1_machine_has_v1s_files_of_all_controllers_and_nothing_unified(tmp_path):

@@ -53,7 +53,7 @@ def test_figures_of_a_place_get_names_in_the_record():
 def test_what_this_machine_does_not_take_is_said_and_not_claimed():
     node = a_node()
     report, heard = a_report(node)
-    node.learn(Capability(1, frozenset({"cpu.shares", "io.weight"}), seen_on_pods=True))
+    node.learn(Capability(1, frozenset({"cpu.shares", "io.weight"}), seen_below=frozenset({"kubepods"})))
     before = node.state
     wish = replace(kit.SHARED, knobs=Knobs(memory_high=4096, io_weight=300, rdt_class="gold"))
     report.decided(create(node, "app", wish).decisions, node.state, before)
@@ -69,7 +69,7 @@ def test_what_this_machine_does_not_take_is_said_and_not_claimed():
 def test_what_this_machine_does_not_take_was_not_there_before_either():
     node = a_node()
     report, heard = a_report(node)
-    node.learn(Capability(1, frozenset({"cpu.shares", "io.weight"}), seen_on_pods=True))
+    node.learn(Capability(1, frozenset({"cpu.shares", "io.weight"}), seen_below=frozenset({"kubepods"})))
     said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, "it asked", pod_id="web")
     said = said._replace(before=Knobs(memory_min=0, shares=2), after=Knobs(memory_min=4096, shares=4))
     report.decided((said,), node.state, node.state)

@@ -27,7 +27,7 @@ def state_json(
     throttled: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     **by_id: dict[str, str],
 ) -> dict[str, Any]:
-    found = ReadBack(by_id.get("actual", {}), by_id.get("unread", {}), host_groups)
+    found = ReadBack(by_id.get("actual", {}), by_id.get("unread", {}), host_groups, ())
     waits_for = by_id.get("waits_for", {})
     return state_view.state_json(
         state, observe=observe, found=found, waits_for=waits_for, lending=LENDING, throttled=throttled
@@ -36,6 +36,14 @@ def state_json(
 
 def node(*assignments: Assignment, pods: tuple[Pod, ...] = (), topology: Topology = MACHINE) -> NodeState:
     return NodeState(topology, POOLS, {pod.id: PodPlace(pod) for pod in pods}, Crowd.of(assignments))
+
+
+def test_cgroups_of_all_pods_are_shown():
+    found = ReadBack({}, {}, (), ("kubepods", "kubelet/kubepods"))
+    said = state_view.state_json(
+        node(), observe=False, found=found, waits_for={}, lending=LENDING, throttled={}
+    )
+    assert said["node"]["pod_cgroups"] == ["kubepods", "kubelet/kubepods"]
 
 
 def test_the_example_of_the_design_is_shown_whole():
@@ -80,7 +88,7 @@ def test_remarks_on_the_settings_are_shown_if_there_are_any():
     said = state_view.state_json(
         node(),
         observe=False,
-        found=ReadBack({}, {}, ()),
+        found=ReadBack({}, {}, (), ()),
         waits_for={},
         lending=LENDING,
         throttled={},
@@ -173,7 +181,7 @@ def test_a_degraded_container_shows_its_limit():
     said = state_view.state_json(
         node(APP, other),
         observe=False,
-        found=ReadBack({}, {}, ()),
+        found=ReadBack({}, {}, (), ()),
         waits_for={},
         lending=LENDING,
         throttled={},
