@@ -326,7 +326,9 @@ def _kubelet(patient: Patient, *, left_to_it: bool) -> Check:
     """
     found = kubelet.read(patient.host_root)
     if found.policy == "unknown":
-        return Check("kubelet", "warn", f"{found.problem}; whether it pins containers is unknown")
+        return Check(
+            "kubelet", "warn", f"{found.problem}; whether it pins containers is unknown: {kubelet.MEND_FILE}"
+        )
     if found.policy == "none":
         return Check("kubelet", "ok", "its CPU manager pins nothing")
     if left_to_it:

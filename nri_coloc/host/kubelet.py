@@ -35,6 +35,11 @@ MEND: Final = (
 )
 """Advice about a static CPU manager."""
 
+MEND_FILE: Final = (
+    "if a newer kubelet wrote it, install a newer nri-coloc; otherwise remove it and restart the kubelet"
+)
+"""Advice about a file that cannot be understood; the kubelet refuses to start with a torn state file."""
+
 Policy = Literal["none", "static", "unknown"]
 Entries = Mapping[str, Mapping[str, CPUMask]]
 """Pinned CPUs by pod uid and container name; the name "" means the whole pod."""
@@ -108,7 +113,7 @@ def _file(path: str, meaning: Callable[[str, str], CPUManager]) -> CPUManager | 
     except OSError:
         return None  # removed since it was read
     if is_huge:
-        problem = f"{path} has more than 1 MiB and is not read; no kubelet writes such a file: remove it"
+        problem = f"{path} has more than 1 MiB and is not read; no kubelet writes such a file"
         return CPUManager("unknown", source=path, problem=problem)
     return None if content is None else meaning(content, path)
 

@@ -5,7 +5,10 @@ operator can correct a file at once. `schema` has the allowed values, `document`
 fills the model.
 """
 
+import errno
 import json
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -76,9 +79,9 @@ def parse(text: str, where: str) -> schema.File:
 
 
 def text_of(path: str | Path) -> str:
-    """Return a file's text, at most one byte more than allowed."""
+    """Return a file's text, at most one byte more than allowed. A pipe is not waited for."""
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             raw = file.read(MAX_BYTES + 1)
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -88,6 +91,14 @@ def text_of(path: str | Path) -> str:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:  # a path with a NUL in it
         raise SettingsError(f"{path!r}: is not a path") from error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    fd = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISFIFO(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is a pipe")
+    return fd
 
 
 def _refused(where: str, problems: list[Problem], more: int = 0) -> SettingsError:

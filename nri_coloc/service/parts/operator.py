@@ -101,6 +101,7 @@ def _required_checks(parts: Parts, admin: AdminSide) -> tuple[Check, ...]:
         partial(probe.remarks, ground.layout, ground.options.host_root),
         lambda: admin.problem,
         lambda: parts.cluster.companion.problem,
+        lambda: ground.kubelet.remark(ground.node.tuning),
     )
     looks: dict[str, Callable[[], readiness.Finding]] = {
         "connected": partial(readiness.connected, parts.runtime.connection),

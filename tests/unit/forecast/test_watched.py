@@ -60,3 +60,11 @@ def test_pods_of_two_kubelets_show_both_kubepods():
 def test_where_there_is_no_such_cgroup_nothing_is_known(tmp_path):
     assert watched.with_kubepods(Subjects(), CgroupLayout(2, cpu=str(tmp_path))).kubepods == ()
     assert watched.with_kubepods(Subjects(), CgroupLayout(1)).kubepods == ()
+
+
+def test_pods_of_both_cgroup_drivers_show_both_kubepods():
+    node = a_node()
+    for parent in ("/kubepods/podone", "/kubepods-burstable-podtwo.slice"):
+        node.decide(PodStarted(Pod(parent, cgroup_parent=parent), kit.SHARED))
+    found = watched.subjects(node.state, node.state.pools.free)
+    assert found.kubepods == ("kubepods", "kubepods.slice")

@@ -62,6 +62,27 @@ class TestWatch:
         assert "CPUs 1" in watch.problem(PRESERVE)
         assert "not a state file" in watch.words()
 
+    def test_a_broken_file_ends_no_refusal(self, tmp_path):
+        keep(tmp_path, uid={"app": "1"})
+        watch = KubeletWatch(str(tmp_path))
+        write(tmp_path, "{")
+        watch.look()
+        problem = watch.problem(REFUSE)
+        assert kubelet.MEND in problem
+        assert "not a state file" in problem
+
+    def test_a_file_that_was_never_read_is_a_remark(self, tmp_path):
+        write(tmp_path, "{")
+        watch = KubeletWatch(str(tmp_path))
+        assert watch.problem(REFUSE) == ""
+        assert "whether it pins containers is unknown" in watch.remark(REFUSE)
+        assert kubelet.MEND_FILE in watch.remark(REFUSE)
+        assert watch.remark(PRESERVE) == ""
+
+    def test_a_valid_file_has_no_remark(self, tmp_path):
+        keep(tmp_path)
+        assert KubeletWatch(str(tmp_path)).remark(REFUSE) == ""
+
     @pytest.mark.parametrize(
         ("policy", "tuning", "told"),
         [

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.errors import SettingsError
 from nri_coloc.service.configuration import loading as reader
 from nri_coloc.service.settings_watch import STILL_S, Change, SettingsWatch
 
@@ -169,3 +170,10 @@ def test_several_problems_share_one_line(watch, file):
     first, second = "mode: 'fast' does not fit; allowed: enforce or observe", "strict: 7 does not fit"
     assert change.problem.startswith(f"2 problems: (1) {file}:1: {first}; (2) {file}:2: {second}")
     assert "\n" not in change.problem
+
+
+def test_a_pipe_is_refused_without_waiting(tmp_path):
+    pipe = tmp_path / "config.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(SettingsError, match=r"config.yaml: cannot be read: it is a pipe"):
+        reader.read(pipe)
