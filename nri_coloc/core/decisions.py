@@ -140,7 +140,7 @@ class Moves:
         )
 
 
-NOBODY: Final = Moves()
+NO_MOVES: Final = Moves()
 
 
 @value
@@ -153,8 +153,8 @@ class Outcome:
 
     state: NodeState
     decisions: tuple[Decision, ...] = ()
-    moves: Moves = NOBODY
-    waits_for: Moves = NOBODY
+    moves: Moves = NO_MOVES
+    waits_for: Moves = NO_MOVES
     refusal: str = ""
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Final, Protocol
 
-from nri_coloc.core.decisions import NOBODY, Decision, Event, Moves, Outcome
+from nri_coloc.core.decisions import NO_MOVES, Decision, Event, Moves, Outcome
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.report import Drift
 from nri_coloc.core.state import NodeState
@@ -89,10 +89,10 @@ class Change:
     before: NodeState
     after: NodeState
     decisions: tuple[Decision, ...] = ()
-    moves: Moves = NOBODY
+    moves: Moves = NO_MOVES
     specs: tuple[str, ...] = ()
     owner: str = ""
-    waits_for: Moves = NOBODY
+    waits_for: Moves = NO_MOVES
     ended: tuple[str, ...] = ()
     latency_us: int | None = None
 

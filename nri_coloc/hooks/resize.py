@@ -7,7 +7,7 @@ container onto them first.
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core.decisions import NOBODY, Outcome
+from nri_coloc.core.decisions import NO_MOVES, Outcome
 from nri_coloc.core.knobs import NOTHING_KNOWN
 from nri_coloc.core.seams import Change, Decided, all_of
 from nri_coloc.core.value import replace
@@ -81,7 +81,7 @@ class Resize:
         if drifts:
             self._consequences.tell_drift(container_id, *drifts)
         # specs are pushed only now: the answer has carried most of their values, perhaps all
-        self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
+        self._consequences.follow(all_of(outcome, before, left=NO_MOVES, latency_us=exchange.latency_us))
 
     def carried_out(self, hook: events.Hook, exchange: Exchange) -> None:
         """Handle PostUpdateContainer: check whether the runtime applied the answer."""

@@ -20,7 +20,7 @@ from typing import Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.backoff import Backoff
-from nri_coloc.core.decisions import NOBODY, ContainerGone, PodRemoved
+from nri_coloc.core.decisions import NO_MOVES, ContainerGone, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import Decided, all_of
@@ -156,7 +156,7 @@ class Hooks:
         drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.answer(None)
         if not outcome.is_silent:
-            self._consequences.follow(all_of(outcome, before, left=NOBODY, latency_us=exchange.latency_us))
+            self._consequences.follow(all_of(outcome, before, left=NO_MOVES, latency_us=exchange.latency_us))
         if drifts:
             self._consequences.tell_drift(container_id, *drifts)
 

@@ -107,7 +107,7 @@ class CgroupGauge:
         elif less > add:
             self._left, usage = readings.read(self._left, figures[:add], figures[add:less])
         else:
-            usage = 0 if group.is_nobody else _sum(figures[:add])
+            usage = 0 if group.is_empty else _sum(figures[:add])
         held = _sum(figures[stalled:]) if group.throttled else 0 if group.stalled else None
         held = None if no_throttling else held
         waited, signal = None if no_pressure else _sum(figures[less:stalled]), Signal.PSI
@@ -231,7 +231,7 @@ class CgroupGauge:
         if self._identity is not None:
             return files.inode(self._identity)
         add, less = (part.inodes for part in parts[:2])
-        if not add and not self._group.is_nobody:
+        if not add and not self._group.is_empty:
             return None
         together = (*sorted(add), *sorted(-inode for inode in less))
         return add[0] if len(together) == 1 else -1 - hash(together) % _GENERATION

@@ -123,7 +123,7 @@ class Group(NamedTuple):
     tier: str = ""
 
     @property
-    def is_nobody(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether it contains no cgroup, and so uses nothing."""
         return not (self.add or self.stalled)
 

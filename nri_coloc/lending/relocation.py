@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import NOBODY, Moves, Outcome
+from nri_coloc.core.decisions import NO_MOVES, Moves, Outcome
 from nri_coloc.core.seams import After, Change, tell
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.lending.file_watch import FileWatch, Member
@@ -127,7 +127,7 @@ class Relocation:
             self._actuator.place_host_groups()
         if not others:
             return
-        moves = NOBODY if leaving else others
+        moves = NO_MOVES if leaving else others
         tell(self._after, Change(before, outcome.state, moves=moves, specs=others.containers))
 
     def guard(self, state: NodeState, now: float) -> None:

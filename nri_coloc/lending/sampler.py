@@ -358,7 +358,7 @@ class FastSampler:
         if self._round is not None or now < self._round_from or not self._together:
             return
         self._plan_round()
-        if all(gauge.counts or _is_nobody(gauge) for gauge in self._together):
+        if all(gauge.counts or _is_absent(gauge) for gauge in self._together):
             self._round = Round(gauge for gauge in self._together if gauge.counts)
             mute = (gauge for gauge in self._of_cgroups if gauge.is_mute)
             is_whole = all(gauge.is_complete for gauge in (*self._together, *mute))
@@ -371,7 +371,7 @@ class FastSampler:
         return CgroupGauge(group, self._layout, bank)
 
 
-def _is_nobody(gauge: CgroupGauge) -> bool:
+def _is_absent(gauge: CgroupGauge) -> bool:
     """Return whether no cgroup of the gauge exists, and its absence leaves no gap.
 
     A missing cgroup uses nothing and waits for nothing. Nothing is subtracted for it, as at a full tick.

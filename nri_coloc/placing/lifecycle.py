@@ -37,11 +37,13 @@ from nri_coloc.placing import (
     words,
 )
 
-MOST: Final = 64
-"""Findings kept for one pod, because its author decides their number. Beyond it the oldest may be recorded again."""
+FINDINGS_KEPT: Final = 64
+"""For one pod, because its author decides their number. Beyond it the oldest may be recorded again."""
 
 
-def of(state: NodeState, pod_id: str, findings: tuple[Finding, ...]) -> tuple[NodeState, tuple[Finding, ...]]:
+def with_findings(
+    state: NodeState, pod_id: str, findings: tuple[Finding, ...]
+) -> tuple[NodeState, tuple[Finding, ...]]:
     """Return the state that remembers these findings for the pod, and the findings that were not reported yet."""
     place = state.pods.get(pod_id)
     if not findings or place is None:
@@ -49,11 +51,11 @@ def of(state: NodeState, pod_id: str, findings: tuple[Finding, ...]) -> tuple[No
     new = tuple(finding for finding in findings if _words(finding) not in place.told)
     if not new:
         return state, ()
-    told = (*place.told, *map(_words, new))[-MOST:]
+    told = (*place.told, *map(_words, new))[-FINDINGS_KEPT:]
     return change.with_pod(state, replace(place, told=told)), new
 
 
-def forgotten(state: NodeState) -> NodeState:
+def without_lapsed_findings(state: NodeState) -> NodeState:
     """Return the state without findings that hold for no container any more; if they hold again, they are reported."""
     if not any(place.told for place in state.pods.values()):
         return state
@@ -127,7 +129,7 @@ def create(state: NodeState, event: ContainerCreating, tuning: Tuning) -> Outcom
         released += release(released.state, failed, Reason.SUPERSEDED)
     again = admit(released.state, event.pod, event.container, event.wish, tuning)
     if again.refusal:
-        return replace(again, state=of(state, event.pod.id, event.wish.findings)[0])
+        return replace(again, state=with_findings(state, event.pod.id, event.wish.findings)[0])
     decisions = (*released.decisions, *again.decisions)
     return replace(again, decisions=decisions, moves=released.moves + again.moves)
 
@@ -194,13 +196,13 @@ def admit(
     state = with_member(state, container, wish)
     admitted = admission.place(state, container, wish, tuning.reserved_memory, waits=waits)
     findings = wish.findings + admitted.findings
-    state, new = of(state, pod.id, wish.findings)
+    state, new = with_findings(state, pod.id, wish.findings)
     said = words.of_findings(new + admitted.findings, admitted.assignment)
     if tuning.strict and by_file is None and (refusal := words.refusal(pod, admitted, findings)):
         said = (*said, words.of_refusal(state, admitted, refusal))
         if not tuning.observe:  # in observe mode the refusal is only recorded
             # the kubelet retries often: findings that were reported stay reported
-            return Outcome(of(before, pod.id, wish.findings)[0], said, refusal=refusal)
+            return Outcome(with_findings(before, pod.id, wish.findings)[0], said, refusal=refusal)
     assignment = admission.remembered(state, admitted.assignment)
     if by_file is not None or tuning.observe:
         # in observe mode the answer is empty: if we act later, files must carry the values

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import (
-    NOBODY,
+    NO_MOVES,
     Considered,
     ContainerStarting,
     Decision,
@@ -104,7 +104,7 @@ def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memor
 
 def unboxed(state: NodeState, pod: Pod, wishes: Iterable[Wish]) -> tuple[NodeState, Moves]:
     """Take a pod out of the reclaim cgroups if one of its containers has another class now."""
-    moves = NOBODY
+    moves = NO_MOVES
     for wish in wishes:
         state, own = reclaim_cgroups.with_member(state, pod, wish)
         moves += own
@@ -210,7 +210,7 @@ def moves(before: NodeState, after: NodeState, container_id: str) -> tuple[Moves
     found = change.movers(before, after)
     ordered = Moves(found.pods, found.losing + found.gaining)
     if not after.owners.get(container_id, 0) & ~before.owners.get(container_id, 0):
-        return ordered, NOBODY
+        return ordered, NO_MOVES
     own_pod = after.containers[container_id].container.pod_id
     staying = {container_id, *(a.id for a in after.of_pod(own_pod) if a.follows == container_id)}
     leaving = tuple([k for k in found.losing if k not in staying])
@@ -239,8 +239,8 @@ def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome
         found = _under_request(state, state.containers[known.id], event.wishes.get(known.id), tuning)
         if found is not None:
             after, joined = adopt(state, found.assignment)
-            after, new = lifecycle.of(
-                lifecycle.forgotten(after), event.pod.id, found.assignment.wish.findings
+            after, new = lifecycle.with_findings(
+                lifecycle.without_lapsed_findings(after), event.pod.id, found.assignment.wish.findings
             )
             of_findings = words.of_findings(found.findings + new, found.assignment)
             decisions += [said(state, after, found, "its pod's request changed"), *of_findings, *joined]

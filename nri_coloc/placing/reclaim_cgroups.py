@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import NOBODY, Decision, Figure, Moves, Synchronized
+from nri_coloc.core.decisions import NO_MOVES, Decision, Figure, Moves, Synchronized
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, MIN_SHARES, NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM, NodeState, PodPlace
@@ -27,11 +27,11 @@ def with_pod(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
     """Return the state that knows this pod, and a move of the pod if its cgroup must be limited."""
     known = state.pods.get(pod.id)
     if known is not None and known.wish == wish and known.pod == pod:
-        return state, NOBODY
+        return state, NO_MOVES
     boxed = pod.owns_cgroup and belongs(wish) and not _has_others(state, pod.id)
     place = PodPlace(pod, wish, boxed) if known is None else replace(known, pod=pod, wish=wish, boxed=boxed)
     state = change.with_pod(state, place)
-    return state, Moves(pods=(pod.id,)) if boxed else NOBODY
+    return state, Moves(pods=(pod.id,)) if boxed else NO_MOVES
 
 
 def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Moves]:
@@ -43,7 +43,7 @@ def with_member(state: NodeState, pod: Pod, wish: Wish) -> tuple[NodeState, Move
     if place is None:
         return with_pod(state, pod, wish)
     if not place.boxed or wish.qos is QoSClass.RECLAIMED:
-        return state, NOBODY
+        return state, NO_MOVES
     inherited = tuple(a.id for a in state.of_pod(pod.id))
     return change.with_pod(state, replace(place, boxed=False)), Moves((pod.id,), inherited)
 

@@ -37,6 +37,9 @@ from nri_coloc.placing import (
 )
 from nri_coloc.placing.claims import Granted, Listed
 
+_YOUNGEST: Final = 1 << 63
+"""Creation time in ns for a pod without a container: later than any."""
+
 
 def given(
     state: NodeState, old: Assignment, said: tuple[Decision, ...]
@@ -62,10 +65,6 @@ def _with(placing: Decision, again: Assignment, had: Knobs, back: Knobs) -> Deci
     """
     before = placing.before.overlaid(had) if placing.event is AuditEvent.UPDATE else placing.before
     return placing._replace(subject=again, before=before, after=placing.after.overlaid(back))
-
-
-_YOUNGEST: Final = 1 << 63
-"""Creation time in ns for a pod without a container: later than any."""
 
 
 def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcome:
@@ -324,9 +323,9 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     owners = {a.id: a.exclusive for a in kept if a.exclusive}
     told = pools.as_told(state.pools, tuning)
     # as of a state without pods; their requests are counted when the pods are added
-    nobody, there = (tiers.Population(Crowd.of(found), {}) for found in ((), kept))
+    no_pods, with_kept = (tiers.Population(Crowd.of(found), {}) for found in ((), kept))
     pod_ids = dict.fromkeys(a.container.pod_id for a in kept)
-    told = replace(told, asked=tiers.asked(replace(told, asked={}), nobody, there, pod_ids))
+    told = replace(told, asked=tiers.asked(replace(told, asked={}), no_pods, with_kept, pod_ids))
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {k: _place_again(place, event) for k, place in state.pods.items()}
     crowd = Crowd.of(tiers.housed(derived, a) for a in kept)
@@ -350,7 +349,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         state, said = lifecycle.admit_again(state, listed, wish, tuning, Reason.RECONFIGURED)
         state, said = given(state, assignment, said)
         decisions.extend(said)
-    state = lifecycle.forgotten(pools.settled(box_again(state), before.pools))
+    state = lifecycle.without_lapsed_findings(pools.settled(box_again(state), before.pools))
     decisions = [*_but_rejoined(before, decisions), *_orphans(before, state)]
     cause = "pool resized: the configuration or the machine changed"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))

@@ -8,7 +8,7 @@ pod's other containers keep to the reclaim pool meanwhile.
 
 from collections.abc import Iterable
 
-from nri_coloc.core.decisions import NOBODY, ContainerCreated, Moves, Outcome
+from nri_coloc.core.decisions import NO_MOVES, ContainerCreated, Moves, Outcome
 from nri_coloc.core.state import NodeState, Unstarted
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, Phase
@@ -71,4 +71,4 @@ def _but(unstarted: tuple[Unstarted, ...], container_id: str) -> tuple[Unstarted
 def _moves(before: NodeState, after: NodeState, pod_id: str) -> Moves:
     had, has = (state.pods[pod_id].cpus_until_start for state in (before, after))
     beyond = (had ^ has) & ~after.pools.reclaim
-    return Moves(pods=(pod_id,)) if beyond and after.boxed(pod_id) else NOBODY
+    return Moves(pods=(pod_id,)) if beyond and after.boxed(pod_id) else NO_MOVES

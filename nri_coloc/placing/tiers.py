@@ -40,7 +40,7 @@ from nri_coloc.core.value import replace
 from nri_coloc.core.workload import QoSClass, Wish
 from nri_coloc.placing import allocator, claim, supply
 
-_NOBODY: Final = Asked(0, 0)
+_NOTHING_ASKED: Final = Asked(0, 0)
 _PACKED: Final = Wish(QoSClass.DEDICATED)
 _NO_BOUNDS: Final = PoolTuning("")
 _OF_CLASS: Final[Mapping[QoSClass, str]] = MappingProxyType(
@@ -108,7 +108,7 @@ def _count(totals: dict[str, Asked], names: set[str], there: Population, pod_id:
     members = list(there.containers.of_pod(pod_id))
     for member, own in supply.counted(place.pod.cpu_request if place else None, members):
         if not member.hands_off and base(member.pool) in names:
-            milli, number = totals.get(member.pool, _NOBODY)
+            milli, number = totals.get(member.pool, _NOTHING_ASKED)
             totals[member.pool] = Asked(milli + sign * own, number + sign)
 
 
@@ -209,7 +209,7 @@ def _by_class(former: Pools, wants: Mapping[str, int]) -> Iterator[dict[str, int
     """Yield the sizes of the pools of each priority, the highest first: whole requested CPUs, then the wanted sizes."""
     for _, names in groupby(wants, key=lambda name: bounds(former, name).priority):
         equals = {name: wants[name] for name in names}
-        asked = {name: former.asked.get(name, _NOBODY).milli // 1000 for name in equals}
+        asked = {name: former.asked.get(name, _NOTHING_ASKED).milli // 1000 for name in equals}
         yield {name: min(size, asked[name]) for name, size in equals.items()}
         yield equals
 

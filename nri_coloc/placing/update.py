@@ -8,7 +8,7 @@ the request that NRI cannot carry (nri-protocol §5.3).
 from typing import Final
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.decisions import NOBODY, ContainerUpdating, Decision, Figure, Inputs, Moves, Outcome
+from nri_coloc.core.decisions import NO_MOVES, ContainerUpdating, Decision, Figure, Inputs, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
@@ -165,11 +165,11 @@ def _with_memory(before: NodeState, outcome: Outcome, event: ContainerUpdating) 
     if now.wish is known.wish and event.answered and now.wish.handler != "pod":
         return outcome
     pod_id, changed = now.container.pod_id, _files_only(known.knobs, now.knobs)
-    state = outcome.state if now.qos is known.qos else lifecycle.forgotten(outcome.state)
-    state, new = lifecycle.of(state, pod_id, now.wish.findings)
+    state = outcome.state if now.qos is known.qos else lifecycle.without_lapsed_findings(outcome.state)
+    state, new = lifecycle.with_findings(state, pod_id, now.wish.findings)
     of_its_pod = words.changed(before, outcome.state, (pod_id,))
     said = (*words.of_findings(new, now), *of_its_pod)
-    moves = Moves(pods=(pod_id,)) if of_its_pod else NOBODY
+    moves = Moves(pods=(pod_id,)) if of_its_pod else NO_MOVES
     if not event.answered or (now.by_file and changed != NO_KNOBS):
         moves += Moves(containers=(now.id,))
     # the last decision of an update may hold the answer

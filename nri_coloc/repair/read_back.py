@@ -14,7 +14,7 @@ from threading import Event
 from typing import Final
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import NOBODY, Moves
+from nri_coloc.core.decisions import NO_MOVES, Moves
 from nri_coloc.core.report import Report
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.errors import KernelInterfaceError
@@ -120,7 +120,7 @@ class Departures:
 
     def __init__(self) -> None:
         self.is_awaited = False
-        self.incoming = NOBODY
+        self.incoming = NO_MOVES
         self._barriers: dict[str, Barrier] = {}
         self._handed_over: Barrier | None = None
 
@@ -152,7 +152,7 @@ class Departures:
         try:
             yield barrier
         finally:
-            self._handed_over, self.incoming = None, NOBODY
+            self._handed_over, self.incoming = None, NO_MOVES
 
     def settle(self, kind: str, id_: str, cpus: CPUMask | None) -> None:
         """Note the CPUs that were read back from a cgroup; None: the cgroup does not exist."""

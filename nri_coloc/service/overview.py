@@ -90,7 +90,7 @@ class Head(NamedTuple):
 def layout(state: State) -> Layout:
     """Return the owner of each CPU, and each container's CPUs in words."""
     owned = tuple(_owned(state))
-    owner_of = dict.fromkeys(cpuset.members(cpuset.parse(state["node"]["cpus"])), _NOBODY)
+    owner_of = dict.fromkeys(cpuset.members(cpuset.parse(state["node"]["cpus"])), _NO_OWNER)
     for mask, owner in owned:
         owner_of.update(dict.fromkeys(cpuset.members(mask & cpuset.of(owner_of)), owner))
     sign_of = {owner.id: owner.sign for _, owner in owned if owner.id}
@@ -154,7 +154,7 @@ def name_of(container: State) -> str:
 
 # ---- owners of CPUs ----
 
-_NOBODY: Final = Owner("-", "none", "no pool")
+_NO_OWNER: Final = Owner("-", "none", "no pool")
 
 
 def _owned(state: State) -> Iterator[tuple[CPUMask, Owner]]:

@@ -31,7 +31,7 @@ from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 LENDING = "reclaim: {enabled: true}\n"
 SOON_S = 30
-NOBODY = 65534
+NO_MOVES = 65534
 
 
 class Rig(NamedTuple):
@@ -174,7 +174,7 @@ def test_another_user_is_hung_up_on_even_where_the_way_is_open(rig):
     )
     command = [os.path.realpath(sys.executable), "-I", "-c", talk, str(rig.socket)]
     done = subprocess.run(
-        command, user=NOBODY, group=NOBODY, capture_output=True, text=True, cwd="/", check=True
+        command, user=NO_MOVES, group=NO_MOVES, capture_output=True, text=True, cwd="/", check=True
     )
     assert done.stdout == "b''\n"
     rig.told("stranger", "uid=65534")

@@ -1,6 +1,6 @@
 """core/decisions.py: a decision or an outcome changes only the things that it names."""
 
-from nri_coloc.core.decisions import NOBODY, Decision, Moves, Outcome
+from nri_coloc.core.decisions import NO_MOVES, Decision, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import Assignment, NodeState, Pools
@@ -16,11 +16,11 @@ def test_a_decision_changes_and_orders_nothing_unless_it_says_so():
 def test_an_outcome_moves_and_refuses_nothing_unless_it_says_so():
     outcome = Outcome(NodeState(Topology.build([CPU(0)]), Pools(share=1)))
     assert outcome.decisions == ()
-    assert (outcome.moves, outcome.waits_for, outcome.refusal) == (NOBODY, NOBODY, "")
+    assert (outcome.moves, outcome.waits_for, outcome.refusal) == (NO_MOVES, NO_MOVES, "")
 
 
 def test_moves_are_true_if_they_name_anyone():
-    assert not NOBODY
+    assert not NO_MOVES
     assert Moves(pods=("p",))
     assert Moves(containers=("c",))
 
@@ -30,7 +30,7 @@ def test_moves_are_joined_in_order():
     assert joined == Moves(("p", "q"), ("a", "b", "c"))
 
 
-def outcome(*decisions: Decision, moves: Moves = NOBODY, refusal: str = "") -> Outcome:
+def outcome(*decisions: Decision, moves: Moves = NO_MOVES, refusal: str = "") -> Outcome:
     return Outcome(NodeState(Topology.build([CPU(0)]), Pools(share=1)), decisions, moves, moves, refusal)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.decisions import NOBODY, PodStarted, Synchronized
+from nri_coloc.core.decisions import NO_MOVES, PodStarted, Synchronized
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import KEPT_BY_KUBELET, QoSClass
@@ -51,20 +51,20 @@ class TestJoining:
         assert Node().start_pod().moves.pods == ("web",)
 
     def test_another_pod_is_not(self):
-        assert Node().start_pod(wish=SHARED).moves == NOBODY
+        assert Node().start_pod(wish=SHARED).moves == NO_MOVES
 
     def test_the_same_news_twice_changes_nothing(self):
         node = Node()
         node.start_pod()
         state, moves = reclaim_cgroups.with_pod(node.state, pod(), RECLAIMED)
-        assert (state, moves) == (node.state, NOBODY)
+        assert (state, moves) == (node.state, NO_MOVES)
         assert state is node.state
 
     def test_another_reclaimed_container_changes_nothing(self):
         node = Node()
         node.start_pod()
         state, moves = reclaim_cgroups.with_member(node.state, pod(), RECLAIMED)
-        assert (state, moves) == (node.state, NOBODY)
+        assert (state, moves) == (node.state, NO_MOVES)
 
 
 class TestLeaving:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.decisions import NOBODY, Decision
+from nri_coloc.core.decisions import NO_MOVES, Decision
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import PoolTuning, Tuning
@@ -92,7 +92,7 @@ class TestMoved:
         node.create("mine", wish=replace(SYSTEM, preserve=frozenset({"cpu"})))
         before = node.state
         node.create("other", 1000, on="other")
-        assert change.moved(before, node.state) == NOBODY
+        assert change.moved(before, node.state) == NO_MOVES
 
     def test_a_vm_is_moved_as_its_pod(self):
         node = Node()

@@ -131,16 +131,17 @@ def test_what_is_kept_of_a_hostile_pod_is_bounded():
     node = Node()
     node.start_pod(wish=SHARED)
     many = tuple(
-        Finding(FindingKind.INVALID, f"key{n}", "x", "less", "none") for n in range(lifecycle.MOST + 10)
+        Finding(FindingKind.INVALID, f"key{n}", "x", "less", "none")
+        for n in range(lifecycle.FINDINGS_KEPT + 10)
     )
-    state, new = lifecycle.of(node.state, "web", many)
-    assert (len(new), len(state.pods["web"].told)) == (lifecycle.MOST + 10, lifecycle.MOST)
+    state, new = lifecycle.with_findings(node.state, "web", many)
+    assert (len(new), len(state.pods["web"].told)) == (lifecycle.FINDINGS_KEPT + 10, lifecycle.FINDINGS_KEPT)
 
 
 def test_of_a_pod_that_nobody_knows_everything_is_new():
     bad = (Finding(FindingKind.INVALID, "key", "x", "less", "none"),)
     state = Node().state
-    assert lifecycle.of(state, "web", bad) == (state, bad)
+    assert lifecycle.with_findings(state, "web", bad) == (state, bad)
 
 
 def test_a_changed_sandbox_keeps_its_annotations():

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.decisions import NOBODY
+from nri_coloc.core.decisions import NO_MOVES
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Numa, Placement, Resources, Wish
@@ -96,7 +96,7 @@ class TestWhatCannotBeMet:
         assert said(outcome) == [("container.update", "resize_unmet")]
         found = figures(outcome)
         assert (found["n"], found["owned"], found["free"]) == (8, "0-1", "2-7")
-        assert (outcome.moves, outcome.waits_for) == (NOBODY, NOBODY)
+        assert (outcome.moves, outcome.waits_for) == (NO_MOVES, NO_MOVES)
 
     def test_an_unmet_wish_is_among_the_figures(self):
         node = node_with(2000, replace(DEDICATED, placement=Placement.FULL_CORES))
@@ -149,7 +149,7 @@ class TestShrinking:
         assert said(outcome) == [("container.update", "shrunk"), ("pool.resize", "cpus_returned")]
         assert (figures(outcome)["request_milli"], figures(outcome)["n"]) == (1500, 2)
         assert outcome.moves.containers == ("web", "online")
-        assert outcome.waits_for == NOBODY
+        assert outcome.waits_for == NO_MOVES
 
     def test_memory_of_a_bound_container_shrinks_with_its_cpus(self):
         node = node_with(6000, replace(DEDICATED, numa=Numa.SINGLE))
@@ -254,7 +254,7 @@ class TestTwoMainContainers:
             "2-3",
             "resize_unmet",
         )
-        assert outcome.moves == NOBODY
+        assert outcome.moves == NO_MOVES
 
     def test_an_unmet_class_stays_in_share(self):
         node = Node()
@@ -284,7 +284,7 @@ class TestWhoBeginsToFollow:
     def test_it_is_moved_though_no_pool_has_changed(self):
         outcome = resize(self.refused(), 500, "side")
         assert outcome.moves.containers == ("side",)
-        assert outcome.waits_for == NOBODY
+        assert outcome.waits_for == NO_MOVES
 
     def test_its_pod_is_moved_where_that_is_the_unit(self):
         outcome = resize(self.refused(replace(DEDICATED, handler="pod")), 500, "side")

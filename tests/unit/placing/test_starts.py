@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.decisions import (
-    NOBODY,
+    NO_MOVES,
     ContainerCreated,
     ContainerCreating,
     ContainerGone,
@@ -43,7 +43,7 @@ def test_a_pod_has_the_named_cpus():
 
 
 def test_the_pool_is_no_reason_to_write():
-    assert created(narrow(), cpus=cpuset.parse("2-7")).moves == NOBODY
+    assert created(narrow(), cpus=cpuset.parse("2-7")).moves == NO_MOVES
 
 
 def test_a_start_ends_it():

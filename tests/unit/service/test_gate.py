@@ -24,7 +24,7 @@ from nri_coloc.service.orders import Caller, OrderDeclined, OrderInvalid, OrderL
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.service.orderly import Orderly
 
-NOBODY = 65534
+NO_MOVES = 65534
 
 
 class Rig:
@@ -156,10 +156,10 @@ def as_stranger(rig: Rig) -> Caller:
     )
     command = [os.path.realpath(sys.executable), "-I", "-c", talk, str(rig.path)]
     done = subprocess.run(
-        command, user=NOBODY, group=NOBODY, capture_output=True, text=True, check=True, cwd="/"
+        command, user=NO_MOVES, group=NO_MOVES, capture_output=True, text=True, check=True, cwd="/"
     )
     assert done.stdout == "b''\n"
-    return rig.refused[0]._replace(uid=NOBODY)
+    return rig.refused[0]._replace(uid=NO_MOVES)
 
 
 def test_another_user_is_turned_away_even_where_the_socket_can_be_reached(rig):
