@@ -169,17 +169,18 @@ def total(meters: Mapping[int, Meter], at: float) -> Use | None:
     """
     sums = [0] * len(_PLACE)
     members, rated_at, span, oldest, has_system = 0, -inf, 0.0, inf, False
-    for _, place, _, _, milli, until, rated, interval, _ in meters.values():
+    for meter in meters.values():
+        place = meter.place
         if place in _VITAL:
-            oldest = min(oldest, rated)
+            oldest = min(oldest, meter.rated_at)
             if place == _PODS:
-                rated_at, span = rated, interval
+                rated_at, span = meter.rated_at, meter.span_s
             else:
                 has_system = True
         elif place in _BOXED:
             members += 1
-        if until >= at or place in _VITAL:
-            sums[place] += milli
+        if meter.until >= at or place in _VITAL:
+            sums[place] += meter.milli
     if rated_at == -inf or oldest == -inf:
         return None
     reserved = sums[_RESERVED] if has_system else 0
