@@ -196,7 +196,6 @@ NOTHING_KNOWN: Final = Capability()
 MIN_WEIGHT: Final = 1
 MAX_IO_WEIGHT: Final = 10_000
 MAX_CPU_WEIGHT: Final = 10_000
-MAX_BFQ_WEIGHT: Final = 1000
 BLKIO_WEIGHTS: Final = (10, 1000)
 """The range of v1's blkio.weight (Documentation/admin-guide/cgroup-v1/blkio-controller)."""
 

@@ -128,13 +128,6 @@ class FastReadings(NamedTuple):
     counters_s: float = SCHEDULER_TICK_S
 
 
-class Pressure(NamedTuple):
-    """PSI's running totals of one resource, µs."""
-
-    some_us: int
-    full_us: int = 0
-
-
 class MemoryReading(NamedTuple):
     """One cgroup's memory. `working_set` = usage − inactive file cache (as the kubelet counts it).
 
@@ -179,6 +172,7 @@ class IOReading(NamedTuple):
 class GroupReading:
     """One cgroup in the full picture; every part that its kernel does not offer is None.
 
+    `cpu_stall_us`, `memory_stall_us`, `io_stall_us`: PSI's running totals (`some`).
     `run_delay_us`: only where there is no PSI, of a container's living threads; it falls when one of them ends.
     A container's I/O and its stalls for memory and I/O are in its pod's reading only; throttling and waiting for CPUs
     are in containers' only.
@@ -190,9 +184,9 @@ class GroupReading:
     throttled_us: int | None = None
     throttled_periods: int | None = None
     run_delay_us: int | None = None
-    cpu: Pressure | None = None
-    memory_stall: Pressure | None = None
-    io_stall: Pressure | None = None
+    cpu_stall_us: int | None = None
+    memory_stall_us: int | None = None
+    io_stall_us: int | None = None
     memory: MemoryReading | None = None
     io: IOReading | None = None
 

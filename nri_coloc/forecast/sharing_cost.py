@@ -6,7 +6,7 @@ Only cgroups in both snapshots, by identity, count. A counter that is missing or
 from collections.abc import Mapping
 from typing import TypeVar
 
-from nri_coloc.core.readings import GroupReading, IOReading, Pressure, Toll
+from nri_coloc.core.readings import GroupReading, IOReading, Toll
 
 Readings = Mapping[str, GroupReading]
 Group = TypeVar("Group")
@@ -37,8 +37,8 @@ def of_pods(before: Readings, after: Readings, groups: Mapping[str, Group]) -> d
             written_bytes=_grown(was.written_bytes, now.written_bytes),
             reads=_grown(was.reads, now.reads),
             writes=_grown(was.writes, now.writes),
-            memory_stalled_us=_grown(_some(first.memory_stall), _some(last.memory_stall)),
-            io_stalled_us=_grown(_some(first.io_stall), _some(last.io_stall)),
+            memory_stalled_us=_grown(first.memory_stall_us, last.memory_stall_us),
+            io_stalled_us=_grown(first.io_stall_us, last.io_stall_us),
             high_events=_grown(_high_events(first), _high_events(last)),
         )
         found[groups[name]] = _sum(found.get(groups[name], Toll()), grown)
@@ -74,11 +74,7 @@ def _sum(one: Toll, other: Toll) -> Toll:
 
 def _waited_us(reading: GroupReading) -> int | None:
     """Return the CPU wait, µs: by PSI, or by the threads' run-queue delay if there is no PSI."""
-    return reading.run_delay_us if reading.cpu is None else reading.cpu.some_us
-
-
-def _some(pressure: Pressure | None) -> int | None:
-    return None if pressure is None else pressure.some_us
+    return reading.run_delay_us if reading.cpu_stall_us is None else reading.cpu_stall_us
 
 
 def _oom_kills(reading: GroupReading) -> int | None:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import UNLIMITED_BYTES
-from nri_coloc.core.readings import IOReading, MemoryReading, NumaMemory, Pressure
+from nri_coloc.core.readings import IOReading, MemoryReading, NumaMemory
 from nri_coloc.host.cgroup_layout import CgroupLayout, Hierarchy
 from nri_coloc.host.knob_files import U64_DIGITS
 
@@ -27,7 +27,6 @@ _USAGE: Final = re.compile(rb"^usage_usec (\d{1,20})$", re.MULTILINE)
 _PERIODS: Final = re.compile(rb"^nr_throttled (\d{1,20})$", re.MULTILINE)
 _THROTTLED: Final = re.compile(rb"^throttled_(usec|time) (\d{1,20})$", re.MULTILINE)
 _AVG10: Final = re.compile(rb"some avg10=(\d{1,3}\.\d{1,2}) ")
-_FULL: Final = re.compile(rb"^full [^\n]*\btotal=(\d{1,20})$", re.MULTILINE)
 _CPU_LINE: Final = re.compile(rb"^cpu(\d{1,5}) ([^\n]+)$", re.MULTILINE)
 _TASKS: Final = (0, 1, 2)
 """user, nice, system; guest time is in user already."""
@@ -97,15 +96,6 @@ def some_avg10(text: bytes | None) -> float | None:
     """Read the `some avg10=` of a pressure file as a part of the last ten seconds, 0 to 1."""
     found = _AVG10.match(text or b"")
     return None if found is None else float(found[1]) / 100
-
-
-def pressure(text: bytes | None) -> Pressure | None:
-    """Read a pressure file; the `full` line of cpu.pressure came with Linux 5.13 and counts 0 before."""
-    some = some_us(text)
-    if some is None or text is None:
-        return None
-    full = _FULL.search(text)
-    return Pressure(some, int(full[1]) if full else 0)
 
 
 def schedstat(text: bytes | None) -> Schedstat | None:

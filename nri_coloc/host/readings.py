@@ -14,7 +14,7 @@ from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, NodeReading, NumaMemory, Pressure
+from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, NodeReading, NumaMemory
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, counters, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
@@ -102,11 +102,11 @@ class CgroupReader:
         )
 
     def _cpu_and_memory(self, below: str, key: int, at: float) -> GroupReading:
-        pressure = self._pressure(below, "cpu.pressure")
+        stall_us = self._stall_us(below, "cpu.pressure")
         return replace(
             self._cpu(below, key, at),
-            run_delay_us=self._run_delay_us(below) if pressure is None else None,
-            cpu=pressure,
+            run_delay_us=self._run_delay_us(below) if stall_us is None else None,
+            cpu_stall_us=stall_us,
             memory=self._memory(below),
         )
 
@@ -116,8 +116,8 @@ class CgroupReader:
             at=at,
             usage_us=self._usage_us(below),
             memory=self._memory(below),
-            memory_stall=self._pressure(below, "memory.pressure"),
-            io_stall=self._pressure(below, "io.pressure"),
+            memory_stall_us=self._stall_us(below, "memory.pressure"),
+            io_stall_us=self._stall_us(below, "io.pressure"),
             io=self._io(below),
         )
 
@@ -125,8 +125,8 @@ class CgroupReader:
         assert self._usage is not None  # nothing is read without it
         return self._usage.parse(_content(self._usage.folder, below, self._usage.name))
 
-    def _pressure(self, below: str, name: str) -> Pressure | None:
-        return counters.pressure(_content(self._layout.unified, below, name))
+    def _stall_us(self, below: str, name: str) -> int | None:
+        return counters.some_us(_content(self._layout.unified, below, name))
 
     def _memory(self, below: str) -> MemoryReading | None:
         texts = (_content(self._layout.memory, below, name) for name in self._memory_names)

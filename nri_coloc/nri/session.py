@@ -172,10 +172,6 @@ class Session:
             raise LocalProtocolError("an update without container id or resources is worse than none")
         return self._request("UpdateContainers", request, timeout_nano)
 
-    def give_up(self, stream: int) -> None:
-        """Stops waiting for a call of ours. The runtime is not told; its late answer is dropped."""
-        self._client.forget(stream)
-
     # ---- answers of ours ----
 
     def answer(self, call: events.Call, message: Message | None) -> bytes:

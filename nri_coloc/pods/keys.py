@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.knobs import LEAST_MEMORY
+from nri_coloc.core.knobs import LEAST_MEMORY, MAX_IO_WEIGHT, MIN_WEIGHT
 from nri_coloc.core.workload import PREFIX, Finding, FindingKind, Numa, Placement, QoSClass, Tolerance, Wish
 from nri_coloc.pods import gate, quantity
 from nri_coloc.pods.gate import Subject
@@ -185,7 +185,7 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         ),
         "io-weight": _knob(
             "io_weight",
-            _integer(1, 10000),
+            _integer(MIN_WEIGHT, MAX_IO_WEIGHT),
             "an integer from 1 to 10000",
             otherwise="100",
             right=gate.io_weight,

@@ -153,7 +153,7 @@ def _waited(before: Picture, after: Picture, member: Assignment) -> float | None
 
 
 def _waited_us(reading: GroupReading) -> int | None:
-    return reading.run_delay_us if reading.cpu is None else reading.cpu.some_us
+    return reading.run_delay_us if reading.cpu_stall_us is None else reading.cpu_stall_us
 
 
 def _said(pod_id: str, streak: Streak, want: Want, headroom: Headroom) -> Decision | None:

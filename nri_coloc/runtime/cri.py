@@ -78,12 +78,6 @@ class CriClient:
         self._pb = cri_pb2
         self._channel = grpc.insecure_channel(f"unix:{socket_path}", options=_CHANNEL_OPTIONS)
 
-    def list_pods(self) -> frozenset[str]:
-        """Return the ids of all pod sandboxes, in any state."""
-        request = self._pb.ListPodSandboxRequest()
-        reply = self._call("ListPodSandbox", request, self._pb.ListPodSandboxResponse, LIST_SECONDS)
-        return frozenset(pod.id for pod in reply.items)
-
     def list_containers(self) -> Mapping[str, ContainerFacts]:
         """Return all containers by id, in any state."""
         request = self._pb.ListContainersRequest()

@@ -90,17 +90,6 @@ class Record:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-def record_of(
-    decision: Decision,
-    state: NodeState,
-    decision_id: str,
-    latency_us: int | None,
-    previous: NodeState | None = None,
-) -> Record:
-    """Return the audit record of a decision; `previous` has the pods that the decision's event removed."""
-    return worded(decision, pod_of(decision, state, previous), decision_id, latency_us)
-
-
 def worded(decision: Decision, pod: Pod, decision_id: str, latency_us: int | None) -> Record:
     """Return the audit record of a decision about a known pod."""
     subject = decision.subject

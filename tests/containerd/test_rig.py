@@ -124,7 +124,6 @@ def test_the_product_lists_what_the_runtime_runs(containerd: Containerd, cri: Cr
     pod = cri.run_pod("web")
     running, created = cri.run_container(pod, "app"), cri.create_container(pod, "next")
     client = CriClient(str(containerd.cri_socket))
-    assert client.list_pods() == {pod.id}
     assert client.list_containers() == {
         running: ContainerFacts(pod.id, "app", "running"),
         created: ContainerFacts(pod.id, "next", "created"),
@@ -157,7 +156,7 @@ def test_the_product_sees_a_refusal_and_a_loss_as_its_own_errors(containerd: Con
 
 def _is_lost(client: CriClient) -> bool:
     try:
-        client.list_pods()
+        client.list_containers()
     except errors.TransportLost:
         return True
     return False

@@ -29,7 +29,6 @@ NUMBERS: Final[tuple[Callable[[bytes | None], int | None], ...]] = (
 )
 RECORDS: Final[tuple[Callable[[bytes | None], Any], ...]] = (
     counters.throttling,
-    counters.pressure,
     counters.schedstat,
     counters.meminfo,
     counters.numa_meminfo,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_coloc.core.readings import IOReading, MemoryReading, Pressure
+from nri_coloc.core.readings import IOReading, MemoryReading
 from nri_coloc.host import counters
 from nri_coloc.host.counters import CgroupFiles, Schedstat, Throttling
 
@@ -65,7 +65,7 @@ def test_a_counter_is_none_or_not_negative(text):
         counters.some_us,
     ):
         assert in_bounds(parse(text))
-    for found in (counters.throttling(text), counters.pressure(text), counters.schedstat(text)):
+    for found in (counters.throttling(text), counters.schedstat(text)):
         assert found is None or all(map(in_bounds, found))
     assert all(amount >= 0 for amount in counters.busy_us(text).values())
 
@@ -100,7 +100,7 @@ def test_what_the_kernel_prints_is_read_back(one, other, third):
         one, other
     )
     psi = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 total=%d\n" % (one, other)
-    assert counters.pressure(psi) == Pressure(one, other)
+    assert counters.some_us(psi) == one
     told = Schedstat(one // 1000, other // 1000) if one + other + third else None
     assert counters.schedstat(b"%d %d %d\n" % (one, other, third)) == told
     assert counters.io_stat(b"8:0 rbytes=%d wbytes=%d\n" % (one, other)) == IOReading(one, other)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from nri_coloc.core.readings import GroupReading, NodeReading, Picture, Pressure
+from nri_coloc.core.readings import GroupReading, NodeReading, Picture
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.pressure.eviction import Pace
 from nri_coloc.pressure.starvation import MOVED_S, STARVED_S
@@ -18,7 +18,7 @@ def starves(bed: Bed, names: Iterable[str], used: float = 8.0) -> Callable[[], N
     def second() -> None:
         if bed.now - bed.picture.at < SNAPSHOT_S:
             return
-        waiting = GroupReading(1, bed.now, usage_us=0, cpu=Pressure(int(bed.now * 1e6)))
+        waiting = GroupReading(1, bed.now, usage_us=0, cpu_stall_us=int(bed.now * 1e6))
         there = [name for name in names if name in bed.known.state.pods]
         bed.picture = Picture(
             bed.now,

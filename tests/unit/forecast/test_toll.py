@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, Pressure, Toll
+from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, Toll
 from nri_coloc.forecast import sharing_cost
 
 GROUPS = {"a": "shared", "b": "shared", "c": "reclaimed"}
@@ -13,8 +13,8 @@ def reading(key: int = 1, **counters) -> GroupReading:
 
 
 def test_what_containers_bore_is_summed_by_group():
-    before = {name: reading(throttled_us=10, cpu=Pressure(5), memory=MemoryReading(0)) for name in GROUPS}
-    grown = reading(throttled_us=13, cpu=Pressure(9), memory=MemoryReading(0, oom_kills=1))
+    before = {name: reading(throttled_us=10, cpu_stall_us=5, memory=MemoryReading(0)) for name in GROUPS}
+    grown = reading(throttled_us=13, cpu_stall_us=9, memory=MemoryReading(0, oom_kills=1))
     assert sharing_cost.of_containers(before, dict.fromkeys(GROUPS, grown), GROUPS) == {
         "shared": Toll(throttled_us=6, waited_us=8, oom_kills=2),
         "reclaimed": Toll(throttled_us=3, waited_us=4, oom_kills=1),
@@ -25,16 +25,16 @@ def test_what_pods_moved_and_bore_is_summed_by_group():
     before = {
         "a": reading(
             io=IOReading(1, 2, 3, 4),
-            memory_stall=Pressure(5),
-            io_stall=Pressure(6),
+            memory_stall_us=5,
+            io_stall_us=6,
             memory=MemoryReading(0, high_events=7),
         )
     }
     after = {
         "a": reading(
             io=IOReading(11, 22, 33, 44),
-            memory_stall=Pressure(55),
-            io_stall=Pressure(66),
+            memory_stall_us=55,
+            io_stall_us=66,
             memory=MemoryReading(0, high_events=77),
         )
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_coloc.core.readings import GroupReading, IOReading, Pressure
+from nri_coloc.core.readings import GroupReading, IOReading
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
@@ -71,7 +71,7 @@ def bed(request, tmp_path):
 def test_both_versions_tell_the_same(bed):
     found = bed.group()
     assert (found.at, found.usage_us) == (7.0, 5000)
-    assert (found.memory_stall, found.io_stall) == (Pressure(3, 4), Pressure(5, 6))
+    assert (found.memory_stall_us, found.io_stall_us) == (3, 5)
     assert found.memory is not None
     assert (found.memory.working_set, found.memory.limit) == (800, 4096)
     assert found.io == IOReading(10, 20, 1, 2)
@@ -84,14 +84,18 @@ def test_its_key_is_the_one_that_the_fast_tick_uses(bed):
 
 def test_a_containers_reading_leaves_to_its_pod_what_costs_a_third_more(bed):
     found = bed.container()
-    assert (found.io, found.memory_stall, found.io_stall) == (None, None, None)
-    assert (found.usage_us, found.memory, found.cpu) == (5000, bed.group().memory, Pressure(1, 2))
+    assert (found.io, found.memory_stall_us, found.io_stall_us) == (None, None, None)
+    assert (found.usage_us, found.memory, found.cpu_stall_us) == (5000, bed.group().memory, 1)
 
 
 def test_how_cpu_time_was_had_is_in_the_containers_reading_alone(bed):
     found = bed.container()
     assert (found.throttled_us, found.throttled_periods, found.run_delay_us) == (70, 3, None)
-    assert (bed.group().throttled_us, bed.group().throttled_periods, bed.group().cpu) == (None, None, None)
+    assert (bed.group().throttled_us, bed.group().throttled_periods, bed.group().cpu_stall_us) == (
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("read", ["group", "container"])
@@ -105,8 +109,17 @@ def test_files_that_make_no_sense_are_parts_that_are_none(bed, content):
         if path.is_file():
             path.write_bytes(content)
     found, of_container = bed.group(), bed.container()
-    assert (of_container.throttled_us, of_container.throttled_periods, of_container.cpu) == (None, None, None)
-    assert (found.usage_us, found.memory, found.memory_stall, found.io_stall) == (None, None, None, None)
+    assert (of_container.throttled_us, of_container.throttled_periods, of_container.cpu_stall_us) == (
+        None,
+        None,
+        None,
+    )
+    assert (found.usage_us, found.memory, found.memory_stall_us, found.io_stall_us) == (
+        None,
+        None,
+        None,
+        None,
+    )
 
 
 def test_files_that_are_not_there_are_parts_that_are_none(bed):
@@ -115,7 +128,7 @@ def test_files_that_are_not_there_are_parts_that_are_none(bed):
             path.unlink()
     found, of_container = bed.group(), bed.container()
     assert (found.usage_us, found.memory, found.io) == (None,) * 3
-    assert (of_container.throttled_us, of_container.cpu) == (None, None)
+    assert (of_container.throttled_us, of_container.cpu_stall_us) == (None, None)
 
 
 def test_a_file_that_refuses_to_be_read_is_none(bed):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from nri_coloc.core.readings import Pressure
 from nri_coloc.host import counters
 from nri_coloc.host.counters import Schedstat, Throttling
 
@@ -67,19 +66,14 @@ class TestThrottling:
 
 
 class TestPressure:
-    def test_the_totals_of_both_lines(self):
-        assert counters.pressure(PSI) == Pressure(2_315_326_970, 77)
+    def test_the_total_of_its_first_line(self):
         assert counters.some_us(PSI) == 2_315_326_970
 
-    def test_an_old_kernel_has_no_full_line_for_the_cpu(self):
-        assert counters.pressure(PSI.split(b"\n", 1)[0]) == Pressure(2_315_326_970, 0)
-
     def test_a_full_line_alone_is_none(self):
-        assert counters.pressure(PSI.split(b"\n", 1)[1]) is None
+        assert counters.some_us(PSI.split(b"\n", 1)[1]) is None
 
     @NONSENSE
     def test_nonsense_is_none(self, text):
-        assert counters.pressure(text) is None
         assert counters.some_us(text) is None
 
 

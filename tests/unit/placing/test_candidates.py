@@ -9,10 +9,10 @@ import pytest
 
 from nri_coloc.core.decisions import NO_ROOM, Considered, Room
 from nri_coloc.core.topology import CPU, Topology
-from nri_coloc.core.workload import Numa, Placement, Wish
+from nri_coloc.core.workload import Numa, Placement, Pod, Wish
 from nri_coloc.placing import allocator
 from nri_coloc.placing.candidates import Candidate, candidates
-from nri_coloc.service.audit import record_of
+from nri_coloc.service.audit import worded
 from tests.unit.placing.kit import DEDICATED, Node, machine, mask
 
 SINGLE = replace(DEDICATED, numa=Numa.SINGLE)
@@ -155,7 +155,7 @@ def test_a_decision_carries_what_it_considered():
     outcome = node.create("web", 2000)
     (admission, *_) = outcome.decisions
     assert admission.considered == Considered(mask("0-7"), 2, DEDICATED)
-    assert record_of(admission, outcome.state, "d1", None).extra == {}
+    assert worded(admission, Pod("a"), "d1", None).extra == {}
 
 
 def test_who_did_not_choose_considered_nothing():

@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Headroom
 from nri_coloc.core.pod_facts import ContainerFacts, Facts, Kind, Lent, Owner, PodFacts
-from nri_coloc.core.readings import GroupReading, NodeReading, Picture, Pressure
+from nri_coloc.core.readings import GroupReading, NodeReading, Picture
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace, Pools
@@ -50,7 +50,7 @@ class Rig:
     def _container(self):
         us = round(self._waited_us)
         if self._kernel == "PSI":
-            return GroupReading(2, self._at, cpu=Pressure(us), throttled_us=self._throttled_us)
+            return GroupReading(2, self._at, cpu_stall_us=us, throttled_us=self._throttled_us)
         return GroupReading(2, self._at, run_delay_us=us)
 
     def between(self):

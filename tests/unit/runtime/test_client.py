@@ -22,11 +22,6 @@ class Runtime(cri_pb2_grpc.RuntimeServiceServicer):
         self.refusal = grpc.StatusCode.OK
         self.seconds_left: list[float] = []
 
-    def ListPodSandbox(self, request: Any, context: Any):  # noqa: N802 - the wire's name
-        return cri_pb2.ListPodSandboxResponse(
-            items=[cri_pb2.PodSandbox(id="p1"), cri_pb2.PodSandbox(id="p2")]
-        )
-
     def ListContainers(self, request: Any, context: Any):  # noqa: N802 - the wire's name
         return cri_pb2.ListContainersResponse(containers=self.containers)
 
@@ -58,10 +53,6 @@ def client(server: grpc.Server, tmp_path: Path) -> Iterator[CriClient]:
     client = CriClient(f"{tmp_path}/cri.sock")
     yield client
     client.close()
-
-
-def test_pods_are_listed_by_id(client: CriClient):
-    assert client.list_pods() == frozenset({"p1", "p2"})
 
 
 @pytest.mark.parametrize(
@@ -125,11 +116,11 @@ def test_a_refusal_names_call_code_and_reason(runtime: Runtime, client: CriClien
 def test_a_missing_socket_is_a_lost_transport(tmp_path: Path):
     client = CriClient(f"{tmp_path}/nobody.sock")
     with pytest.raises(errors.TransportLost, match=r"nobody\.sock"):
-        client.list_pods()
+        client.list_containers()
     client.close()
 
 
 def test_a_closed_client_is_a_lost_transport(client: CriClient):
     client.close()
     with pytest.raises(errors.TransportLost, match="closed"):
-        client.list_pods()
+        client.list_containers()

@@ -16,7 +16,7 @@ from nri_coloc.core.state import Assignment, Crowd, NodeState, PodPlace, Pools
 from nri_coloc.core.topology import CPU, Topology
 from nri_coloc.core.workload import Container, Pod, QoSClass
 from nri_coloc.service import audit
-from nri_coloc.service.audit import FIELDS, AuditLog, Record, record_of
+from nri_coloc.service.audit import FIELDS, AuditLog, Record, pod_of, worded
 
 WEB = Pod("sandbox-1", uid="0f6d", name="web", namespace="shop")
 APP = Assignment(Container("9c1b", "sandbox-1", "app"), QoSClass.DEDICATED, "dedicated", exclusive=0b11)
@@ -27,6 +27,12 @@ ADMITTED = Decision(
 )
 AT = 1_763_633_049_120_345_678
 STARTED = Record(AuditEvent.DAEMON_START, Reason.STARTED, "the daemon started")
+
+
+def record_of(
+    decision: Decision, state: NodeState, decision_id: str, us: int | None, previous: NodeState | None = None
+) -> Record:
+    return worded(decision, pod_of(decision, state, previous), decision_id, us)
 
 
 class Losses:
