@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.core.lending import Binding, Change
-from nri_coloc.core.readings import FastReadings, Role, Sample
+from nri_coloc.core.readings import FastReadings, Look, Role, Sample
 from nri_coloc.lending import glance
 from nri_coloc.lending.fast_loop import CLOSER_S, Tick
 from nri_coloc.lending.glance import PASSES_S, Glance
@@ -351,3 +351,65 @@ class TestWaiting:
     @pytest.mark.parametrize("now", [(69,), (70, 0), ()], ids=["went-back", "one-more", "one-less"])
     def test_a_counter_that_cannot_be_compared_is_the_ticks(self, feed, now):
         assert not self.over(feed, (70,), now)
+
+
+class TestEdges:
+    """A value exactly at its bound keeps the size, and a time exactly at its bound is due."""
+
+    def over(self, feed: Glancer, late_s: float = 0.0, **bounds: Any) -> Glance | None:
+        """Return the state after one more quick reading under these bounds; None if a full tick has to decide."""
+        known, look = self.next(feed)
+        return glance.over(known._replace(bounds=known.bounds._replace(**bounds)), look, late_s)
+
+    def next(self, feed: Glancer) -> tuple[Glance, Look]:
+        known = feed.watcher.glance
+        look = look_of(feed.read(0.02, {Role.PODS: ONLINE + BOX, Role.SYSTEM: 100, Role.BOX: BOX}))
+        assert known is not None
+        assert look is not None
+        return known, look
+
+    def test_a_full_tick_is_due_at_its_time(self, feed):
+        known, look = self.next(feed)
+        assert glance.over(known._replace(bounds=known.bounds._replace(until=look.at)), look, 0.0) is None
+
+    def test_a_reading_late_by_a_period_is_the_ticks(self, feed):
+        assert self.over(feed, late_s=0.02, period_s=0.02) is None
+
+    def test_readings_two_periods_apart_are_the_ticks(self, feed):
+        known, look = self.next(feed)
+        bounds = known.bounds._replace(period_s=(look.at - known.look.at) / 2)
+        assert glance.over(known._replace(bounds=bounds), look, 0.0) is None
+
+    @pytest.mark.parametrize("less", [0, 1])
+    def test_use_above_the_bound_shrinks_the_pool(self, feed, less):
+        found = self.over(feed)
+        assert found is not None
+        feed = at_rest()
+        assert (self.over(feed, most=found.mean - less) is None) is bool(less)
+
+    @pytest.mark.parametrize("more", [-1, 0])
+    def test_a_peak_down_to_the_bound_lets_the_pool_grow(self, feed, more):
+        found = self.over(feed)
+        assert found is not None
+        feed = at_rest()
+        assert (self.over(feed, calm=found.peaks.peak + more) is None) is not bool(more)
+
+    @pytest.mark.parametrize("more", [-1, 0])
+    def test_use_down_to_the_bound_brings_the_extra_core(self, feed, more):
+        found = self.over(feed)
+        assert found is not None
+        feed = at_rest()
+        assert (self.over(feed, least=found.mean + more, back_at=0.0) is None) is not bool(more)
+
+    def test_the_extra_core_comes_no_sooner_than_allowed(self, feed):
+        known, look = self.next(feed)
+        soon, due = (known.bounds._replace(least=1e9, back_at=look.at + late_s) for late_s in (0.01, 0.0))
+        assert glance.over(known._replace(bounds=soon), look, 0.0) is not None
+        assert glance.over(known._replace(bounds=due), look, 0.0) is None
+
+    def test_behind_yielding_tasks_half_a_stall_is_decided_about(self, feed):
+        assert feed.decided is not None
+        readings = feed.read(0.02, yields=True)
+        found = glance.begin(feed.decided, readings, look_of(readings), feed.tuning)
+        assert found is not None
+        assert found.bounds.stall == feed.tuning.stall / 2

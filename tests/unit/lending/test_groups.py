@@ -95,8 +95,9 @@ class TestBox:
 
 
 class TestOnline:
-    def test_a_qos_cgroup_of_nothing_but_online_pods_stands_for_all(self):
-        assert chosen(Role.ONLINE, *pods(BURSTABLE, 40, Role.ONLINE)) == [
+    @pytest.mark.parametrize("count", [2, 40])
+    def test_a_qos_cgroup_of_nothing_but_online_pods_stands_for_all(self, count):
+        assert chosen(Role.ONLINE, *pods(BURSTABLE, count, Role.ONLINE)) == [
             Group(Role.ONLINE, (BURSTABLE,), stalled=BURSTABLE)
         ]
 

@@ -215,6 +215,11 @@ def test_pool_without_lending_has_all_of_share():
     assert (found.headroom.cpu_milli, found.next_s) == (0, feed.tuning.idle_tick_s)
 
 
+def test_without_lending_one_cpu_stays_one():
+    feed = Feed(lendable=1, tuning=ReclaimTuning(enabled=False))
+    assert feed.tick().target.cpus == 1
+
+
 def test_lending_begins_with_the_floor():
     feed = Feed(tuning=ReclaimTuning(enabled=False))
     feed.tick()

@@ -203,6 +203,11 @@ def test_several_cuts_of_a_burst_double_dwell_once():
     assert verdict(again, online=6_000).lent.hold_s == 2.0
 
 
+def test_growth_and_cut_at_once_keep_the_dwell():
+    same = FULL._replace(grown_at=NOW - 1, cut_at=NOW - 1, hold_s=2.0)
+    assert verdict(same, online=6_000).lent.hold_s == 2.0
+
+
 def test_late_cut_resets_the_dwell():
     assert (
         verdict(FULL._replace(hold_s=8.0, grown_at=NOW - 17, cut_at=NOW - 20), online=6_000).lent.hold_s
@@ -269,6 +274,11 @@ def test_a_stall_takes_the_core_more_first():
     found = verdict(YIELDING, yields=True, stall=LASTING)
     assert (found.lent.cpus, found.lent.box, found.binding) == (5, 5, Binding.STALL)
     assert found.lent.cut_at == YIELDING.cut_at
+
+
+def test_stall_takes_only_extra_core_from_just_enough_headroom():
+    exact = YIELDING._replace(milli=5_500)
+    assert verdict(exact, yields=True, stall=LASTING).lent.cpus == 5
 
 
 def test_stall_cuts_the_pool_and_delays_extra_core():
