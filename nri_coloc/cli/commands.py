@@ -283,14 +283,13 @@ def _demo(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
 
 
 def _check_config(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
-    from nri_coloc.service.configuration import check, loading
+    from nri_coloc.service.configuration import check
     from nri_coloc.service.remarks import remarks
 
-    code, text = check.report(options.file)
+    code, text, settings = check.report(options.file)
     print(text.rstrip("\n"), file=sys.stdout if code == DONE else sys.stderr)
-    if code == DONE:
-        for remark in remarks(loading.read(options.file)):
-            print(f"{options.file}: {remark}", file=sys.stderr)
+    for remark in remarks(settings) if settings else ():
+        print(f"{options.file}: {remark}", file=sys.stderr)
     return code
 
 

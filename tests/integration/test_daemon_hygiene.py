@@ -119,23 +119,12 @@ def test_a_daemon_that_is_killed_un_pins_nothing(node, daemon):
     assert [cpuset.render(node.cpus(one)) for one in (owner, other)] == ["0-1", "2-7"]
 
 
-def test_a_daemon_that_is_told_to_end_before_it_is_put_together_ends_well(node_v2, tmp_path):
-    config = tmp_path / "config.yaml"
-    os.mkfifo(config)
-    with daemon_of(node_v2, flags=("--config", str(config))) as daemon:
-        writer = os.open(config, os.O_WRONLY)  # returns when the daemon has opened it too
-        try:
-            # a signal that comes a moment before a read is lost on it, and only a pipe keeps a reader waiting
-            wait_until(lambda: sleeps(daemon.pid), 20, "it to wait for a text")
-            assert daemon.terminate(ENDS_WITHIN_S) == 0
-        finally:
-            os.close(writer)
+def test_a_daemon_told_to_end_before_it_is_wired_ends_well(node_v2, tmp_path):
+    waits = tmp_path / "waits"
+    with daemon_of(node_v2, program=("-m", "tests.rig.unwired_daemon", str(waits))) as daemon:
+        wait_until(waits.exists, 20, "the daemon to have read its configuration")
+        assert daemon.terminate(ENDS_WITHIN_S) == 0
         assert "Traceback" not in daemon.log()
-
-
-def sleeps(pid: int) -> bool:
-    """Return whether a process's main thread waits."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def test_a_daemon_that_hangs_ends_by_itself(node_v2, tmp_path):

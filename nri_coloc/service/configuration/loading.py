@@ -78,10 +78,14 @@ def parse(text: str, where: str) -> schema.File:
     return file
 
 
-def text_of(path: str | Path) -> str:
-    """Return a file's text, at most one byte more than allowed. A pipe is not waited for."""
+def text_of(path: str | Path, *, once: bool = False) -> str:
+    """Return a file's text, at most one byte more than allowed.
+
+    once: the file is read this once, so it may be a pipe, whose writer is waited for. A file that is read again and
+    again may be none.
+    """
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open(path, "rb", opener=None if once else _without_waiting) as file:
             raw = file.read(MAX_BYTES + 1)
         return raw.decode()
     except UnicodeDecodeError as error:

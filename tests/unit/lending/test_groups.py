@@ -116,6 +116,12 @@ class TestOnline:
         found = chosen(Role.ONLINE, *pods(BURSTABLE, 3, Role.ONLINE), other)
         assert [group.stalled for group in found][:3] == [one.path for one in pods(BURSTABLE, 3, Role.ONLINE)]
 
+    def test_two_kubelets_pods_are_each_read_at_their_qos_cgroup(self):
+        second = "kubelet/kubepods/burstable"
+        members = (*pods(BURSTABLE, 3, Role.ONLINE), *pods(second, 3, Role.ONLINE))
+        found = groups.choose(Facts(("kubepods", "kubelet/kubepods"), members))
+        assert [g.stalled for g in found if g.role is Role.ONLINE] == [BURSTABLE, second]
+
     def test_one_pod_is_read_itself(self):
         (found,) = chosen(Role.ONLINE, pod(BURSTABLE, "a"))
         assert found.stalled == f"{BURSTABLE}/poda"

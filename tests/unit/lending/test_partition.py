@@ -160,6 +160,14 @@ class TestSizes:
         assert partition._step(feed.memory, readings._replace(lendable=96), 0.0, TUNING, 100.0) == 8
         assert partition._step(feed.memory, readings._replace(lendable=2), 0.0, TUNING, 100.0) == 4
 
+    def test_step_of_a_large_machine_is_a_tenth(self):
+        readings = FastReadings(100.0, lendable=60)
+        assert partition._step(PartitionMemory(), readings, 0.0, TUNING, 100.0) == 6
+
+    def test_tick_late_by_two_periods_grows_nothing(self):
+        memory, readings = PartitionMemory(period_s=0.02), FastReadings(100.0, lendable=60)
+        assert partition._step(memory, readings, 0.04, TUNING, 100.0) == 0
+
 
 class TestDoubt:
     def test_unread_for_long_a_tier_has_what_is_asked_for(self):

@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc.core.lending import Change
 from nri_coloc.core.report import SWINGS_FROM, Extent
-from nri_coloc.lending.pool_size import Grounds
+from nri_coloc.lending.pool_size import Grounds, Yielded
 from nri_coloc.lending.records import Record
 from tests.unit.lending.test_sentence import MOST, SITUATIONS, grounds, large
 
@@ -61,3 +61,10 @@ def test_the_extremes_are_among_the_inputs():
 @pytest.mark.parametrize(("turns", "word"), [(SWINGS_FROM - 1, "grow"), (SWINGS_FROM, "swing")])
 def test_enough_turns_are_a_swing(turns, word):
     assert record(grounds(), turns).because.startswith(word)
+
+
+def test_the_inputs_say_when_the_extra_core_comes_back():
+    found = grounds()
+    after = found.verdict.lent._replace(more=Yielded(back_at=found.scene.now + 3))
+    later = found._replace(verdict=found.verdict._replace(lent=after))
+    assert record(later).inputs["extra_core_back_s"] == 3.0
