@@ -364,6 +364,11 @@ class Wish:
     findings: tuple[Finding, ...] = ()
     kept: CPUMask = 0
 
+    @property
+    def is_hands_off(self) -> bool:
+        """Whether another agent chooses its CPUs: its runtime handler is ignored, or `preserve` names them."""
+        return self.handler == "ignore" or "cpu" in self.preserve
+
 
 KEPT_BY_DRA: Final = "dra"
 """In a wish's `preserve`, beside "cpu": not an annotation but the DRA CPU driver has given it its CPUs."""

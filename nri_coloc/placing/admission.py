@@ -59,7 +59,7 @@ def place(
     """
     if KEPT_BY_DRA in wish.preserve:
         return _driven(state, container, wish)
-    if wish.handler == "ignore" or "cpu" in wish.preserve:
+    if wish.is_hands_off:
         return Admission(_pooled(container, wish, hands_off=True), Reason.HANDS_OFF, _left_alone(wish))
     if wish.qos is not QoSClass.DEDICATED:
         return _into_pool(state, container, wish)

@@ -85,6 +85,19 @@ def in_spec(container: Container) -> CPUMask:
     return of_text(container.resources.cpus)
 
 
+def of_pool(container: Container, wish: Wish) -> CPUMask:
+    """Return the CPUs of its pool that a container's spec names since our last push, 0 if none are known.
+
+    CPUs that another agent chose are no pool's. The CPUs that the container owned at its creation are none either: its
+    spec is from before it lost them.
+    """
+    memory = record.read(container.record)
+    if memory is None or wish.handler != "container" or wish.is_hands_off:
+        return 0
+    spec = in_spec(container)
+    return 0 if spec == memory.exclusive else spec
+
+
 def of_text(cpus: str) -> CPUMask:
     """Return the CPUs of a list, 0 if it is empty or cannot be read."""
     try:

@@ -1,8 +1,8 @@
 """Decide which claims to CPUs hold after a restart, before the runtime's list is replayed.
 
 Claims are granted one by one, in the order of trust, from the CPUs that are left. A claim that is not granted costs no
-other claim. Every granted claim leaves `share` one CPU. A claim without proof also leaves the operator's pools the
-CPUs that they had.
+other claim. A container that may own no CPUs now claims none. Every granted claim leaves `share` one CPU. A claim
+without proof also leaves the operator's pools the CPUs that they had.
 
 A container that lost its own CPUs runs in `share`, so its specification is a set of `share`. Specifications of other
 containers show this if they are up to date. They may be stale, because a container that is moved by file keeps its
@@ -17,12 +17,22 @@ claim by the specification alone is never granted, because a pod can hide the re
 that its own container's specification contradicts.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.state import DEDICATED, POOLS, SHARE, SYSTEM, Asked, NodeState, Pools
+from nri_coloc.core.state import (
+    DEDICATED,
+    EMPTY,
+    POOLS,
+    SHARE,
+    SYSTEM,
+    Asked,
+    Assignment,
+    Crowd,
+    NodeState,
+    Pools,
+)
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Wish
 from nri_coloc.placing import claim, driver, record, request, supply, tiers
@@ -146,7 +156,7 @@ def granted(state: NodeState, near: Pools, listed: Listed) -> Granted:
     state: with the listed pods.
     near: the pools with their earlier CPUs.
     """
-    room = _Room(state, _kept_by_pools(state.pools, near, listed))
+    room = _Room(state, _kept_by_pools(state, near, listed))
     driven = {c.id: driver.claimed(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
     for cpus in driven.values():
         room.take(cpus)
@@ -166,12 +176,18 @@ def granted(state: NodeState, near: Pools, listed: Listed) -> Granted:
 
 def _claimants(state: NodeState, listed: Listed, driven: Mapping[str, CPUMask]) -> Iterator[_Claimant]:
     for container, wish in listed:
-        if container.id in state.containers or container.id in driven:
+        if container.id in state.containers or container.id in driven or not _may_own(state, container, wish):
             continue
         found = claim.of(container, wish, supply.of_pod(state, container.pod_id))
         ours = _for_all(state) | (supply.isolated(state) if wish.pool == ISOLATED else 0)
         if cpus := found.cpus & ours:
             yield _Claimant(container, found, cpus, cpus == found.cpus)
+
+
+def _may_own(state: NodeState, container: Container, wish: Wish) -> bool:
+    """Return whether a container may own CPUs. If not, it lost those that its record and its specification name."""
+    is_owner = wish.qos is QoSClass.DEDICATED and not wish.init and not wish.is_hands_off
+    return is_owner and supply.of(state, container, wish).cpus > 0
 
 
 def _for_all(state: NodeState) -> CPUMask:
@@ -203,17 +219,13 @@ def _shown(pools: Pools, listed: Listed, claimants: list[_Claimant]) -> _Shown:
     of_share: set[CPUMask] = set()
     planned = {each.name for each in pools.plan}.difference((SHARE, SYSTEM))
     for container, wish in listed:
-        spec = claim.in_spec(container) if container.id not in ids and _is_in_pool(container, wish) else 0
+        spec = claim.of_pool(container, wish) if container.id not in ids else 0
         if not spec or (container.pod_id in pods and _may_follow(container, wish)):
             continue
         sets.add(spec)
         if wish.qos in (QoSClass.SHARED, QoSClass.SYSTEM) and tiers.base(tiers.pool_of(wish)) not in planned:
             of_share.add(spec)
     return _Shown(frozenset(sets), frozenset(of_share))
-
-
-def _is_in_pool(container: Container, wish: Wish) -> bool:
-    return bool(container.record) and wish.handler == "container" and "cpu" not in wish.preserve
 
 
 def _may_follow(container: Container, wish: Wish) -> bool:
@@ -225,22 +237,31 @@ def _may_follow(container: Container, wish: Wish) -> bool:
     return followed or not request.of_container(container, wish).whole
 
 
-def _kept_by_pools(now: Pools, near: Pools, listed: Listed) -> int:
+def _kept_by_pools(state: NodeState, near: Pools, listed: Listed) -> int:
     """Return how many CPUs the operator's pools keep beside claims without proof: their size by their containers.
 
     A minimum counts as far as the pool had CPUs, because it may be new in the settings. It counts in full for a pool
     whose CPUs are unknown.
     """
+    now = state.pools
     if not now.plan:
         return 0
+    asked = _asked(state, listed)
     had = {k: cpus for k, cpus in near.tiers.items() if k in now.asked or cpus != now.tiers.get(k)}
-    asked: dict[str, int] = defaultdict(int)
-    for container, wish in listed:
-        asked[tiers.pool_of(wish)] += request.of_container(container, wish).milli
     kept = 0
-    for name in had.keys() | asked.keys() - set(POOLS):
+    for name in had.keys() | asked.keys():
         tuning = tiers.bounds(now, name)
         least = min(tuning.minimum, had[name].bit_count()) if name in had else tuning.minimum
-        kept += tiers.wanted(replace(tuning, minimum=least), Asked(asked[name], 1))
+        kept += tiers.wanted(replace(tuning, minimum=least), asked.get(name))
     names = {tiers.base(k) for k in had.keys() | asked.keys()}.union(POOLS)
     return kept + sum(each.minimum for each in now.plan if each.name not in names)
+
+
+def _asked(state: NodeState, listed: Listed) -> Mapping[str, Asked]:
+    """Return the requests of the listed containers by operator's pool, as the pools count them when all are placed."""
+    members = (
+        Assignment(container, wish.qos, tiers.pool_of(wish), hands_off=wish.is_hands_off, wish=wish)
+        for container, wish in listed
+    )
+    nothing, everything = tiers.Population(EMPTY, {}), tiers.Population(Crowd.of(members), state.pods)
+    return tiers.asked(replace(state.pools, asked={}), nothing, everything, state.pods)

@@ -229,7 +229,7 @@ def with_member(state: NodeState, container: Container, wish: Wish) -> NodeState
     if not state.pools.plan:
         return state
     pool = tiers.pool_of(wish)
-    if pool in POOLS or wish.handler == "ignore" or "cpu" in wish.preserve:
+    if pool in POOLS or wish.is_hands_off:
         return state
     return change.with_container(state, Assignment(container, wish.qos, pool, wish=wish))
 

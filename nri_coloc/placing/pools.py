@@ -210,8 +210,8 @@ def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pool
     """
     seen: dict[str, Counter[CPUMask]] = defaultdict(Counter)
     for container, wish in listed:
-        if container.record and container.id not in state.containers:
-            seen[tiers.pool_of(wish)][claim.in_spec(container)] += 1
+        if container.id not in state.containers and (cpus := claim.of_pool(container, wish)):
+            seen[tiers.pool_of(wish)][cpus] += 1
     had = {
         pool: max(sets, key=lambda cpus: (sets[cpus], cpus))
         for pool, sets in seen.items()

@@ -7,7 +7,7 @@ import pytest
 from nri_coloc.core.decisions import Synchronized
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Container, Phase, QoSClass, Wish
-from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking, container
+from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking, container, pod
 from tests.unit.placing.pools_kit import having, join
 
 GOLD = PoolTuning("gold", minimum=6)
@@ -182,3 +182,68 @@ class TestOnANearlyFullNode:
     def test_the_older_of_two_sets_holds(self):
         old, young = self.old("old", "2-3", 1), self.old("young", "3-4", 2)
         assert restarted(young, old, pools=()).owners()["old"] == "2-3"
+
+
+class TestContainersThatMayOwnNoneNow:
+    """Their record and their specification may be older than the change that took their CPUs."""
+
+    @pytest.mark.parametrize(
+        "wish",
+        [
+            replace(DEDICATED, handler="ignore"),
+            replace(DEDICATED, preserve=frozenset({"cpu"})),
+            replace(DEDICATED, init=True),
+            SHARED,
+            IN_GOLD,
+        ],
+        ids=["handler", "preserve", "init", "shared", "pool"],
+    )
+    def test_their_record_takes_no_cpus_of_an_owner(self, wish):
+        assert self.owners(self.former(wish)) == {"grown": "2,6-7"}
+
+    def test_their_spec_contests_no_cpus_of_an_owner(self):
+        witness = another("witness", "3-5", SHARED)
+        assert self.owners(self.former(SHARED), witness, minimum=5) == {"grown": "2,6-7"}
+
+    def test_a_smaller_pod_request_ends_a_claim(self):
+        node = having(PoolTuning("gold", minimum=3))
+        pods = tuple((pod(name, cpu_request=milli), DEDICATED) for name, milli in (("web", 3000), ("p", 500)))
+        node.happen(Synchronized(pods, (self.grown(), self.former(DEDICATED))))
+        assert node.owners() == {"grown": "2,6-7"}
+
+    def former(self, wish: Wish) -> Listed:
+        """Return a container that owned CPU 6 once."""
+        record = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"6"}'
+        found = container("former", "p", resources=asking(1000, cpus="6"), record=record, created_at=2)
+        return found, wish
+
+    def grown(self) -> Listed:
+        """Return an owner that has grown onto CPU 6."""
+        record = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"2","original":{"cpus":null}}'
+        resources = asking(3000, cpus="2,6-7")
+        return container("grown", "web", resources=resources, record=record, created_at=1), DEDICATED
+
+    def owners(self, *others: Listed, minimum: int = 3) -> dict[str, str]:
+        return restarted(self.grown(), *others, pools=(PoolTuning("gold", minimum=minimum),)).owners()
+
+
+class TestRequestsThatSizeNoPool:
+    """A pool keeps beside claims without proof the CPUs that its containers size it to, and no more."""
+
+    def owners(self, *members: Listed, **requests: int) -> dict[str, str]:
+        """Return the owners beside an older container that waits for more CPUs than the node has."""
+        node = having(PoolTuning("gold", minimum=1))
+        pods = tuple((pod(name, cpu_request=milli), IN_GOLD) for name, milli in requests.items())
+        late, wish = owner("0-3", 4000)
+        waiting = container("old", "old", 64000, record=REFUSED, phase=Phase.RUNNING)
+        listed = ((waiting, DEDICATED), (replace(late, created_at=1), wish), *members)
+        node.happen(Synchronized(pods, listed))
+        return node.owners()
+
+    def test_a_pinned_container_sizes_no_pool(self):
+        pinned = another("pinned", "4-7", replace(IN_GOLD, preserve=frozenset({"cpu"})), milli=5000)
+        assert self.owners(pinned) == {"owner": "0-3"}
+
+    def test_containers_share_the_request_of_their_pod(self):
+        members = (another(name, "4-5", milli=2000) for name in ("one", "two", "three"))
+        assert self.owners(*members, other=2000) == {"owner": "0-3"}
