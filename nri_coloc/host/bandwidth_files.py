@@ -25,11 +25,11 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.knobs import NO_LIMIT
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files
+from nri_coloc.host import files, resizes
 from nri_coloc.host.bandwidth import POD, Bandwidth, of_pod, writes
 from nri_coloc.host.bandwidth import Write as Order
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import Correction, number
+from nri_coloc.host.knob_files import Correction, as_quota, number
 
 QUOTAS: Final = ("cpu.cfs_quota_us", "cpu.max")
 BURSTS: Final = ("cpu.cfs_burst_us", "cpu.max.burst")
@@ -157,6 +157,7 @@ class Bandwidths:
                 continue
             if here is not None:
                 found[name] = here
+        self._renew_own(pod, found)
         highest, wanted = None, pod
         if POD in found:
             pod = self._of_one_sum(pod, found[POD])
@@ -205,7 +206,7 @@ class Bandwidths:
         return all(owns) if quota == NO_LIMIT else quota == sum(owns)
 
     def _own_quota(self, here: "_Found") -> int:
-        return _quota_of(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
+        return as_quota(self._journal.original(f"{here.folder}/{self._quota}") or here.text)
 
     def _highest(self, here: "_Found", now: float) -> int | None:
         """Return the highest quota of a container by rule 1, µs; None for any."""
@@ -234,15 +235,28 @@ class Bandwidths:
         """Forget the journal entry of a file that another writer changed, and of a file that holds no value of ours.
 
         In the second case the file was journalled and never written: the previous process ended in between, or the
-        cgroup was created again. The kubelet's next value in it is another original value.
+        cgroup was created again. Or the kubelet resized the pod while no daemon ran. The value in the file is another
+        original value then, or the kubelet's next one will be.
         """
         if shown is not None:
             self._journal.suspect(file, shown)
-        if file not in self._wrote and shown is not None and self._journal.holds(file, shown):
-            self._journal.forget(file)
+        if file not in self._wrote and shown is not None:
+            was = self._journal.original(file)
+            if self._journal.holds(file, shown) or resizes.is_kubelets(file, shown, was):
+                self._journal.forget(file)
         if self._wrote.get(file, shown) != shown:
             self._journal.forget(file)
             del self._wrote[file]
+
+    def _renew_own(self, pod: PodBandwidth, found: Mapping[str, "_Found"]) -> None:
+        """Let the own quota of a container be the original one: it may have been resized while no daemon ran."""
+        for path, share in pod.containers.items():
+            if path not in found or not share.own:
+                continue
+            file = f"{found[path].folder}/{self._quota}"
+            original = self._journal.original(file)
+            if original is not None and as_quota(original) != share.own:
+                self._journal.renew(file, self._text(found[path], share.own))
 
     def _forget_former_own(
         self, pod: PodBandwidth, found: Mapping[str, "_Found"], after: Mapping[str, Bandwidth]
@@ -256,7 +270,7 @@ class Bandwidths:
                 self._disown(found[path])
         original = self._journal.original(f"{found[POD].folder}/{self._quota}") if POD in found else None
         largest = max((share.own for share in pod.containers.values()), default=0)
-        if original is not None and 0 <= _quota_of(original) < largest:
+        if original is not None and 0 <= as_quota(original) < largest:
             self._disown(found[POD])
 
     def _disown(self, here: "_Found") -> None:
@@ -310,14 +324,18 @@ class Bandwidths:
     def _write(self, here: "_Found", order: Order, failures: list[KernelInterfaceError]) -> Write | None:
         name, was, text = self._burst, str(here.burst), str(order.value)
         if order.knob == "quota":
-            name, was = self._quota, here.text
-            if self._version == 2:
-                text = f"{'max' if order.value == NO_LIMIT else order.value} {was.partition(' ')[2]}"
+            name, was, text = self._quota, here.text, self._text(here, order.value)
         failure = self._put(f"{here.folder}/{name}", was, text)
         if failure is None:
             return Write(order.target, Correction(name, was, text))
         failures.append(failure)
         return None
+
+    def _text(self, here: "_Found", quota: int) -> str:
+        """Return a quota in µs as its file takes it, with the period that the file shows."""
+        if self._version == 1:
+            return str(quota)
+        return f"{'max' if quota == NO_LIMIT else quota} {here.text.partition(' ')[2]}"
 
     def _put(self, file: str, was: str, text: str) -> KernelInterfaceError | None:
         original = self._journal.original(file)
@@ -345,7 +363,7 @@ class _Found(NamedTuple):
 
     @property
     def bandwidth(self) -> Bandwidth:
-        return Bandwidth(_quota_of(self.text), self.burst or 0)
+        return Bandwidth(as_quota(self.text), self.burst or 0)
 
 
 def _not_lowered(wanted: PodBandwidth, pod: PodBandwidth) -> frozenset[str]:
@@ -365,11 +383,6 @@ def _below(pod: PodBandwidth, highest: int | None) -> PodBandwidth:
         for path, share in pod.containers.items()
     }
     return replace(pod, containers=shares)
-
-
-def _quota_of(text: str) -> int:
-    quota = number(text.partition(" ")[0])
-    return NO_LIMIT if quota is None or quota < 0 else quota
 
 
 def _borne(here: _Found, quota: int, burst: int) -> Bandwidth:

@@ -13,6 +13,7 @@ from nri_coloc.core import cpuset, knobs
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import (
     NO_KNOBS,
+    NO_LIMIT,
     UNLIMITED_BYTES,
     Capability,
     Carrier,
@@ -122,6 +123,18 @@ def number(text: str) -> int | None:
     text = text.strip()
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= U64_DIGITS else None
+
+
+def as_bytes(text: str) -> int:
+    """Return an amount in bytes; "max", and v1's texts for it, a large number or -1, is above any."""
+    found = number(text)
+    return UNLIMITED_BYTES if found is None or found < 0 else found
+
+
+def as_quota(text: str) -> int:
+    """Return the quota that a file shows, µs; -1 for none."""
+    quota = number(text.partition(" ")[0])
+    return NO_LIMIT if quota is None or quota < 0 else quota
 
 
 def numbers(text: str) -> Iterator[int]:

@@ -7,11 +7,10 @@ another writer set after us. The lock is held for the journal, and not while the
 import time
 from threading import Lock
 
-from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, Correction, number
+from nri_coloc.host.knob_files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, Correction, as_bytes, number
 from nri_coloc.host.write_back import Overwritten
 
 
@@ -32,7 +31,11 @@ class MemoryFiles:
             self._overwritten.found(file, current, time.monotonic())
             self._journal.suspect(file, current)
             original = self._journal.original(file)
-            if original is not None and self._overwritten.ours(file) is None and _is_above(current, original):
+            if (
+                original is not None
+                and self._overwritten.ours(file) is None
+                and as_bytes(current) > as_bytes(original)
+            ):
                 # no life of ours ever wrote that: it was raised while there was none
                 self._journal.renew(file, original := current)
             wanted = _at_most(original or current, amount)
@@ -111,28 +114,18 @@ def reclaims(file: str, text: str) -> bool:
         return False
     usage = MEMORY_USAGE[1 if name == MEMORY_LIMIT[1] else 2]
     held = number(files.read(f"{folder}/{usage}") or "")
-    return held is not None and held > _bytes(text)
+    return held is not None and held > as_bytes(text)
 
 
 def _corrected(file: str, was: str, now: str) -> Correction:
     return Correction(file.rpartition("/")[2], was, now)
 
 
-def _bytes(text: str) -> int:
-    """Return an amount in bytes; "max", and v1's texts for it, a large number or -1, is above any."""
-    found = number(text)
-    return UNLIMITED_BYTES if found is None or found < 0 else found
-
-
-def _is_above(text: str, other: str) -> bool:
-    return _bytes(text) > _bytes(other)
-
-
 def _at_least(original: str, amount: int) -> str:
     """Return the larger of a protection and an amount; "max" is larger than any."""
-    return original if _bytes(original) >= amount else str(amount)
+    return original if as_bytes(original) >= amount else str(amount)
 
 
 def _at_most(original: str, amount: int) -> str:
     """Return the smaller of a limit and an amount; "max", and v1's text for it, is larger than any."""
-    return original if _bytes(original) < amount else str(amount)
+    return original if as_bytes(original) < amount else str(amount)

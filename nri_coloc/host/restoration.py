@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nri_coloc.core import kubepods
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import write_back
+from nri_coloc.host import files, resizes, write_back
 from nri_coloc.host.bandwidth_files import BURSTS, QUOTAS
 from nri_coloc.host.journal import Journal
 
@@ -82,11 +82,13 @@ def _put_all_back(
 
 
 def _put_back(root: str, file: str, was: str, version: int, apart: Container[str]) -> None:
-    """Write one original value back.
+    """Write one original value back, unless the file holds a newer value of the kubelet's already.
 
     apart: the folders with CPUs of their own that will be restored themselves.
     """
-    folder = (root + file).rpartition("/")[0]
+    folder, shown = (root + file).rpartition("/")[0], files.read(root + file)
+    if shown is not None and resizes.is_kubelets(file, shown, was):
+        return
     not_following = apart if kubepods.is_a_pods(folder) else None
     write_back.give_back(root + file, was, version, f"{root}/proc", not_following)
 

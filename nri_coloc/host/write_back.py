@@ -3,7 +3,8 @@
 If another writer resets a file, the original value stays the value to restore. A resize of a pod is different: the
 kubelet writes the pod's cgroup, before it calls the runtime for the containers if it grows and after that if it shrinks
 (pkg/kubelet/kuberuntime, doPodResizeAction). So a foreign value within `LASTS_S` of the runtime's message, before or
-after, is the kubelet's new value, and the original from then on.
+after, is the kubelet's new value, and the original from then on. So is a value that no process of ours can have
+written (`resizes`): the pod was resized while no daemon ran.
 
 A pod's CPUs are restored with all cgroups below it, an empty set by an equivalent one. On cgroup v1 no set is empty:
 there the original "" of a cpuset means "as the parent's". A cgroup without a set of its own has its parent's. It gets
@@ -21,7 +22,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import Controller
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, scheduler
+from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, resizes, scheduler
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import CPUS, makes_sense
 from nri_coloc.host.originals import CPUSETS
@@ -67,9 +68,10 @@ class Overwritten:
     def found(self, file: str, shown: str, now: float) -> None:
         """Note the value that a file shows, before it is written again: ours, a foreign one, or that of a resize."""
         folder, _, name = file.rpartition("/")
-        if name not in KUBELETS or self._ours.get(file, shown) == shown:
-            return
-        if self._journal.original(file) in (None, shown):
+        ours, original = self._ours.get(file), self._journal.original(file)
+        if ours is None and resizes.is_kubelets(file, shown, original):
+            self._adopt(file, shown)
+        if name not in KUBELETS or original in (None, shown) or ours in (None, shown):
             return
         if now - self._resized.get(folder, -inf) < LASTS_S:
             self._adopt(file, shown)

@@ -230,6 +230,36 @@ def test_what_the_kubelet_resizes_to_just_before_the_end_is_what_is_put_back(nod
     assert (node.tree.read(cgroup, name) or "").strip() == "777"
 
 
+def test_a_resize_while_the_daemon_is_stopped_is_kept(node, daemon, restore):
+    sandbox = pod(node, "batch", "reclaimed", milli=100)
+    node.run_container(sandbox, ContainerRequest("app", native(100)))
+    daemon.start()
+    served(daemon)
+    daemon.wait_written()
+    daemon.kill()
+    node.resize_pod(sandbox, native(2000).shares)
+    daemon.start()
+    served(daemon)
+    daemon.wait_written()
+    daemon.kill()
+    restore()
+    name, text = node.tree.weight(native(2000).shares)
+    assert (file(node, sandbox, name) or "").strip() == text
+
+
+def test_restore_keeps_a_resize_while_the_daemon_is_stopped(node, daemon, restore):
+    sandbox = pod(node, "batch", "reclaimed", milli=100)
+    node.run_container(sandbox, ContainerRequest("app", native(100)))
+    daemon.start()
+    served(daemon)
+    daemon.wait_written()
+    daemon.kill()
+    node.resize_pod(sandbox, native(2000).shares)
+    restore()
+    name, text = node.tree.weight(native(2000).shares)
+    assert (file(node, sandbox, name) or "").strip() == text
+
+
 @ON_V2
 def test_at_its_end_an_observer_puts_nothing_back_that_a_former_life_wrote(node, daemon):
     paths, before = a_node_that_was_touched(node, daemon)

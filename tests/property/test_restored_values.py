@@ -63,6 +63,8 @@ class RestoreMachine(RuleBasedStateMachine):
             self.tree.make(path)
         for pod in PODS:
             self.tree.write(pod, *self.tree.weight(shares))
+        self.quotas = dict.fromkeys(APPS, OWN_QUOTA)
+        self.tree.write(PODS[0], *self._quota(OWN_QUOTA))
         for number, app in enumerate(APPS, 7):
             self.tree.write(app, *self._quota(OWN_QUOTA))
             self._process(app, number)
@@ -148,6 +150,7 @@ class RestoreMachine(RuleBasedStateMachine):
 
     @rule(path=PLACES, cpus=CPUS, shares=SHARES, weight=st.sampled_from((None, 10, 100, 500)))
     def place(self, path: str, cpus: str, shares: int, weight: int | None) -> None:
+        shares = 2 if path in PODS else shares
         orders = Knobs(shares=shares, io_weight=weight, memory_limit=512 * MIB if path in APPS else None)
         values = knob_files.all_but_cpuset(orders, self.can)
         target = Target(path, cpuset.parse(cpus), values, journalled=True, inherited=path in PODS)
@@ -172,9 +175,12 @@ class RestoreMachine(RuleBasedStateMachine):
         self.writer.protect(path, "memory.low", amount)
         self.writer.protect(path, "memory.min", amount // 2)
 
-    @rule(which=st.sampled_from((0, 1)), raised=st.sampled_from((None, OWN_QUOTA, 75_000, 150_000)))
+    @rule(which=st.sampled_from((0, 1)), raised=st.sampled_from((None, 100, 150, 300)))
     def raise_a_quota(self, which: int, raised: int | None) -> None:
-        share = Share(OWN_QUOTA, raised, None if raised is None else raised // 2)
+        """Raise a container's quota to a percentage of its own; None ends the raise."""
+        own = self.quotas[APPS[which]]
+        quota = None if raised is None else own * raised // 100
+        share = Share(own, quota, None if quota is None else quota // 2, is_changed=True)
         for now in (0.0, SHOWN_S):  # on cgroup v1 the pod's quota rises first
             self.writer.bandwidth(PodBandwidth(PODS[which], {APPS[which]: share}), now)
 
@@ -194,13 +200,36 @@ class RestoreMachine(RuleBasedStateMachine):
     def resize(self, pod: str, shares: int) -> None:
         """Resize a pod whose weight is ours, and update the runtime, as the kubelet does."""
         name, text = self.tree.weight(shares)
-        if text == self.tree.weight(4096)[1]:
+        if text == self.tree.weight(2)[1]:
             return  # the file is the same before and after
-        self.place(pod, "2-5", 4096, None)
-        self.tree.write(pod, name, text)
+        self.place(pod, "2-5", 2, None)
+        self._kubelet_writes(pod, name, text)
         self.writer.resized(pod)
         self.writer.look_again()
-        file = str((Path(self.layout.folder("cpu", pod) or "") / name).resolve())
+
+    @rule(pod=st.sampled_from(PODS), milli=st.sampled_from((500, 1000, 4000)), starts=st.booleans())
+    def resize_while_stopped(self, pod: str, milli: int, *, starts: bool) -> None:
+        """Resize a pod and its container between two processes, or before `restore`."""
+        quota = milli * 100
+        self._kubelet_writes(pod, *self.tree.weight(milli * 1024 // 1000))
+        app = APPS[PODS.index(pod)]
+        self._kubelet_writes(app, *self._quota(quota))
+        self.quotas[app] = quota
+        if self._limited(pod):
+            self._kubelet_writes(pod, *self._quota(quota))
+        if starts:
+            self.start()
+            self.raise_a_quota(PODS.index(pod), None)
+        else:
+            self.restore()
+
+    def _limited(self, pod: str) -> bool:
+        """Return whether the kubelet set a quota for a pod."""
+        return pod == PODS[0]
+
+    def _kubelet_writes(self, path: str, name: str, text: str) -> None:
+        self.tree.write(path, name, text)
+        file = str((Path(self.layout.folder("cpu", path) or "") / name).resolve())
         self.kubelets[file] = text
         self.resized.add(file)
 

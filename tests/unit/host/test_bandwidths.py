@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.core import kubepods
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files
 from nri_coloc.host.bandwidth_files import SHOWN_S, Bandwidths, PodBandwidth, Share, Write, Written
@@ -195,6 +196,19 @@ def test_a_quota_of_before_a_resize_is_not_put_back(kernel):
     kernel.apply(a=Share(180 * MS, 200 * MS))
     kernel.apply(a=Share(180 * MS, 180 * MS))
     assert kernel.get("pod/a", "quota") == 180 * MS
+
+
+@pytest.mark.parametrize("raised", [150, 180])
+def test_quotas_of_a_resize_while_stopped_are_original(kernel, monkeypatch, raised):
+    monkeypatch.setattr(kubepods, "is_a_pods", lambda folder: folder.endswith("/pod"))
+    kernel.apply(a=Share(100 * MS, 150 * MS))
+    kernel.set("pod", "quota", 220 * MS)
+    kernel.set("pod/a", "quota", 120 * MS)
+    kernel.start()
+    kernel.apply(a=Share(120 * MS, raised * MS))
+    assert kernel.get("pod", "quota") == (100 + raised) * MS + 1
+    restored(kernel.journal_path, "", kernel.version)
+    assert (kernel.get("pod", "quota"), kernel.get("pod/a", "quota")) == (220 * MS, 120 * MS)
 
 
 def test_pods_quota_bears_containers_own_in_a_resize(kernel):

@@ -87,7 +87,7 @@ class TestWithMarks:
         node.bound(4096)
         node.lose_journal()
         node.start()
-        node.write("0-5", "2")
+        node.write("0-5", "1")
         assert node.restore().unknown == ()
         assert node.shown() == FORMER
 
@@ -160,7 +160,7 @@ class TestWithoutMarks:
 
     def test_found_values_are_no_originals(self, node):
         self.relive(node)
-        node.write("0-5", "2")
+        node.write("0-5", "1")
         node.bound(8000)
         done = node.restore()
         assert done.done == ()
@@ -185,14 +185,14 @@ class TestWithoutMarks:
         folder.mkdir()
         for name in ("cpu.weight", "cpuset.cpus", "cpuset.cpus.effective"):
             (folder / name).write_text("7\n")
-        node.write("0-5", "2", "kubepods/besteffort/pod2")
+        node.write("0-5", "1", "kubepods/besteffort/pod2")
         assert {file.rpartition("/")[2] for file in node.restore().done} == {"cpu.weight", "cpuset.cpus"}
 
     def test_the_next_process_knows_that_the_journal_is_not_whole(self, node):
         self.relive(node)
         node.start()
         assert "is not whole" in node.journal.lacking
-        node.write("0-5", "2")
+        node.write("0-5", "1")
         assert node.restore().done == ()
 
     def test_on_a_first_start_found_values_are_originals(self, node):
