@@ -59,8 +59,8 @@ def of(container: Container, wish: Wish, of_pod: int | None) -> Claim:
         if spec != memory.exclusive and _is_newer(spec, memory.exclusive, asked.whole):
             return Claim(spec, sure=bool(spec & memory.exclusive), recorded=True)
         return Claim(memory.exclusive, "record", sure=spec in (0, memory.exclusive), recorded=True)
-    # it got its CPUs after its creation, or was placed by file; if it does not run, it claims nothing
-    lives = container.phase is Phase.RUNNING if memory is None else memory.qos is QoSClass.DEDICATED
+    # it got its CPUs or its class after its creation, or was placed by file; if it does not run, it claims nothing
+    lives = container.phase is Phase.RUNNING or (memory is not None and memory.qos is QoSClass.DEDICATED)
     most = asked.whole if of_pod is None else min(asked.whole, -(-of_pod // 1000))
     as_asked = most > 0 and spec.bit_count() == most
     # a follower may have inherited the CPUs of its pod after its creation

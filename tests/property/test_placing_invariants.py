@@ -219,7 +219,10 @@ class PlacementMachine(RuleBasedStateMachine):
         if name not in self.node.listed or self.node[name].hands_off or self.node[name].qos is wish.qos:
             return
         self.act(lambda: self.node.update(name, asking(milli), wish, judged={name: wish}), answered=name)
-        self.lapsed.add(name)
+        if self.node[name].exclusive and self.node.listed[name].phase is Phase.RUNNING:
+            self.gained.add(name)
+        else:
+            self.lapsed.add(name)
 
     @rule(name=NAMES, on=PODS, data=st.data())
     def create_with_a_claim(self, name, on, data):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nri_coloc.core import cpuset
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.state import Pools
-from nri_coloc.core.workload import KEPT_BY_DRA, QoSClass
+from nri_coloc.core.workload import KEPT_BY_DRA, QoSClass, Wish
 from nri_coloc.placing import admission, pools, record, tiers, waiting
 from tests.rig import examples
 from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking
@@ -24,6 +24,8 @@ WISHES = {
     "system": SYSTEM,
     "gold": replace(SHARED, pool="gold"),
     "etl": replace(SHARED, pool="etl/a"),
+    "ignored": replace(DEDICATED, handler="ignore"),
+    "preserved": replace(DEDICATED, preserve=frozenset({"cpu"})),
 }
 DRIVEN = replace(DEDICATED, preserve=frozenset({"cpu", KEPT_BY_DRA}))
 
@@ -58,6 +60,14 @@ class OfOne:
 
 
 @dataclass(frozen=True, slots=True)
+class Reload:
+    """Other settings give a container another class or handler; `which` as above."""
+
+    which: int
+    wish: str
+
+
+@dataclass(frozen=True, slots=True)
 class OfAll:
     """`push` all specifications, `free`: place one waiting pod, or `restart` the daemon."""
 
@@ -73,6 +83,7 @@ STEPS = st.one_of(
     st.builds(Run, st.sampled_from(("u", "v")), st.sampled_from((100, 1000, 2000, 3000)), OTHERS),
     st.builds(Drive, st.integers(1, 2)),
     st.builds(OfOne, st.sampled_from(("end", "push", "push")), st.integers(0, 9)),
+    st.builds(Reload, st.integers(0, 9), st.sampled_from(tuple(WISHES))),
     st.builds(OfAll, st.sampled_from(("push", "free", "restart"))),
 )
 RESIZES = st.builds(
@@ -100,16 +111,19 @@ class History:
         self.plan = plan
         self._number = 0
 
-    def play(self, step: Run | Drive | OfOne | OfAll) -> None:
+    def play(self, step: Run | Drive | OfOne | Reload | OfAll) -> None:
+        names = sorted(self.node.listed)
         match step:
             case Run():
                 self._run(step)
             case Drive():
                 self._drive(step.count)
-            case OfOne():
-                names = sorted(self.node.listed)
-                if names:
-                    self._of_one(step, names[step.which % len(names)])
+            case OfOne() if names:
+                self._of_one(step, names[step.which % len(names)])
+            case Reload() if names:
+                self._reload(names[step.which % len(names)], WISHES[step.wish])
+            case OfOne() | Reload():
+                pass
             case OfAll("push"):
                 self.node.push()
             case OfAll("free"):
@@ -156,6 +170,10 @@ class History:
         elif self.node[name].qos is QoSClass.DEDICATED and not self.node[name].hands_off:
             self.node.update(name, asking(step.milli))
 
+    def _reload(self, name: str, wish: Wish) -> None:
+        if not self.node[name].wish.preserve:  # the DRA CPU driver does not take its CPUs back
+            self.node.reconfigure(wishes={name: wish})
+
     def _push(self, name: str) -> None:
         cpus = admission.orders(self.node.state, self.node[name]).cpus
         if cpus is not None:
@@ -164,10 +182,12 @@ class History:
 
 
 def recorded(history: History) -> dict[str, int]:
-    """Return the CPUs that records which a restart sees name."""
+    """Return the CPUs that records which a restart sees name, of containers that may own CPUs."""
     found = {}
     for name, listed in history.node.listed.items():
-        memory = None if name in history.hidden else record.read(listed.record)
+        wish = history.node[name].wish
+        may_own = wish.qos is QoSClass.DEDICATED and (KEPT_BY_DRA in wish.preserve or not wish.is_hands_off)
+        memory = record.read(listed.record) if may_own and name not in history.hidden else None
         if memory is not None and memory.exclusive:
             found[name] = memory.exclusive
     return found

@@ -83,6 +83,9 @@ class TestWithoutARecordOfCPUs:
     def test_who_was_placed_by_file_has_it_in_its_spec(self):
         assert claimed("4-5", record="", phase=Phase.RUNNING) == Claim(mask("4-5"))
 
+    def test_a_container_that_got_the_class_later_has_it_in_its_spec(self):
+        assert claimed("4-5", record=POOLED, phase=Phase.RUNNING) == Claim(mask("4-5"))
+
     @pytest.mark.parametrize(
         ("spec", "milli", "record", "phase"),
         [
@@ -91,7 +94,7 @@ class TestWithoutARecordOfCPUs:
             ("4", 0, REFUSED, Phase.RUNNING),
             ("4-5", 2000, "", Phase.CREATED),
             ("", 2000, REFUSED, Phase.RUNNING),
-            ("4-5", 2000, POOLED, Phase.RUNNING),
+            ("4-5", 2000, POOLED, Phase.CREATED),
         ],
         ids=[
             "another-size",
@@ -99,7 +102,7 @@ class TestWithoutARecordOfCPUs:
             "no-request",
             "only-asks-to-be-created",
             "nothing",
-            "another-class-in-its-record",
+            "another-class-that-never-ran",
         ],
     )
     def test_nothing_else_claims(self, spec, milli, record, phase):

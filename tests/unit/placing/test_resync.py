@@ -267,6 +267,26 @@ class TestSpecsAlone:
         assert node.anew().owners() == node.owners() == {"grown": "4-7"}
 
 
+class TestClassesOfLater:
+    """A resize or a reload gives a container class dedicated, and own CPUs that only its spec names."""
+
+    @pytest.mark.parametrize("how", ["resize", "reload"])
+    @pytest.mark.parametrize("wish", [SHARED, RECLAIMED], ids=["shared", "reclaimed"])
+    def test_a_restart_keeps_their_own_cpus(self, how, wish):
+        node = Node()
+        node.run("gone", 2000, on="gone")
+        node.run("online", 500, SHARED, on="shop")
+        node.run("web", 2000 if how == "reload" else 500, wish)
+        if how == "reload":
+            node.reconfigure(wishes={"web": DEDICATED}, pod_wishes={"web": DEDICATED})
+        else:
+            node.update("web", asking(2000), DEDICATED, judged={"web": DEDICATED})
+        node.stop("gone")
+        node.push()
+        assert node.owners() == {"web": "2-3"}
+        assert node.anew().owners() == node.owners()
+
+
 class TestWaitingContainers:
     """They are placed again by age, as before the restart, although CPUs became free while the daemon was stopped."""
 
