@@ -136,7 +136,7 @@ def before_us(container: Container) -> Container:
     if known is None or not known.ours:
         return container
     spec = container.resources
-    ours = _ours_in(known, spec)
+    ours = ours_in(known, spec)
     kubelet = {name: getattr(known.original, name) for name in ours if hasattr(spec, name)}
     for text in ("cpus", "mems"):
         if text in kubelet:
@@ -145,7 +145,7 @@ def before_us(container: Container) -> Container:
     return replace(container, resources=replace(spec, **kubelet), oom_score_adj=oom)
 
 
-def _ours_in(memory: Record, spec: Resources) -> tuple[str, ...]:
+def ours_in(memory: Record, spec: Resources) -> tuple[str, ...]:
     """Return the names of our values that a spec may still hold.
 
     If one figure of a reclaimed container's spec is neither the lent value nor a part of it, no figure is ours: they
@@ -167,7 +167,7 @@ def former(container: Container) -> Assignment | None:
     memory = read(container.record)
     if memory is None:
         return _journalled(container)
-    names = _ours_in(memory, container.resources)
+    names = ours_in(memory, container.resources)
     shown = container.resources.knobs(container.oom_score_adj)
     ours = Knobs._make(
         [(value or 0) if name in names else None for name, value in zip(Knobs._fields, shown, strict=True)]

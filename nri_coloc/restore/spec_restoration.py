@@ -19,6 +19,7 @@ from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
 from nri_coloc.host import cgroup_layout, files, oom_scores, originals, write_back
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.resizes import QUOTAS
 from nri_coloc.placing import record
 from nri_coloc.runtime.listing import Listing
 from nri_coloc.runtime.pusher import PAUSE_S
@@ -121,18 +122,25 @@ class SpecRestoration:
             except ValueError:
                 continue
             original = self._original(container, path)
-            if original.ours:
+            if original.ours or self._journalled(path):
                 yield _Subject(container, path, original, f"{pod.full_name}/{container.name}")
 
     def _original(self, container: Container, path: str) -> Original:
         """Return the original values of a container, from its record and from the journalled files."""
+        texts, known = self._journalled(path), record.read(container.record)
+        journalled = originals.of_files(texts).completed(_own_quota(texts, container))
+        if known is None:
+            return journalled
+        ours = frozenset(record.ours_in(known, container.resources))
+        since = journalled.ours - (frozenset(known.ours) - ours)
+        return Original(ours, known.original).completed(Original(since, journalled.values))
+
+    def _journalled(self, path: str) -> dict[str, str]:
+        """Return the journalled values of a container's files, by their names."""
         texts: dict[str, str] = {}
         for controller in CONTROLLERS:
             texts |= self._texts.get(self._layout.folder(controller, path) or "", {})
-        journalled, known = originals.of_files(texts), record.read(container.record)
-        if known is None:
-            return journalled
-        return Original(frozenset(known.ours), known.original).completed(journalled)
+        return texts
 
     # ---- what is done ----
 
@@ -153,14 +161,17 @@ class SpecRestoration:
         """Return the shares that a spec has already and that the runtime must write again.
 
         If a weight was first written by file after our answer to the creation, the journal holds the answer's value. So
-        that value was written back. On v2 only the runtime knows which weight it makes of shares.
+        that value was written back. On v2 only the runtime knows which weight it makes of shares. The kubelet's shares
+        are in the spec if they were restored before, or if it resized the container.
         """
         known = record.read(subject.container.record)
-        texts = self._texts.get(self._layout.folder("cpu", subject.path) or "", {})
-        if known is None or "shares" not in known.ours or "cpu.weight" not in texts:
+        texts = self._journalled(subject.path).keys() & {"cpu.shares", "cpu.weight"}
+        if known is None or "shares" not in known.ours or not texts:
             return NO_KNOBS
         said = subject.container.resources.shares
-        return Knobs(shares=said) if said and said == known.original.shares else NO_KNOBS
+        is_resized = "shares" not in record.ours_in(known, subject.container.resources)
+        is_theirs = is_resized or ("cpu.weight" in texts and said == known.original.shares)
+        return Knobs(shares=said) if said and is_theirs else NO_KNOBS
 
     def _mended(self, subject: _Subject) -> list[str]:
         try:
@@ -232,6 +243,17 @@ class SpecRestoration:
 def carries_records(listed: Listing) -> bool:
     """Return whether a container carries a record, which shows that a daemon of ours ran here."""
     return any(container.record for container in listed.containers)
+
+
+def _own_quota(texts: Mapping[str, str], container: Container) -> Original:
+    """Return the quota of a container's spec as the original value, if its files had a quota before us.
+
+    We raised or lowered that quota by file alone. So the spec has the kubelet's, also of a resize since the raise.
+    """
+    spec = container.resources
+    if not spec.cpu_quota or texts.keys().isdisjoint(QUOTAS):
+        return Original(frozenset())
+    return Original(frozenset({"quota", "period"}), Knobs(quota=spec.quota, period=spec.period))
 
 
 def _worded(error: Exception) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.workload import RECORD_KEY, KnownKeys
 from nri_coloc.errors import RuntimeRefused, TransportLost
 from nri_coloc.host import cgroup_layout, write_back
@@ -129,6 +129,35 @@ def test_what_the_record_says_was_there_is_told_the_runtime(rig):
     assert [(k, changes) for k, changes, _ in rig.told] == [("c", former)]
     assert done == SpecsRestored((f"shop/web/c: {'cpus=0-5, shares=2, quota=-1, memory.limit=-1'}",))
     assert rig.pauses == [PAUSE_S]
+
+
+@pytest.mark.parametrize(("lent", "told"), [(512, Knobs(shares=102)), (2, NO_KNOBS)])
+def test_figures_of_a_resize_are_no_values_of_ours(rig, lent, told):
+    record = json.loads(recorded(shares=102)) | {"lent": {"shares": lent}}
+    rig.container("c", json.dumps(record))
+    rig.run()
+    assert [changes for _, changes, _ in rig.told] == [told] * (told != NO_KNOBS)
+
+
+def test_a_resized_weight_is_written_over_the_journals(rig):
+    record = json.loads(recorded(shares=102)) | {"lent": {"shares": 2}}
+    rig.container("c", json.dumps(record))
+    file = rig.file("cpu.shares" if rig.version == 1 else "cpu.weight", "cpu")
+    rig.entries = {f"/{file.relative_to(rig.root)}": "7"}
+    rig.run()
+    assert [changes for _, changes, _ in rig.told] == [Knobs(shares=512)]
+
+
+@pytest.mark.parametrize("record", ["", recorded(shares=512)])
+def test_a_resized_quota_is_written_over_the_journals(rig, record):
+    rig.container("c", record)
+    name, text = ("cpu.cfs_quota_us", "20000") if rig.version == 1 else ("cpu.max", "20000 100000")
+    file = rig.file(name, "cpu")
+    file.write_text(f"{text}\n")
+    rig.entries = {f"/{file.relative_to(rig.root)}": text}
+    rig.run()
+    assert file.read_text().split()[0] == "50000"
+    assert rig.told == []
 
 
 def test_a_cpuset_that_nobody_gave_is_the_pods(rig):
