@@ -8,7 +8,7 @@ from pathlib import Path
 from nri_coloc.cli.asking import plain
 from nri_coloc.cli.exit_codes import DONE, FAILED
 from nri_coloc.errors import SettingsError
-from nri_coloc.host import cgroup_layout
+from nri_coloc.host import cgroup_layout, state_file
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.marks import Marks
 from nri_coloc.restore import restoration
@@ -62,7 +62,7 @@ def _refuse_unreadable(state_dir: str) -> None:
     journal = Path(state_dir, JOURNAL)
     try:
         if journal in Path(state_dir).iterdir():
-            _try_to_read(journal)
+            state_file.try_to_read(journal)
     except (FileNotFoundError, NotADirectoryError) as error:
         mend = "name the daemon's folder with --state-dir, or create it again if it was deleted"
         raise SettingsError(f"there is no state folder {state_dir}; {mend}") from error
@@ -71,15 +71,6 @@ def _refuse_unreadable(state_dir: str) -> None:
             f"{error.filename or journal}: cannot be read: {error.strerror}; be the daemon's user (root), and name its "
             "state folder with --state-dir"
         ) from error
-
-
-def _try_to_read(path: Path) -> None:
-    """Read a byte; raise OSError if that is refused. A pipe is not waited for."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        os.read(fd, 1)
-    finally:
-        os.close(fd)
 
 
 def _told(undone: Undone, journal: Journal, *, with_specs: bool) -> int:

@@ -9,13 +9,24 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""Without waiting for the other end of a pipe."""
 
 
 def opened(path: str | Path) -> BinaryIO:
     """Open a regular file for reading, without waiting; raise OSError for anything else (`reason`)."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    return os.fdopen(checked(fd), "rb")
+    return os.fdopen(checked(os.open(path, _READ | os.O_NOFOLLOW)), "rb")
+
+
+def try_to_read(path: str | Path) -> None:
+    """Read a byte of any file, without waiting; raise OSError if that is refused."""
+    fd = os.open(path, _READ)
+    try:
+        os.read(fd, 1)
+    finally:
+        os.close(fd)
 
 
 def text(path: str | Path, most: int) -> str:
