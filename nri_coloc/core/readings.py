@@ -362,15 +362,17 @@ def _memory_of(each: Sequence[MemoryReading]) -> MemoryReading:
     )
 
 
-def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:
-    """Return the mean use, milli-CPU.
+def seconds_between(before: GroupReading, after: GroupReading) -> float | None:
+    """Return the time between two readings, more than 0; None for two different cgroups or a clock that stands."""
+    return None if before.key != after.key or after.at <= before.at else after.at - before.at
 
-    None for two different cgroups, a clock that stands or a counter that went back.
-    """
-    if before is None or after is None or before.key != after.key or after.at <= before.at:
+
+def milli_between(before: GroupReading | None, after: GroupReading | None) -> int | None:
+    """Return the mean use, milli-CPU; None if `seconds_between` is, or if the counter went back."""
+    if before is None or after is None or (seconds := seconds_between(before, after)) is None:
         return None
     used_us = risen(before.usage_us, after.usage_us)
-    return None if used_us is None else round(used_us / (after.at - before.at) / 1000)
+    return None if used_us is None else round(used_us / seconds / 1000)
 
 
 def read(

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.lending import Headroom
-from nri_coloc.core.readings import GroupReading, Picture, milli_between, risen
+from nri_coloc.core.readings import GroupReading, Picture, milli_between, risen, seconds_between
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Recorder
 from nri_coloc.core.settings import ReclaimTuning
@@ -145,11 +145,11 @@ def _waited(before: Picture, after: Picture, member: Assignment) -> float | None
     Time for which its own quota held it back does not count: only a stall beyond it is a want.
     """
     first, last = before.containers.get(member.id), after.containers.get(member.id)
-    if first is None or last is None or first.key != last.key or last.at <= first.at:
+    if first is None or last is None or (seconds := seconds_between(first, last)) is None:
         return None
     waited_us = risen(_waited_us(first), _waited_us(last))
     held_us = risen(first.throttled_us, last.throttled_us) or 0
-    return None if waited_us is None else min(1.0, max(0, waited_us - held_us) / 1e6 / (last.at - first.at))
+    return None if waited_us is None else min(1.0, max(0, waited_us - held_us) / 1e6 / seconds)
 
 
 def _waited_us(reading: GroupReading) -> int | None:

@@ -16,7 +16,7 @@ from nri_coloc.core.changed_quota import ChangedQuota
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Binding, Headroom
-from nri_coloc.core.readings import GroupReading, risen
+from nri_coloc.core.readings import GroupReading, milli_between, risen, seconds_between
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.settings import BurstTuning
@@ -166,14 +166,18 @@ class QuotaBurstLoop:
 
 def _throttled(assignment: Assignment, before: GroupReading | None, now: GroupReading) -> Throttled:
     resources = assignment.container.resources
-    quota, period = resources.cpu_quota, resources.cpu_period
-    known = Throttled(quota, period, pod_id=assignment.container.pod_id)
-    if before is None or before.key != now.key or now.at <= before.at:
-        return known
-    elapsed_us = (now.at - before.at) * 1e6
-    used = risen(before.usage_us, now.usage_us)
-    held = risen(before.throttled_periods, now.throttled_periods)
-    return known._replace(
-        used_milli=None if used is None else int(used * 1000 / elapsed_us),
-        held_back=None if held is None else min(1.0, held * period / elapsed_us),
+    return Throttled(
+        resources.cpu_quota,
+        resources.cpu_period,
+        used_milli=milli_between(before, now),
+        held_back=_held_back(before, now, resources.cpu_period),
+        pod_id=assignment.container.pod_id,
     )
+
+
+def _held_back(before: GroupReading | None, now: GroupReading, period_us: int) -> float | None:
+    """Return the part of its periods in which the quota held a container back, 0 to 1; None if it is unknown."""
+    if before is None or (seconds := seconds_between(before, now)) is None:
+        return None
+    held = risen(before.throttled_periods, now.throttled_periods)
+    return None if held is None else min(1.0, held * period_us / 1e6 / seconds)
