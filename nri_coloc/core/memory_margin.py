@@ -13,6 +13,8 @@ Lending leaves it, and evictions begin below it, so that lent memory alone never
 
 from typing import Final, NamedTuple
 
+from nri_coloc.core.settings import ReclaimTuning
+
 LEAST_BYTES: Final = 200 << 20
 """Twice the kubelet's own `memory.available<100Mi`, so that reclaimed pods go before the kubelet chooses a pod.
 
@@ -51,6 +53,16 @@ def of_numa_node(total: int, watermark: float) -> Bounds:
 def of_limit(limit: int) -> Bounds:
     """Return the bounds of kubepods with such a limit, bytes."""
     return _from(max(2 * LEAST_BYTES, limit // 50))
+
+
+def left_on_node(total: int, tuning: ReclaimTuning) -> int:
+    """Return the bytes of a node with `total` bytes that lending leaves."""
+    return of_node(total, tuning.memory_watermark).margin(tuning.memory_step)
+
+
+def left_below(limit: int, tuning: ReclaimTuning) -> int:
+    """Return the bytes below such a limit of kubepods that lending leaves."""
+    return of_limit(limit).margin(tuning.memory_step)
 
 
 def _from(enough: int) -> Bounds:

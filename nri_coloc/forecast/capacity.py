@@ -247,7 +247,7 @@ def _memory(given: _Given) -> _Part:
     expected, supply, online, tuning, part = given
     system = expected.memory_bytes[SYSTEM]
     pods = sum(expected.memory_bytes.values()) - system
-    margin = memory_margin.of_node(supply.memory_bytes, tuning.memory_watermark).margin(tuning.memory_step)
+    margin = memory_margin.left_on_node(supply.memory_bytes, tuning)
     room = supply.memory_bytes - margin - supply.watermark_bytes - tuning.memory_reserve - system
     terms = (
         f"{supply.memory_bytes} bytes - {margin} margin - {supply.watermark_bytes} of the kernel's"
@@ -269,7 +269,7 @@ def _memory(given: _Given) -> _Part:
 
 def _below(limit: int | None, tuning: ReclaimTuning) -> int | None:
     """Return the bytes that pods may use below kubepods' limit without its margin; None without a limit."""
-    return None if limit is None else limit - memory_margin.of_limit(limit).margin(tuning.memory_step)
+    return None if limit is None else limit - memory_margin.left_below(limit, tuning)
 
 
 def _largest(amounts: Mapping[str, int], online: Mapping[str, OnlinePod], unit: str) -> str:

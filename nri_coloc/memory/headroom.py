@@ -202,11 +202,9 @@ def _terms(
         claimed=claim.pods,
         growth=claim.growth,
         reserve=tuning.memory_reserve,
-        margin=memory_margin.of_node(node.memory_total, tuning.memory_watermark).margin(tuning.memory_step),
+        margin=memory_margin.left_on_node(node.memory_total, tuning),
         kubepods_limit=pods.limit,
-        kubepods_margin=0
-        if pods.limit is None
-        else memory_margin.of_limit(pods.limit).margin(tuning.memory_step),
+        kubepods_margin=0 if pods.limit is None else memory_margin.left_below(pods.limit, tuning),
         kubepods_working_set=pods.working_set,
         box_working_set=sum(m.working_set for m in box.pods),
     )
