@@ -94,22 +94,9 @@ class PoolTuning:
         """Whether the pool has CPUs of its own; otherwise it is a name over another pool's CPUs."""
         return bool(self.minimum or self.maximum or self.group_by)
 
-    def is_small_group(self, milli: int) -> bool:
-        """Return whether members that request `milli` thousandths of a CPU are too small a group for own CPUs.
-
-        The authors of pods choose names, labels and annotations, so they can make any number of such groups.
-        """
-        return self._has_groups_of_authors and milli < 1000
-
-    def least(self, milli: int) -> int:
-        """Return the minimum of the pool, or of a group whose members request `milli` thousandths of a CPU.
-
-        The minimum of a group that an author of pods can make counts up to its members' requests.
-        """
-        return min(self.minimum, -(-milli // 1000)) if self._has_groups_of_authors else self.minimum
-
     @property
-    def _has_groups_of_authors(self) -> bool:
+    def is_grouped_by_authors(self) -> bool:
+        """Whether the authors of pods choose its groups, by names, labels or annotations, and so their number."""
         return self.group_by not in ("", "namespace")
 
 

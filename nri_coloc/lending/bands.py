@@ -11,9 +11,8 @@ CPUs in this order: from the lowest tier, from other tiers beyond their need, an
 minimum. CPUs that become free return in the opposite order, and reach `reclaim` step by step.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from itertools import groupby
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -21,6 +20,7 @@ from nri_coloc.core.settings import PoolTuning, ReclaimTuning
 from nri_coloc.core.state import POOLS, RECLAIM, SHARE, Asked
 from nri_coloc.core.value import value
 from nri_coloc.core.workload import QoSClass
+from nri_coloc.placing.tiers import Claim, by_priority, is_small_group, minimum_of
 
 
 class Tier(NamedTuple):
@@ -49,9 +49,9 @@ class Tier(NamedTuple):
         most = max(self.asked, self.minimum)
         return min(most, self.maximum) if self.maximum else most
 
-    def whole(self, cpus: int) -> int:
-        """Return so many CPUs, without the CPU that the members ask for in part only."""
-        return min(cpus, self.asked - self.begun)
+    def claim(self, size: int) -> Claim:
+        """Return the tier's claim to a number of CPUs."""
+        return Claim(self.name, self.priority, self.asked - self.begun, size)
 
 
 class Allocatable(NamedTuple):
@@ -145,7 +145,7 @@ def _tier_of(pool: str, by_name: Mapping[str, PoolTuning], milli: int) -> str:
     if pool in _NO_TIERS:
         return ""
     tuning = by_name.get(pool.partition("/")[0], by_name[SHARE])
-    if tuning.name != SHARE and (tuning.sized or tuning.band) and not tuning.is_small_group(milli):
+    if tuning.name != SHARE and (tuning.sized or tuning.band) and not is_small_group(tuning, milli):
         return pool
     return "" if tuning.qos is QoSClass.SYSTEM else SHARE
 
@@ -156,7 +156,7 @@ def _tier(name: str, tuning: PoolTuning, milli: int, least: int) -> Tier:
         name=name,
         priority=tuning.priority,
         band=tuning.band,
-        minimum=tuning.least(milli),
+        minimum=minimum_of(tuning, milli),
         maximum=tuning.maximum,
         asked=whole,
         begun=whole * 1000 > milli,
@@ -270,8 +270,8 @@ def _given(
     for turn in (
         [(t.name, min(1, wishes[t.name].want)) for t in online] + [(lowest.name, min(1, lowest.minimum))],
         [(t.name, t.minimum) for t in online] + [(lowest.name, lowest.minimum)],
-        *_by_class(online, {name: wish.need for name, wish in wishes.items()}),
-        *_by_class(online, {name: wish.want for name, wish in wishes.items()}),
+        *(each.items() for each in by_priority(t.claim(wishes[t.name].need) for t in online)),
+        *(each.items() for each in by_priority(t.claim(wishes[t.name].want) for t in online)),
     ):
         left = _take_turn(given, turn, left)
     most = lowest.maximum if lowest.maximum and online else allocatable.cpus
@@ -286,17 +286,6 @@ def _given(
     if online:
         given[online[-1].name] += left
     return given
-
-
-def _by_class(online: Sequence[Tier], sizes: Mapping[str, int]) -> Iterator[list[tuple[str, int]]]:
-    """Yield the sizes of the tiers of each priority, the highest first: without CPUs that are only begun, then whole.
-
-    A CPU that a tier's members ask for in part comes after the requests of all tiers of its priority.
-    """
-    for _, equals in groupby(online, key=lambda tier: tier.priority):
-        members = [*equals]
-        yield [(tier.name, tier.whole(sizes[tier.name])) for tier in members]
-        yield [(tier.name, sizes[tier.name]) for tier in members]
 
 
 def _take_turn(given: dict[str, int], turn: Iterable[tuple[str, int]], left: int) -> int:

@@ -170,13 +170,26 @@ def carve(topology: Topology, free: CPUMask, former: Pools, wants: Mapping[str, 
     return kept
 
 
+def is_small_group(tuning: PoolTuning, milli: int) -> bool:
+    """Return whether members that request `milli` thousandths of a CPU are too small a group for CPUs of its own."""
+    return tuning.is_grouped_by_authors and milli < 1000
+
+
+def minimum_of(tuning: PoolTuning, milli: int) -> int:
+    """Return the minimum of a pool, or of a group whose members request `milli` thousandths of a CPU, in CPUs.
+
+    The minimum of a group that an author of pods can make counts up to its members' requests.
+    """
+    return min(tuning.minimum, -(-milli // 1000)) if tuning.is_grouped_by_authors else tuning.minimum
+
+
 def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> int:
     """Return how many CPUs of its own a pool should have, 0 for none.
 
     told: the loop's count, which goes first.
     """
     milli = total.milli if total else 0
-    if tuning.is_small_group(milli):
+    if is_small_group(tuning, milli):
         return 0
     if told is not None:
         return max(told, 1 if total else 0)
@@ -184,19 +197,19 @@ def wanted(tuning: PoolTuning, total: Asked | None, told: int | None = None) -> 
         return 0
     if total is None:
         return tuning.minimum
-    whole = max(-(-milli // 1000), tuning.least(milli), 1)
+    whole = max(-(-milli // 1000), minimum_of(tuning, milli), 1)
     return min(whole, tuning.maximum) if tuning.maximum else whole
 
 
 def _granted(former: Pools, wants: Mapping[str, int], room: int) -> dict[str, int]:
-    """Return the CPUs of each pool within the room: first one CPU each, then each minimum, then the wanted size.
-
-    Pools of one priority get the CPUs that their members request as whole ones first: a CPU that is only begun comes
-    after the requests of all of them. Otherwise many groups with a little more than a CPU would halve a large one.
-    """
-    least = {name: min(size, max(bounds(former, name).minimum, 1)) for name, size in wants.items()}
+    """Return the CPUs of each pool within the room: first one CPU each, then each minimum, then the wanted size."""
+    minima = {name: min(size, max(bounds(former, name).minimum, 1)) for name, size in wants.items()}
+    claims = (
+        Claim(name, bounds(former, name).priority, former.asked.get(name, _NOTHING_ASKED).milli // 1000, size)
+        for name, size in wants.items()
+    )
     sizes: dict[str, int] = {}
-    for turn in (dict.fromkeys(wants, 1), least, *_by_class(former, wants)):
+    for turn in (dict.fromkeys(wants, 1), minima, *by_priority(claims)):
         for name, size in turn.items():
             more = min(size - sizes.get(name, 0), room)
             if more > 0:
@@ -205,13 +218,31 @@ def _granted(former: Pools, wants: Mapping[str, int], room: int) -> dict[str, in
     return sizes
 
 
-def _by_class(former: Pools, wants: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yield the sizes of the pools of each priority, the highest first: whole requested CPUs, then the wanted sizes."""
-    for _, names in groupby(wants, key=lambda name: bounds(former, name).priority):
-        equals = {name: wants[name] for name in names}
-        asked = {name: former.asked.get(name, _NOTHING_ASKED).milli // 1000 for name in equals}
-        yield {name: min(size, asked[name]) for name, size in equals.items()}
-        yield equals
+class Claim(NamedTuple):
+    """A pool's claim to CPUs.
+
+    whole: CPUs that its members request as whole ones.
+    size: CPUs that the pool should have.
+    """
+
+    pool: str
+    priority: int
+    whole: int
+    size: int
+
+
+def by_priority(claims: Iterable[Claim]) -> Iterator[dict[str, int]]:
+    """Yield, for each priority, the CPUs that its pools may get now: first at most the whole ones, then their sizes.
+
+    claims: the highest priority first.
+
+    So a CPU that a pool's members request only in part comes after the whole ones of all pools of its priority.
+    Otherwise many groups with a little more than a CPU would halve a large one.
+    """
+    for _, group in groupby(claims, key=lambda claim: claim.priority):
+        equals = [*group]
+        yield {claim.pool: min(claim.size, claim.whole) for claim in equals}
+        yield {claim.pool: claim.size for claim in equals}
 
 
 def _trimmed(topology: Topology, cpus: CPUMask, size: int) -> CPUMask:
@@ -260,7 +291,7 @@ def shortage(pools: Pools, name: str) -> str:
     if total is None or name in pools.counts:
         return ""
     tuning = bounds(pools, name)
-    if not tuning.sized or tuning.is_small_group(total.milli):
+    if not tuning.sized or is_small_group(tuning, total.milli):
         return ""
     cpus = pools.cpus(name)
     has, is_name = cpus.bit_count(), bool(cpus & pools.share)  # over that, or over all that `system` has
