@@ -27,6 +27,9 @@ from tests.rig import attributes, examples
 QOS = ("kubepods/burstable", "kubepods/besteffort")
 PODS = ("kubepods/burstable/podweb", "kubepods/besteffort/podbatch")
 APPS = tuple(f"{pod}/app" for pod in PODS)
+LIMITED = PODS[0]
+"""The pod with a quota of the kubelet's."""
+
 OWN_QUOTA, KUBELETS_SCORE = 50_000, 900
 MIB = 1 << 20
 
@@ -64,7 +67,7 @@ class RestoreMachine(RuleBasedStateMachine):
         for pod in PODS:
             self.tree.write(pod, *self.tree.weight(shares))
         self.quotas = dict.fromkeys(APPS, OWN_QUOTA)
-        self.tree.write(PODS[0], *self._quota(OWN_QUOTA))
+        self.tree.write(LIMITED, *self._quota(OWN_QUOTA))
         for number, app in enumerate(APPS, 7):
             self.tree.write(app, *self._quota(OWN_QUOTA))
             self._process(app, number)
@@ -209,23 +212,22 @@ class RestoreMachine(RuleBasedStateMachine):
 
     @rule(pod=st.sampled_from(PODS), milli=st.sampled_from((500, 1000, 4000)), starts=st.booleans())
     def resize_while_stopped(self, pod: str, milli: int, *, starts: bool) -> None:
-        """Resize a pod and its container between two processes, or before `restore`."""
+        """Resize a pod and its container between two processes, or the pod alone before `restore`.
+
+        The quota of a container is restored from the runtime's spec (`restore.spec_restoration`).
+        """
         quota = milli * 100
         self._kubelet_writes(pod, *self.tree.weight(milli * 1024 // 1000))
-        app = APPS[PODS.index(pod)]
-        self._kubelet_writes(app, *self._quota(quota))
-        self.quotas[app] = quota
-        if self._limited(pod):
+        if pod == LIMITED:
             self._kubelet_writes(pod, *self._quota(quota))
         if starts:
+            app = APPS[PODS.index(pod)]
+            self._kubelet_writes(app, *self._quota(quota))
+            self.quotas[app] = quota
             self.start()
             self.raise_a_quota(PODS.index(pod), None)
         else:
             self.restore()
-
-    def _limited(self, pod: str) -> bool:
-        """Return whether the kubelet set a quota for a pod."""
-        return pod == PODS[0]
 
     def _kubelet_writes(self, path: str, name: str, text: str) -> None:
         self.tree.write(path, name, text)
