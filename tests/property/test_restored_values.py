@@ -1,7 +1,8 @@
 """DESIGN 3, invariant 9: after any events, `restore` ends at the kubelet's values, or names unknown ones.
 
 A state machine writes everything that the daemon writes to pods, containers and the cgroups above them, on a simulated
-tree. In between the process is killed, the state folder is deleted, its journal damaged, and pods are resized.
+tree. In between the process is killed, the state folder is deleted, its journal damaged, and pods are resized. Pods end
+and come again at the same paths, and the machine restarts.
 """
 
 import shutil
@@ -18,7 +19,7 @@ from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.host import cgroup_layout, knob_files, restoration
 from nri_coloc.host.bandwidth_files import SHOWN_S, PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.journal import Journal
+from nri_coloc.host.journal import BOOT, Journal
 from nri_coloc.host.knob_files import Target
 from nri_coloc.host.marks import Marks
 from nri_coloc.sim.cgroup_tree import CgroupTree
@@ -59,9 +60,21 @@ class RestoreMachine(RuleBasedStateMachine):
         self.folder = ExitStack()
         self.root = self.folder.enter_context(attributes.folder())
         self.state = self.root / "state"
-        self.tree = CgroupTree(self.root, version, 0xFF, 1)
-        self.tree.plant()
         self.version = version
+        self.boots = 0
+        self._come_up(shares)
+        self.start()
+
+    def _come_up(self, shares: int) -> None:
+        """Let the machine start: its cgroups are new, and the boot has another id."""
+        self.boots += 1
+        for folder in ("sys", "proc"):
+            shutil.rmtree(self.root / folder, ignore_errors=True)
+        boot = Path(f"{self.root}{BOOT}")
+        boot.parent.mkdir(parents=True)
+        boot.write_text(f"{self.boots}\n")
+        self.tree = CgroupTree(self.root, self.version, 0xFF, 1)
+        self.tree.plant()
         for path in (*PODS, *APPS):
             self.tree.make(path)
         for pod in PODS:
@@ -72,10 +85,9 @@ class RestoreMachine(RuleBasedStateMachine):
             self.tree.write(app, *self._quota(OWN_QUOTA))
             self._process(app, number)
         self.layout = cgroup_layout.detect(str(self.root))
-        self.can = Capability(cgroup=version, files=cgroup_layout.capabilities(self.layout, PODS[0]))
+        self.can = Capability(cgroup=self.version, files=cgroup_layout.capabilities(self.layout, PODS[0]))
         self.kubelets = self.shown()
         self.resized: set[str] = set()
-        self.start()
 
     def teardown(self) -> None:
         if hasattr(self, "root"):
@@ -234,6 +246,37 @@ class RestoreMachine(RuleBasedStateMachine):
         file = str((Path(self.layout.folder("cpu", path) or "") / name).resolve())
         self.kubelets[file] = text
         self.resized.add(file)
+
+    @rule(pod=st.sampled_from(PODS), shares=SHARES, running=st.booleans())
+    def come_again(self, pod: str, shares: int, *, running: bool) -> None:
+        """Run a pod again at the same path, as the kubelet does with a static pod, beside the daemon or without it."""
+        app = APPS[PODS.index(pod)]
+        for path in (app, pod):
+            self.tree.remove(path)
+        if running:
+            self.writer.tidy()
+        for path in (pod, app):
+            self.tree.make(path)
+        self.tree.write(pod, *self.tree.weight(shares))
+        if pod == LIMITED:
+            self.tree.write(pod, *self._quota(OWN_QUOTA))
+        self.tree.write(app, *self._quota(OWN_QUOTA))
+        self.quotas[app] = OWN_QUOTA
+        number = 7 + APPS.index(app)
+        shutil.rmtree(self.root / f"proc/{number}")
+        self._process(app, number)
+        anew = self.shown()
+        self.kubelets |= {
+            file: text for file, text in anew.items() if f"/{pod}/" in file or f"proc/{number}/" in file
+        }
+        if not running:
+            self.start()
+
+    @rule(shares=SHARES)
+    def reboot(self, shares: int) -> None:
+        """Restart the machine: the pods have the same paths, and no entry of the journal counts."""
+        self._come_up(shares)
+        self.start()
 
     # ---- invariants ----
 
