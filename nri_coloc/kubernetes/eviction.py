@@ -17,14 +17,12 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import MAX_BYTES, PREFIX, Pod, QoSClass
 from nri_coloc.kubernetes import objects, requests
 from nri_coloc.pods import annotations
+from nri_coloc.pods.keys import EVICT_AT
 
 MOST_ORDERS: Final = 16
 """Open orders of one node, as in api/cluster/v1/cluster.proto."""
 
 LONGEST_DETAIL: Final = 200
-
-EVICT_AT: Final = f"{PREFIX}evict-at"
-"""The annotation by which a pod learns when it is evicted."""
 
 NOTICE_S: Final[Mapping[str, float]] = {Reason.SCHEDULE: 30.0, Reason.CPU_STARVED: 30.0}
 """Seconds from the notice to the eviction by the reason of an order. With other reasons an online pod is hurt, a

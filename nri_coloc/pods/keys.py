@@ -31,6 +31,10 @@ CONTAINERS: Final = "containers"
 RECORD: Final = "record"
 QOS_CLASS: Final = "qos-class"
 
+EVICT_AT: Final = f"{PREFIX}evict-at"
+"""The annotation that the controller writes before it evicts a pod, with the time. It asks for nothing, but a sandbox
+that the kubelet creates again carries it, for example after a reboot (docs/kubernetes.md)."""
+
 ALL: Final = "*"
 """The key in a finding about all keys of a pod together."""
 
@@ -320,7 +324,7 @@ def by_container(pairs: Pairs) -> Written:
     written = Written()
     for name, value in pairs:
         key, _, container = name.removeprefix(PREFIX).partition(".")
-        if key != CONTAINERS:
+        if key != CONTAINERS and name != EVICT_AT:
             written.add(container, key, name, value)
     for name, value in pairs:  # last, so that a key of its own wins over the JSON
         if name == PREFIX + CONTAINERS:

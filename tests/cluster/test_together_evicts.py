@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from nri_coloc.kubernetes.event_reasons import EventReason
-from nri_coloc.kubernetes.eviction import EVICT_AT, NOTICE_S
+from nri_coloc.kubernetes.eviction import NOTICE_S
 from nri_coloc.kubernetes.presets import OPEN
+from nri_coloc.pods.keys import EVICT_AT
 from nri_coloc.pressure.eviction import COOL_S
 from nri_coloc.service import cool_down
 from tests.cluster.cluster import Cluster

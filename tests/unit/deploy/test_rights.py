@@ -10,6 +10,7 @@ import yaml
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes import eviction, presets
 from nri_coloc.kubernetes.event_reasons import EventReason
+from nri_coloc.pods import keys
 from tests.unit.deploy.kit import RELEASES, refusals
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "cluster"
@@ -133,7 +134,7 @@ def test_the_policy_knows_all_reasons_of_events():
 
 
 def test_only_the_notice_of_a_pod_may_change():
-    assert texts(variable("nri-coloc-pods", "annotations")) == {eviction.EVICT_AT}
+    assert texts(variable("nri-coloc-pods", "annotations")) == {keys.EVICT_AT}
 
 
 # ---- the object ----

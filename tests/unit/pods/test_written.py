@@ -18,6 +18,15 @@ def found(annotations: dict[str, str], key: str, container: str = "") -> list[st
     return [text for _, text in read(annotations).candidates(key, container)]
 
 
+def test_the_notice_of_an_eviction_is_no_finding():
+    assert read({P + "evict-at": "2026-11-27T03:21:31Z"}).findings("app") == []
+
+
+def test_a_notice_for_one_container_is_a_finding():
+    (finding,) = read({P + "evict-at.app": "x"}).findings("app")
+    assert finding.key == P + "evict-at.app"
+
+
 def test_annotations_of_others_are_not_ours():
     assert keys.ours({"example.com/x": "1", "x.coloc.nri.io/numa": "single"}) == ()
 
