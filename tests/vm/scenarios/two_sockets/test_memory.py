@@ -1,8 +1,7 @@
 """Memory values and their effect: the kernel reclaims file pages first, and there is no swap here."""
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,9 @@ import pytest
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.memory_reclaim import MemoryReclaim, Ways
 from tests.rig import packages
+from tests.vm.memory import MIB, events, limited
 from tests.vm.node import ROOT, Container, Node, becomes, read, until
 
-MIB = 1 << 20
 DISK = "/dev/ram0"
 BOX = 256 * MIB
 """What the reclaimed pods may hold at the least (`reclaim.memory_floor`)."""
@@ -52,23 +51,6 @@ def held(container: Container) -> int:
     the previous sum (mm/memcontrol.c, memcg_vmstats_needs_flush). Once in 60 readings it was 96 where 47 were left.
     """
     return int(container.cgroup("memory.current")) // MIB
-
-
-def events(container: Container, name: str) -> int:
-    """Return how often an event happened at its pod's own limits."""
-    found = dict(line.split() for line in container.pod_cgroup("memory.events").splitlines())
-    return int(found[name])
-
-
-@contextmanager
-def limited(limit: int) -> Iterator[None]:
-    """Limit the memory of all pods together to this number of bytes."""
-    file = ROOT / "kubepods/memory.max"
-    file.write_text(str(limit))
-    try:
-        yield
-    finally:
-        file.write_text("max")
 
 
 def test_memory_high_holds_a_container_below_it(node: Node, data: Path):

@@ -1,14 +1,12 @@
 """Fifty memory hogs below a limit of kubepods: `memory.high` holds them, and no online process is killed."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from tests.rig import kubepods
-from tests.vm.node import ROOT, Container, Node, read, until
+from tests.vm.memory import MIB, events, limited
+from tests.vm.node import Container, Node, read, until
 
-MIB: Final = 1 << 20
 PODS, HOGS = 5, 10
 """Hogs in each pod: a start of fifty pods would be most of the test."""
 
@@ -21,23 +19,6 @@ WAITS: Final = "while [ ! -e /data/go ]; do sleep 1; done"
 HOG: Final = f"while :; do dd if=/dev/zero of=/dev/null bs={SIZE} count=4 2>&-; done"
 ALLOCATES: Final = ("/bin/sh", "-c", f"{WAITS}; for n in $(busybox seq {HOGS}); do {HOG} & done; wait")
 LIMITED_S: Final = 240
-
-
-@contextmanager
-def limited(limit: int) -> Iterator[None]:
-    """Limit the memory of all pods together to this number of bytes."""
-    file = ROOT / "kubepods/memory.max"
-    file.write_text(str(limit))
-    try:
-        yield
-    finally:
-        file.write_text("max")
-
-
-def hits(container: Container, name: str) -> int:
-    """Return how often an event happened at a container's pod, and below it."""
-    found = dict(line.split() for line in container.pod_cgroup("memory.events").splitlines())
-    return int(found[name])
 
 
 def holds(container: Container) -> bool:
@@ -69,8 +50,8 @@ def test_memory_hogs_kill_no_online_container(node: Node, tmp_path: Path):
         until(lambda: holds(web), "the online pod's memory")
         assert min(min(badness(one)) for one in hogs) > max(badness(web))
         (tmp_path / "go").touch()
-        until(lambda: all(hits(one, "high") for one in hogs), "the hogs at their bounds", LIMITED_S)
-        assert hits(web, "oom_kill") == 0
+        until(lambda: all(events(one, "high") for one in hogs), "the hogs at their bounds", LIMITED_S)
+        assert events(web, "oom_kill") == 0
         assert holds(web)
         for one in hogs:
             node.remove(one)
