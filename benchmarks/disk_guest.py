@@ -7,18 +7,16 @@ it.
 
 import json
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.vm.node import ROOT, Container, Node
+from tests.vm.load import run_python
+from tests.vm.node import Container, Node
 
 RESULT: Final = Path("/vm/disk.json")
 DISK: Final = "nullb0"
@@ -134,10 +132,10 @@ def _half(node: Node, folder: Path, kind: str) -> dict[str, Any]:
     online = node.pod("online")
     offline = node.pod("offline", kube_qos="besteffort", qos_class="reclaimed")
     taken = Path("/scratch/taken")
-    with _program(READER, online, f"/dev/{DISK}", str(taken)):
+    with run_python(online, ["-c", READER], f"/dev/{DISK}", str(taken)):
         time.sleep(ALONE_S)
         begun = time.monotonic()
-        with _program(WRITERS[kind], offline, str(folder)):
+        with run_python(offline, ["-c", WRITERS[kind]], str(folder)):
             time.sleep(SETTLE_S)
             before = _written(offline)
             time.sleep(BESIDE_S)
@@ -155,16 +153,3 @@ def _written(container: Container) -> int:
     """Return the bytes that a pod has written to the disk."""
     words = container.pod_cgroup("io.stat").split()
     return sum(int(word.partition("=")[2]) for word in words if word.startswith("wbytes="))
-
-
-@contextmanager
-def _program(text: str, container: Container, *words: str) -> Iterator[None]:
-    """Run a program in a container's cgroup until the block ends."""
-    folder = str(ROOT / container.path.lstrip("/"))
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", text, folder, *words], start_new_session=True
-    ) as running:
-        try:
-            yield
-        finally:
-            os.killpg(running.pid, signal.SIGKILL)

@@ -1,9 +1,11 @@
 """Work in a container's cgroup: busy loops, and readers of a disk that count the blocks they read."""
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +35,9 @@ def read_side_by_side(disk: Path, seconds: float, readers: Mapping[str, Containe
     """Return the blocks that each reader got: containers read a disk past the page cache at the same time."""
     with ExitStack() as stack:
         running = {
-            name: stack.enter_context(_reader(disk, seconds, container))
+            name: stack.enter_context(
+                run_python(container, [str(_READER)], str(disk), str(seconds), pipe=subprocess.PIPE)
+            )
             for name, container in readers.items()
         }
         for process in running.values():
@@ -50,14 +54,21 @@ def read_side_by_side(disk: Path, seconds: float, readers: Mapping[str, Containe
 
 
 @contextmanager
-def _reader(disk: Path, seconds: float, container: Container) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-I", "-S", str(_READER), str(_folder(container)), str(disk), str(seconds)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def run_python(
+    container: Container, program: Sequence[str], *words: str, pipe: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a Python program until the block ends; then end all its processes.
+
+    program: a file, or "-c" and a text. Its first word is the folder of the container's cgroup, which it enters itself.
+    pipe: for its standard input and output, as of `subprocess`.
+    """
+    command = [sys.executable, "-I", "-S", *program, str(_folder(container)), *words]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):  # it has ended
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _folder(container: Container) -> Path:
