@@ -81,7 +81,7 @@ def _told(undone: Undone, journal: Journal, *, with_specs: bool) -> int:
     for file in files.done:
         print(f"restored {plain(file)}")
     for file, now in files.unknown:
-        print(f"unknown {plain(file)}: its original value is unknown; it is now {plain(_shown(now))} now")
+        print(f"unknown {plain(file)}: its original value is unknown; its value is now {plain(_shown(now))}")
     for words in specs.done:
         print(f"sent to the runtime: {plain(words)}")
     for error in (*files.refused, *specs.refused):
@@ -97,7 +97,7 @@ def _told(undone: Undone, journal: Journal, *, with_specs: bool) -> int:
 
 
 def _shown(value: str) -> str:
-    return value.strip() or "as its parent's"
+    return value.strip() or "that of its parent"
 
 
 def _remarks(undone: Undone, journal: Journal) -> Iterator[str]:

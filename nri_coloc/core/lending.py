@@ -55,10 +55,14 @@ class Headroom(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """The advertised capacity: slower than headroom, predicted, down to zero.
+    """The capacity that schedulers are told for reclaimed pods. It follows from predicted use, so it changes slowly.
 
-    borne_milli, borne_bytes: the offer if workloads that are still being learnt counted only with their measured use.
-        None if no workload is being learnt; the two offers are then equal.
+    cpu_milli: milli-CPU, 0 for none.
+    memory_bytes: bytes, 0 for none.
+    binding: the term that bounds `cpu_milli`.
+    because: both amounts as formulas, in words.
+    borne_milli, borne_bytes: the same amounts, but a workload without a history counts with its measured use, and not
+        with its request. None if every workload has a history; the amounts are then equal.
     """
 
     cpu_milli: int = 0

@@ -153,15 +153,16 @@ class AmountTuning:
 
 @dataclass(frozen=True, slots=True)
 class BurstTuning:
-    """CPU burst of online pods beyond their quota.
+    """How far, and while how much CPU is in use, the quota of a throttled online container is raised.
 
-    quota_percent: the most that a throttled container's quota may be raised to, percent of its own quota. The default
-        100 raises nothing, as Koordinator's policy "none"; Koordinator has 300 when it is switched on.
-    threshold: part of the online CPUs in use from which raised quotas are lowered; the default 50 % is Koordinator's
+    quota_percent: the highest quota, percent of the container's own quota. The default 100 raises nothing, as
+        Koordinator's policy "none"; Koordinator has 300 when it is switched on.
+    threshold: use of the online CPUs, 0 to 1, from which raised quotas are lowered. The default 0.5 is Koordinator's
         sharePoolThresholdPercent.
-    cooling: part of `threshold` from which no quota is raised. Default 0.9.
-    up, down: factors of one step. Defaults 1.2 and 0.8.
-    seconds: how long a container may use its whole raise before it must save up again; 0 for no limit. Default 0.
+    cooling: part of `threshold`, 0 to 1, from which no quota is raised any more. Default 0.9.
+    up, down: factors by which one step raises or lowers a quota. Defaults 1.2 and 0.8.
+    seconds: how long a container may use its highest quota. After that it keeps its own quota until it has used less
+        than that for a while. The default 0 sets no limit.
     """
 
     quota_percent: int = 100

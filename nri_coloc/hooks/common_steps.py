@@ -242,7 +242,7 @@ class Consequences:
         return prepared(self._prepare, event)
 
     def prepare_answer(self, kind: HookKind, decided: Decided, exchange: Exchange) -> list[Drift]:
-        """Take this hook's steps; return the values that other writers had changed."""
+        """Do what this kind of hook does before its answer; return the values that other writers had changed."""
         drifts = []
         for step in self._before_answer.get(kind, ()):
             drift = step(decided, exchange.ticket.deadline)

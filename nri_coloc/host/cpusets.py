@@ -163,7 +163,10 @@ def _bind_tree(folder: str, had: CPUMask, wanted: CPUMask) -> None:
 
 
 def _let_follow(folder: str, cpus: CPUMask, apart: Container[str]) -> None:
-    """Give all below a cgroup its CPUs, the outermost first; none of them has others, so nothing is narrowed."""
+    """Give every cgroup below `folder` the same CPUs, parents before children. This only widens them.
+
+    apart: cgroups to leave alone, with all below them.
+    """
     pending = files.children(folder)
     while pending:
         child = pending.pop()

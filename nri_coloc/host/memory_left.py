@@ -30,7 +30,10 @@ class MemoryLeftReader:
         self._watermark: tuple[float, int] | None = None
 
     def machine(self, at: float) -> MemoryLeft | None:
-        """Read the machine; None if a file cannot be read. `at`: seconds, for the age of the watermarks."""
+        """Return the machine's memory; None if a file cannot be read.
+
+        at: the present time, seconds: the kernel's watermarks are read again when they are old.
+        """
         found = counters.meminfo(content(f"{self._root}/proc/meminfo"))
         watermark = self._low_watermark(at)
         if found is None or not found.total or watermark is None:
@@ -39,7 +42,7 @@ class MemoryLeftReader:
         return MemoryLeft(found.total, found.free + cache - watermark)
 
     def numa_node(self, number: int, at: float, machine_bytes: int) -> MemoryLeft | None:
-        """Read one memory node. It has a part of the watermarks, by its part of the machine's memory."""
+        """Return the memory of one NUMA node. It has a part of the watermarks, by its part of the machine's memory."""
         path = f"{self._root}/sys/devices/system/node/node{number}/meminfo"
         found, watermark = counters.numa_meminfo(content(path)), self._low_watermark(at)
         if found is None or watermark is None or not machine_bytes:

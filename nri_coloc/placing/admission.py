@@ -400,7 +400,7 @@ def _compared(wanted: Knobs, kubelets: Knobs) -> tuple[Knobs, Knobs]:
 
 
 def spec_of(container: Container) -> Knobs:
-    """Return the values that the runtime's spec has; zero and empty mean no value."""
+    """Return the values of a container's specification. A value that it lacks is None, not 0 or ""."""
     return container.resources.knobs(container.oom_score_adj)
 
 

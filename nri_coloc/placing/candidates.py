@@ -155,7 +155,7 @@ def _outdone(topology: Topology, node: _Node, considered: Considered, won: list[
     if not won:
         return "it would hold the request, but the last CPU of share is never taken"
     if len(won) > 1:
-        return "several nodes are needed, and others were of one socket, tighter or lower"
+        return "several nodes are needed: the chosen ones share a socket, have fewer free CPUs or lower ids"
     (winner,) = won
     if considered.wish.placement is Placement.SPREAD:
         return f"fewer or as many CPUs are free here as on node {winner.id}"

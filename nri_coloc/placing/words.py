@@ -8,7 +8,7 @@ from nri_coloc.core.decisions import Decision, Figure, Inputs, PlaceFigures
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import DEDICATED, POOLS, RECLAIM, SHARE, Assignment, NodeState
-from nri_coloc.core.workload import Container, Finding, FindingKind, Pod
+from nri_coloc.core.workload import Container, Finding, FindingKind, Pod, QoSClass, Wish
 from nri_coloc.placing import admission, claim, protection, reclaim_cgroups, request, supply
 from nri_coloc.placing.admission import Admission
 
@@ -346,10 +346,18 @@ def _left(before: NodeState, after: NodeState, pod_id: str) -> Decision:
         reclaim_cgroups.knobs(before, pod_id),
         reclaim_cgroups.knobs(after, pod_id),
     )
-    because = f"left the reclaim pool: class {place.wish.qos.value} by {place.wish.because}, or a container's"
+    because = f"left the reclaim pool: {_why_left(place.wish)}"
     said = Decision(AuditEvent.POD_LIMIT, Reason.POOL_MEMBER, because, pod_id=pod_id, qos=place.wish.qos)
     said = said._replace(inputs=reclaim_cgroups.figures(after, pod_id), shows=("reclaim_cpus", "containers"))
     return said._replace(before=had.differing(has), after=has.differing(had))
+
+
+def _why_left(wish: Wish) -> str:
+    if wish.qos is not QoSClass.RECLAIMED:
+        return f"its class is {wish.qos.value} by {wish.because}"
+    if reclaim_cgroups.belongs(wish):
+        return "it has a container of another class"
+    return "the kubelet pins its containers, or it is to be ignored"
 
 
 def _weight(before: NodeState, after: NodeState, pod_id: str) -> Decision | None:

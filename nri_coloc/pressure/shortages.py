@@ -29,7 +29,7 @@ class StarvedPods(Protocol):
 
 
 class Disks(Protocol):
-    """The file systems that are short."""
+    """The file systems that are short of space."""
 
     @property
     def short(self) -> tuple[DiskShort, ...]: ...

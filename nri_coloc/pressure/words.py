@@ -52,7 +52,7 @@ def of_verdict(verdict: Verdict, qos: QoSClass, names: Mapping[str, str], action
     first = verdict.evidence.culprits[0]
     judgement = verdict.judgement
     because = (
-        f"verdict: {verdict.resource} stall, {_short(names.get(first.pod_id, first.pod_id))} rose"
+        f"verdict: {verdict.resource} stall while the use of {_short(names.get(first.pod_id, first.pod_id))} rose"
         f" (wait={_wait(verdict.resource, judgement.wait)}, bound={_wait(verdict.resource, judgement.bound)},"
         f" confidence={verdict.evidence.confidence:.2f}, action={action})"
     )

@@ -126,7 +126,7 @@ class Departures:
 
     @property
     def owners(self) -> set[str]:
-        """The owners that have a barrier."""
+        """The ids of containers with own CPUs that other cgroups have not left, as far as known."""
         return {*self._barriers}
 
     def expect(self, owner: str, taken: CPUMask, leaving: Moves) -> None:

@@ -49,10 +49,10 @@ class Check(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A repeated reading.
+    """A reading that a loop takes again and again. It is stale beyond its greatest age, and a check then fails.
 
-    name: for a sentence.
-    at: returns when it was last taken, monotonic seconds; 0 for never.
+    name: its name in the check's sentence.
+    at: returns when the reading was last taken, monotonic seconds; 0 for never.
     within_s: its greatest age, seconds.
     """
 

@@ -135,7 +135,10 @@ def test_several_nodes_on_purpose_are_said_to_be():
     wish = replace(SINGLE, numa_count=2)
     said = verdicts(4, "0-15", wish, "4node")
     assert said[:2] == ["2 of the 4 CPUs are from here"] * 2
-    assert said[2:] == ["several nodes are needed, and others were of one socket, tighter or lower"] * 2
+    assert (
+        said[2:]
+        == ["several nodes are needed: the chosen ones share a socket, have fewer free CPUs or lower ids"] * 2
+    )
 
 
 @pytest.mark.parametrize("name", ["memory-only-node", "offline", "virtual", "hybrid", "768"])
