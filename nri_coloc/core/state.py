@@ -373,6 +373,11 @@ class NodeState:
     def of_pod(self, pod_id: str) -> tuple[Assignment, ...]:
         return self.containers.of_pod(pod_id)
 
+    def cpu_request_of(self, pod_id: str) -> int | None:
+        """Return a pod's CPU request, thousandths of a CPU; None if unknown."""
+        place = self.pods.get(pod_id)
+        return None if place is None else place.pod.cpu_request
+
     def lent_to(self, assignment: Assignment) -> Lent | None:
         """Return the lent amounts in a container's spec; None if the companion has not reported its pod."""
         place = self.pods.get(assignment.container.pod_id)

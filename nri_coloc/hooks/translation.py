@@ -126,7 +126,7 @@ class Translator:
         """
         if wish is None:
             wish = self._wish(now, pod, container, is_created=is_created)
-        if not (reads or wish.short or supply.falls_short(now.state, container, wish)):
+        if not (reads or _may_gain(now.state, container, wish)):
             return pod, container, wish
         read = self._read_again(pod)
         if read is pod:
@@ -204,7 +204,7 @@ class Translator:
         if known is None:
             return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
         pod = self.pod_of(hook, state)
-        if known.wish.short or supply.falls_short(state, known.container, known.wish):
+        if _may_gain(state, known.container, known.wish):
             pod = self._read_again(pod)
         return ContainerStarting(pod, codec.started(hook.container, known.container), known.wish, running)
 
@@ -418,6 +418,12 @@ def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: boo
     name, _, value = container.claims.partition("=")
     finding = Finding(FindingKind.DENIED, keys.shown(name), keys.shown(value), allowed, f"class {wish.qos}")
     return replace(wish, findings=(*wish.findings, finding), short=wish.short or is_short, plain=False)
+
+
+def _may_gain(state: NodeState, container: Container, wish: Wish) -> bool:
+    """Return whether another CPU request of its pod could give a container another class or more CPUs."""
+    is_owner = wish.qos is QoSClass.DEDICATED
+    return wish.short or (is_owner and supply.falls_short(state, container, wish))
 
 
 def _driven(wish: Wish, cpus: CPUMask) -> Wish:

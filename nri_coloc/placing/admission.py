@@ -152,7 +152,7 @@ def _believed(state: NodeState, container: Container, wish: Wish, due: Due, *, w
     A claim that only the spec makes must have as many CPUs as the container may own. The spec of a container that
     waits names the CPUs of `share`.
     """
-    found = claim.of(container, wish, supply.of_pod(state, container.pod_id))
+    found = claim.of(container, wish, state.cpu_request_of(container.pod_id))
     is_as_due = found.cpus.bit_count() == due.cpus and not waits
     return found if found.recorded or is_as_due else claim.NO_CLAIM
 

@@ -178,7 +178,7 @@ def _claimants(state: NodeState, listed: Listed, driven: Mapping[str, CPUMask]) 
     for container, wish in listed:
         if container.id in state.containers or container.id in driven or not _may_own(state, container, wish):
             continue
-        found = claim.of(container, wish, supply.of_pod(state, container.pod_id))
+        found = claim.of(container, wish, state.cpu_request_of(container.pod_id))
         ours = _for_all(state) | (supply.isolated(state) if wish.pool == ISOLATED else 0)
         if cpus := found.cpus & ours:
             yield _Claimant(container, found, cpus, cpus == found.cpus)

@@ -43,7 +43,7 @@ def refusal(
         return "a claim that existed when the container was created beside this plugin", False
     own = request.of_container(container, wish)
     least = tuning.classes.get(QoSClass.DEDICATED, ClassTuning()).min_request
-    pod = supply.of_pod(state, container.pod_id)
+    pod = state.cpu_request_of(container.pod_id)
     if (own.milli if pod is None else pod) < least:
         return f"claims of a pod that requests {least / 1000:g} CPUs (classes.dedicated.minRequest)", True
     most = min(own.whole, supply.of(state, container, wish).cpus)

@@ -15,7 +15,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Figure, Room
 from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState
-from nri_coloc.core.workload import ISOLATED, Container, Numa, QoSClass, Wish
+from nri_coloc.core.workload import ISOLATED, Container, Numa, Wish
 from nri_coloc.placing import record, request
 from nri_coloc.placing.search import levelled
 
@@ -41,7 +41,7 @@ class Due(NamedTuple):
 def of(state: NodeState, container: Container, wish: Wish) -> Due:
     """Return how many CPUs a container may own beside the owners in its pod."""
     asked = request.of_container(container, wish)
-    pod = of_pod(state, container.pod_id)
+    pod = state.cpu_request_of(container.pod_id)
     owners = _owners_beside(state, container)
     if pod is None or 0 < asked.milli < 1000:
         return Due(asked.whole)
@@ -84,18 +84,10 @@ def _used(owner: Assignment) -> int:
 
 
 def falls_short(state: NodeState, container: Container, wish: Wish) -> bool:
-    """Return whether another CPU request of its pod could give a container more CPUs than the known request."""
-    if wish.qos is not QoSClass.DEDICATED:
-        return False
+    """Return whether another CPU request of its pod could give a dedicated container more CPUs than the known one."""
     if container.pod_id not in state.pods:
         return True
-    return of_pod(state, container.pod_id) is not None and of(state, container, wish).capped
-
-
-def of_pod(state: NodeState, pod_id: str) -> int | None:
-    """Return a pod's CPU request, thousandths of a CPU; None if unknown."""
-    place = state.pods.get(pod_id)
-    return None if place is None else place.pod.cpu_request
+    return state.cpu_request_of(container.pod_id) is not None and of(state, container, wish).capped
 
 
 def counted(pod: int | None, members: list[Assignment]) -> Iterator[tuple[Assignment, int]]:

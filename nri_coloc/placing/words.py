@@ -80,7 +80,7 @@ def _place_of(state: NodeState, assignment: Assignment) -> PlaceFigures:
     if assignment.exclusive and not assignment.hands_off:
         owned = supply.owned_beside(state, container)
     return PlaceFigures(
-        pod_request_milli=supply.of_pod(state, container.pod_id),
+        pod_request_milli=state.cpu_request_of(container.pod_id),
         cpus=state.cpus_of(assignment),
         main=main,
         pool_asked_milli=None if asked is None else asked.milli,
@@ -111,7 +111,7 @@ def inputs(assignment: Assignment, place: PlaceFigures) -> Inputs:
 
 def of_request(state: NodeState, assignment: Assignment) -> dict[str, Figure]:
     """Return by name what a container and its pod request, thousandths of a CPU; None if not known."""
-    return _requests(assignment, supply.of_pod(state, assignment.container.pod_id))
+    return _requests(assignment, state.cpu_request_of(assignment.container.pod_id))
 
 
 def _requests(assignment: Assignment, pod: int | None) -> dict[str, Figure]:

@@ -308,7 +308,7 @@ class _Reading:
                 self.deny(key, unfit, name, text)
             except ValueError:
                 self.note(key, FindingKind.INVALID, name, text, keys.KEYS[key].allowed)
-        for claim in self.claims.of(key):
+        for claim in self.claims.by_key.get(key, ()):
             try:
                 value = claim.judged(subject)
             except gate.UnfitError as unfit:

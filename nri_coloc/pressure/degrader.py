@@ -18,7 +18,6 @@ from nri_coloc.core.reasons import Reason
 from nri_coloc.core.report import Recorder
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.workload import QoSClass
-from nri_coloc.placing import supply
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure import words
 from nri_coloc.pressure.actions import degrade_cpu
@@ -153,7 +152,7 @@ class Degrader:
         return Member(
             pod_id=place.pod.id,
             use=self._use(one.id, use),
-            request=supply.of_pod(state, place.pod.id),
+            request=state.cpu_request_of(place.pod.id),
             most=own * 1000 / one.container.resources.cpu_period if own > 0 else float("inf"),
             may=one.is_managed and online is not None and online.may_be_degraded,
             namespace=place.pod.namespace,

@@ -456,7 +456,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     def may_own_more(self, a: Assignment) -> bool:
         """Return whether a container of a pod with a known request may own more CPUs: too few were free."""
-        is_known = supply.of_pod(self.state, a.container.pod_id) is not None
+        is_known = self.state.cpu_request_of(a.container.pod_id) is not None
         due = supply.of(self.state, a.container, a.wish)
         return is_known and a.qos is QoSClass.DEDICATED and due.cpus > a.exclusive.bit_count()
 
@@ -465,7 +465,7 @@ class PlacementMachine(RuleBasedStateMachine):
         return supply.of(self.state, self.node[name].container, self.node[name].wish).capped
 
     def claimed(self, name: str) -> int:
-        of_pod = supply.of_pod(self.state, self.node[name].container.pod_id)
+        of_pod = self.state.cpu_request_of(self.node[name].container.pod_id)
         return claim.of(self.node.listed[name], self.node[name].wish, of_pod).cpus
 
     def lives_in_share(self, a: Assignment) -> bool:

@@ -114,10 +114,6 @@ class Claims:
     by_key: dict[str, list[Claim]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
-    def of(self, key: str) -> list[Claim]:
-        """Return the claims for a key, in the order in which they were made."""
-        return self.by_key.get(key, [])
-
     def take(self, meaning: Meaning, name: str, value: object, source: str = "annotation") -> bool:
         """Add one value as a claim and return whether it could be read.
 

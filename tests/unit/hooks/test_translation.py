@@ -330,6 +330,12 @@ def test_a_creation_within_the_request_reads_nothing():
     assert asking.requests.reads == 1
 
 
+def test_a_shared_creation_reads_nothing():
+    asking = Asking(Requests({"p": 2000}), qos="shared").started()
+    asking.create("c", 4096)
+    assert asking.requests.reads == 1
+
+
 def test_request_is_reread_before_denying_a_class():
     asking = Asking(Requests({"p": 0})).started()
     assert asking.node.state.pods["p"].wish.qos is QoSClass.SHARED

@@ -13,7 +13,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.pod_facts import Facts, Owner, PodFacts
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
-from nri_coloc.core.workload import ISOLATED, Numa, Placement, QoSClass, Resources
+from nri_coloc.core.workload import ISOLATED, Numa, Placement, Resources
 from nri_coloc.placing import supply
 from tests.unit.placing.kit import DEDICATED, Node, asking, container, figures, first, pod
 
@@ -240,9 +240,6 @@ class TestARequestThatFallsShort:
 
     def test_an_unknown_request_does_not(self):
         assert not self.falls_short(None)
-
-    def test_a_container_without_cpus_of_its_own_needs_none(self):
-        assert not self.falls_short(2000, qos=QoSClass.SHARED)
 
     def test_the_request_of_an_unknown_pod_does(self):
         assert supply.falls_short(Node().state, container("app", milli=4000), DEDICATED)
