@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from nri_coloc.core import knobs
 from nri_coloc.core.knobs import AUDIT_NAMES, CONTROLLERS, NO_KNOBS, Knobs, Original
 from nri_coloc.core.workload import Container, Phase
 from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
@@ -126,14 +127,18 @@ class SpecRestoration:
                 yield _Subject(container, path, original, f"{pod.full_name}/{container.name}")
 
     def _original(self, container: Container, path: str) -> Original:
-        """Return the original values of a container, from its record and from the journalled files."""
+        """Return the original values of a container, from its record and from the journalled files.
+
+        A figure that is not the recorded one of ours is of a later push of ours, which the journal shows, or of a
+        resize by the kubelet.
+        """
         texts, known = self._journalled(path), record.read(container.record)
         journalled = originals.of_files(texts).completed(_own_quota(texts, container))
         if known is None:
             return journalled
-        ours = frozenset(record.ours_in(known, container.resources))
-        since = journalled.ours - (frozenset(known.ours) - ours)
-        return Original(ours, known.original).completed(Original(since, journalled.values))
+        ours = record.ours_in(known, container.resources)
+        kept = (name for name in known.ours if name in ours or _is_pushed(name, texts))
+        return Original(frozenset(kept), known.original).completed(journalled)
 
     def _journalled(self, path: str) -> dict[str, str]:
         """Return the journalled values of a container's files, by their names."""
@@ -161,17 +166,13 @@ class SpecRestoration:
         """Return the shares that a spec has already and that the runtime must write again.
 
         If a weight was first written by file after our answer to the creation, the journal holds the answer's value. So
-        that value was written back. On v2 only the runtime knows which weight it makes of shares. The kubelet's shares
-        are in the spec if they were restored before, or if it resized the container.
+        that value was written back. On v2 only the runtime knows which weight it makes of shares.
         """
         known = record.read(subject.container.record)
-        texts = self._journalled(subject.path).keys() & {"cpu.shares", "cpu.weight"}
-        if known is None or "shares" not in known.ours or not texts:
+        if known is None or "shares" not in known.ours or "cpu.weight" not in self._journalled(subject.path):
             return NO_KNOBS
         said = subject.container.resources.shares
-        is_resized = "shares" not in record.ours_in(known, subject.container.resources)
-        is_theirs = is_resized or ("cpu.weight" in texts and said == known.original.shares)
-        return Knobs(shares=said) if said and is_theirs else NO_KNOBS
+        return Knobs(shares=said) if said and said == known.original.shares else NO_KNOBS
 
     def _mended(self, subject: _Subject) -> list[str]:
         try:
@@ -243,6 +244,11 @@ class SpecRestoration:
 def carries_records(listed: Listing) -> bool:
     """Return whether a container carries a record, which shows that a daemon of ours ran here."""
     return any(container.record for container in listed.containers)
+
+
+def _is_pushed(field: str, texts: Mapping[str, str]) -> bool:
+    """Return whether the journal has a container's file of a knob: it is noted before each push."""
+    return not texts.keys().isdisjoint(file.name for file in knobs.files(field))
 
 
 def _own_quota(texts: Mapping[str, str], container: Container) -> Original:
