@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from nri_coloc._pb import admin_pb2 as pb
 from nri_coloc._pb import admin_pb2_grpc
-from nri_coloc.errors import ColocError
+from nri_coloc.errors import ColocError, SettingsError
 
 TIMEOUT_S: Final = 45.0
 """Seconds: longer than any order takes in the daemon."""
@@ -31,7 +31,8 @@ class AdminRefused(ColocError):
 
 
 class AdminClient:
-    """A client with one method for each call of the admin API. All raise AdminUnreachable and AdminRefused."""
+    """A client with one method for each call of the admin API. All raise AdminUnreachable and AdminRefused, and
+    SettingsError for an argument that is never valid."""
 
     def __init__(self, path: str, timeout_s: float = TIMEOUT_S) -> None:
         self._path = path
@@ -86,6 +87,8 @@ class AdminClient:
         code, details = error.code(), error.details()
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
             return AdminUnreachable(f"cannot reach the daemon at {self._path}: {self._obstacle()}")
+        if code is grpc.StatusCode.INVALID_ARGUMENT:
+            return SettingsError(details or code.name)
         return AdminRefused(details or code.name)
 
     def _obstacle(self) -> str:

@@ -191,7 +191,7 @@ class AdminOrders:
         """Order the eviction of a reclaimed pod; return its result."""
 
         def work() -> Result:
-            if not reason:
+            if not reason.strip():
                 raise OrderInvalid("an eviction needs a reason")
             _refuse_odd_reason(reason)
             return self._evict(namespace, pod, reason)

@@ -9,7 +9,7 @@ from nri_coloc.cli.main import main
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.service.admin_calls import AdminServer
 from nri_coloc.service.admin_gate import Gate
-from nri_coloc.service.orders import Compared, OrderDeclined
+from nri_coloc.service.orders import Compared, OrderDeclined, OrderInvalid
 from tests.unit.service.orderly import Orderly
 
 Ordered = Callable[..., int]
@@ -177,3 +177,9 @@ def test_a_budgets_words_reach_the_operator(ordered, orderly, capsys):
 def test_an_eviction_needs_pod_and_reason(ordered, orderly, arguments):
     assert ordered("evict", *arguments) == 2
     assert not orderly.asked
+
+
+def test_an_invalid_argument_of_an_order_ends_with_2(ordered, orderly, capsys):
+    orderly.error = OrderInvalid("a reason has at most 200 characters, all printable")
+    assert ordered("evict", "shop/batch", "--reason", "x" * 201) == 2
+    assert capsys.readouterr().err == "nri-coloc: a reason has at most 200 characters, all printable\n"

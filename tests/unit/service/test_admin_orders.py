@@ -242,7 +242,7 @@ def test_without_a_companion_the_remedy_is_named(rig):
         rig.orders.evict(ROOT, "shop", "web", "x")
 
 
-@pytest.mark.parametrize("reason", ["", "x" * 201, "a\nb"])
+@pytest.mark.parametrize("reason", ["", "  ", "x" * 201, "a\nb"])
 def test_an_eviction_has_a_printable_reason(rig, reason):
     batch(rig)
     with pytest.raises(OrderInvalid, match="reason"):

@@ -16,6 +16,7 @@ import grpc
 import pytest
 
 from nri_coloc._pb import admin_pb2 as pb
+from nri_coloc.errors import SettingsError
 from nri_coloc.service import admin_gate as subject
 from nri_coloc.service.admin_calls import AdminServer
 from nri_coloc.service.admin_client import AdminClient, AdminRefused, AdminUnreachable
@@ -104,17 +105,22 @@ def test_every_call_of_the_contract_is_an_order_with_its_caller(rig):
     ("error", "says"),
     [
         (OrderDeclined("not now"), "not now"),
-        (OrderInvalid("not so"), "not so"),
         (OrderLate("not in time"), "not in time"),
         (ValueError("secret"), "the order failed by an error in the daemon; its log has the reason"),
     ],
-    ids=["declined", "invalid", "late", "our own mistake"],
+    ids=["declined", "late", "our own mistake"],
 )
 def test_what_was_not_done_is_said_in_a_sentence(error, says, rig):
     rig.orders.error = error
     with pytest.raises(AdminRefused) as caught:
         rig.client.repair()
     assert str(caught.value) == says
+
+
+def test_an_invalid_order_is_wrong_usage(rig):
+    rig.orders.error = OrderInvalid("not so")
+    with pytest.raises(SettingsError, match="not so"):
+        rig.client.repair()
 
 
 def test_a_mistake_of_ours_is_in_the_log_and_the_next_call_is_served(rig):
