@@ -42,12 +42,15 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
         connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
         response = connection.getresponse()
         found = json.load(response)
-    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-        raise DaemonSilent(f"cannot ask the daemon at {address}: {error}") from error
+    except (OSError, http.client.HTTPException) as error:
+        remedy = "start it, or give the address that it listens on with --http"
+        raise DaemonSilent(f"cannot ask the daemon at {address}: {error}; {remedy}") from error
+    except (ValueError, RecursionError) as error:
+        raise stranger(address) from error
     finally:
         connection.close()
     if not isinstance(found, dict):
-        raise DaemonSilent(f"the server at {address} is not nri-coloc")
+        raise stranger(address)
     if response.status == HTTPStatus.BAD_REQUEST and "error" in found:
         raise SettingsError(f"the daemon at {address} refuses that: {found['error']}")
     return found
@@ -66,8 +69,9 @@ def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]
             found += page["records"]
             ended, since = len(page["records"]) < PAGE or page["next"] <= since, page["next"]
         except (KeyError, TypeError) as error:
-            what = f"says: {page['error']}" if "error" in page else "is not nri-coloc"
-            raise DaemonSilent(f"the server at {address} {what}") from error
+            if "error" in page:
+                raise DaemonSilent(f"the server at {address} says: {page['error']}") from error
+            raise stranger(address) from error
         if ended:
             return found
 
@@ -78,7 +82,12 @@ def understood(address: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
-        raise DaemonSilent(f"the server at {address} is not nri-coloc") from error
+        raise stranger(address) from error
+
+
+def stranger(address: str) -> DaemonSilent:
+    """Return the error for a server whose answers are not those of the daemon."""
+    return DaemonSilent(f"the server at {address} is not nri-coloc; give the daemon's address with --http")
 
 
 def plain(text: object) -> str:

@@ -298,9 +298,7 @@ def _of_the_daemon(patient: Patient) -> Iterator[Check]:
         found = list(_told_by_it(patient))
     except DaemonSilent as error:
         yield _kubelet(patient, left_to_it=False)
-        yield Check(
-            "daemon", "warn", f"{error}; start it, or give the address that it listens on with --http"
-        )
+        yield Check("daemon", "warn", str(error))
     else:
         yield from found
 

@@ -90,7 +90,7 @@ class Top:
                 self._seen = record["seq"]
             self.drawn()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise asking.DaemonSilent(f"the server at {self._address} is not nri-coloc") from error
+            raise asking.stranger(self._address) from error
 
     def look_again(self) -> None:
         """Query again; without an answer, the last answers stay on the screen, with the reason."""

@@ -67,7 +67,9 @@ def test_a_proxy_of_the_environment_is_not_asked(daemon, monkeypatch, capsys):
 
 def test_nobody_there_is_a_sentence(capsys):
     assert run("127.0.0.1:1") == 1
-    assert capsys.readouterr().err.startswith("nri-coloc: cannot ask the daemon at 127.0.0.1:1: ")
+    said = capsys.readouterr().err
+    assert said.startswith("nri-coloc: cannot ask the daemon at 127.0.0.1:1: ")
+    assert "; start it, or give the address" in said
 
 
 @pytest.mark.parametrize("address", ["bad host:1", "nowhere", "", "127.0.0.1:port", "a\nb:1"])

@@ -363,7 +363,7 @@ class TestDaemon:
     def test_a_stranger_in_its_place_is_recognised(self, said, patient, daemon):
         daemon |= said
         found = check(patient, "daemon")
-        assert (found.verdict, "is not nri-coloc; start it" in found.sentence) == ("warn", True)
+        assert (found.verdict, "is not nri-coloc; give" in found.sentence) == ("warn", True)
         assert check(patient, "kubelet").verdict == "ok"
 
     def test_one_that_ends_meanwhile_counts_as_none(self, patient, daemon, monkeypatch):

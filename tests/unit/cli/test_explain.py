@@ -292,13 +292,14 @@ def test_what_is_not_the_daemon_is_recognised(daemon):
 def test_a_stranger_who_speaks_json_is_recognised(answers, daemon, capsys):
     Daemon.answers = answers
     assert main.main(["explain", "shop/web", "--http", daemon], {}) == 1
-    assert capsys.readouterr().err == f"nri-coloc: the server at {daemon} is not nri-coloc\n"
+    said = f"nri-coloc: the server at {daemon} is not nri-coloc; give the daemon's address with --http\n"
+    assert capsys.readouterr().err == said
 
 
 def test_an_answer_that_is_nested_without_end_is_recognised(daemon, monkeypatch, capsys):
     monkeypatch.setattr(json, "dumps", lambda _: "[" * 100_000)
     assert main.main(["explain", "shop/web", "--http", daemon], {}) == 1
-    assert "cannot ask the daemon" in capsys.readouterr().err
+    assert "is not nri-coloc; give" in capsys.readouterr().err
 
 
 def test_the_machine_is_drawn_with_who_is_where(daemon, tmp_path, capsys):
