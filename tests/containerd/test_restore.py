@@ -72,9 +72,7 @@ def test_who_came_while_it_ran_has_what_a_kubelet_alone_gives(
 
 
 @pytest.mark.bears_load
-def test_what_was_restored_outlives_the_kubelets_next_update_and_a_new_daemon_takes_over(
-    cri: Cri, own_daemon: OwnDaemon
-):
+def test_restored_values_survive_the_kubelets_next_update(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=LENDING)
     pods = {name: run(cri, name) for name in PODS}
     at_work(daemon, pods)
@@ -97,9 +95,7 @@ def resize(offline: Workload, shares: int, limit: int) -> None:
 
 @pytest.mark.bears_load
 @pytest.mark.parametrize("end", ["killed", "told to restore"])
-def test_what_an_offline_pod_was_resized_to_meanwhile_is_what_it_goes_back_to(
-    cri: Cri, own_daemon: OwnDaemon, end: str
-):
+def test_an_offline_pod_is_restored_to_its_resized_values(cri: Cri, own_daemon: OwnDaemon, end: str):
     feature = "" if end == "killed" else ", features: [restore-on-exit]"
     daemon = own_daemon(config=f"reclaim: {{enabled: true{feature}}}\n")
     idle = run(cri, "idle")
@@ -145,7 +141,7 @@ def test_a_raised_quota_goes_back(cri: Cri, own_daemon: OwnDaemon):
 
 
 @pytest.mark.bears_load
-def test_without_the_runtime_files_are_back_and_it_says_what_is_not(cri: Cri, own_daemon: OwnDaemon):
+def test_without_the_runtime_only_files_are_restored(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=LENDING)
     lent = run(cri, "lent")
     wait_until(lambda: cgroups.memory_limit(lent.pod.cgroup), 120, "a limit of the reclaim cgroups")

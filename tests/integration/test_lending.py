@@ -113,7 +113,7 @@ def test_the_first_reclaimed_container_finds_a_sized_reclaim_pool(lending: Lasti
     assert cpuset.parse(answer).bit_count() == FLOOR
 
 
-def test_a_besteffort_system_pod_is_left_alone_while_the_box_is_at_its_floor(lending: Lasting):
+def test_a_besteffort_system_pod_is_left_alone_at_the_floor(lending: Lasting):
     node = lending.node
     agent = node.run_container(
         harness.pod(node, "agent", kube=KubeQoS.BEST_EFFORT, namespace="kube-system"), ContainerRequest("app")
@@ -212,7 +212,7 @@ def test_a_dedicated_container_takes_its_cpus_out_of_the_box_too(lending: Lastin
     assert not cpuset.parse(harness.file(node, pod, "cpuset.cpus") or "") & owned
 
 
-def test_a_killed_daemon_leaves_the_box_as_it_was_and_its_successor_takes_over(lending: Lasting):
+def test_a_killed_daemons_successor_takes_the_pool_over(lending: Lasting):
     node = lending.node
     web, batch = online(node, CPUS), hungry(node)
     wait_until(lambda: box(node, batch) == FLOOR, GROWS_WITHIN_S, "a box at its floor")
@@ -224,7 +224,7 @@ def test_a_killed_daemon_leaves_the_box_as_it_was_and_its_successor_takes_over(l
     lent(node, batch)
 
 
-def test_a_successor_never_widens_a_box_that_it_finds_at_its_floor(lending: Lasting):
+def test_a_restart_never_widens_a_pool_at_its_floor(lending: Lasting):
     node = lending.node
     online(node, CPUS)
     batch = hungry(node)
@@ -279,7 +279,7 @@ def test_observing_tells_what_it_would_do_and_does_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("version", [1, 2], ids=["cgroup-v1", "cgroup-v2"])
-def test_without_psi_online_pods_that_wait_are_heard_by_their_run_queue_delay(version, tmp_path):
+def test_without_psi_run_queue_delay_shows_online_stall(version, tmp_path):
     with Node(tmp_path, "no-psi", cgroup=version) as node:
         node.start_clock()
         with harness.daemon_of(node, config=LENDING) as daemon:

@@ -151,7 +151,7 @@ def test_lines_that_are_no_entries_are_counted_and_kept(node, daemon, restore):
 
 
 @ON_V2
-def test_a_value_that_cannot_be_is_reported_and_kept_for_another_try(node, daemon, restore):
+def test_an_impossible_value_is_reported_and_kept(node, daemon, restore):
     reclaimed(node)
     cgroup = node.runtime.pods[node.pod("shop/batch")].cgroup
     file = node.tree.folder("cpuset.cpus", cgroup) / "cpuset.cpus"
@@ -215,7 +215,7 @@ def test_at_its_end_the_daemon_restores_if_it_is_configured_to(node, daemon):
     assert journal(daemon) == []
 
 
-def test_what_the_kubelet_resizes_to_just_before_the_end_is_what_is_put_back(node, daemon):
+def test_a_resize_just_before_the_end_is_restored(node, daemon):
     daemon.config.write("reclaim: {features: [restore-on-exit]}\n")
     sandbox = node.run_pod(PodRequest("batch", "shop", annotations={QOS: "reclaimed"}, shares=512))
     batch = node.run_container(sandbox, ContainerRequest("app", native(500)))
@@ -261,7 +261,7 @@ def test_restore_keeps_a_resize_while_the_daemon_is_stopped(node, daemon, restor
 
 
 @ON_V2
-def test_at_its_end_an_observer_puts_nothing_back_that_a_former_life_wrote(node, daemon):
+def test_an_observers_end_restores_nothing_of_earlier_processes(node, daemon):
     paths, before = a_node_that_was_touched(node, daemon)
     daemon.kill()
     left = values(node, paths)
@@ -376,7 +376,7 @@ def test_the_next_life_brings_what_no_push_carries(node, daemon, restore, restor
 ONLINE = "classes: {rules: [{namespace: shop, class: shared}]}\n"
 
 
-def test_who_left_the_box_by_a_reload_may_use_all_cpus_again(node, daemon, restore):
+def test_a_pod_unreclaimed_by_reload_may_use_all_cpus(node, daemon, restore):
     daemon.start()
     served(daemon)
     batch = reclaimed(node)
@@ -409,7 +409,7 @@ def test_what_was_lent_is_nobodys_original(node, created, daemon, restore):
     assert [text for text in bounds if text] == ["-1" if node.tree.version == 1 else "max"]
 
 
-def test_shares_that_a_class_got_by_a_reload_are_the_kubelets_again(node, daemon, restore):
+def test_shares_of_a_reloaded_class_are_the_kubelets_again(node, daemon, restore):
     daemon.start()
     served(daemon)
     app = node.run_container(pod(node, "web", "shared"), ContainerRequest("app", Resources(shares=2)))
@@ -421,7 +421,7 @@ def test_shares_that_a_class_got_by_a_reload_are_the_kubelets_again(node, daemon
     assert (spec_of(node, app)["shares"], file(node, app, name)) == (2, least)
 
 
-def test_without_its_runtime_it_says_what_is_left_and_files_only_accepts_that(node, created, daemon, restore):
+def test_without_a_runtime_files_only_accepts_leftover_specs(node, created, daemon, restore):
     node.kill_runtime()
     done = restore()
     assert done.code == 1
@@ -433,7 +433,7 @@ def test_without_its_runtime_it_says_what_is_left_and_files_only_accepts_that(no
     assert spec_of(node, created["batch"])["shares"] == 2
 
 
-def test_who_ran_before_us_has_its_spec_back_though_no_record_tells(node, daemon, restore):
+def test_an_earlier_containers_spec_is_restored_without_a_record(node, daemon, restore):
     neighbour, web = shared(node), pod(node, "web", "dedicated")
     before = spec_of(node, neighbour)
     daemon.start()
@@ -455,7 +455,7 @@ def test_at_its_end_the_daemon_tells_the_runtime_too(node, daemon):
     assert spec_of(node, neighbour)["cpus"] == "0-7"
 
 
-def test_shares_of_a_class_that_were_taken_back_already_stay_the_kubelets(node, daemon, restore):
+def test_shares_restored_already_stay_the_kubelets(node, daemon, restore):
     daemon.config.write("classes: {shared: {cpuShares: 4096}}\n")
     daemon.start()
     served(daemon)

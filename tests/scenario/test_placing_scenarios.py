@@ -420,7 +420,7 @@ class TestTheDesignsExample:
         assert pools == {"dedicated": "0-1", "share": "2-7", "reclaim": "2-7"}
 
 
-def test_a_box_has_its_limits_before_its_first_container_and_follows_the_pool():
+def test_a_reclaimed_pod_has_the_pools_cpus_from_its_start():
     node = Node()
     node.start_pod("job")
     assert reclaim_cgroups.knobs(node.state, "job") == Knobs(cpus="0-7", shares=2)

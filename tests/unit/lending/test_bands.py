@@ -45,7 +45,7 @@ class TestFirst:
     def test_every_tier_begins_in_the_middle_of_its_band(self):
         assert Day().tick(gold=2.0, share=2.0) == SETTLED
 
-    def test_a_tier_that_was_not_measured_begins_with_what_is_asked_for(self):
+    def test_an_unmeasured_tier_begins_with_its_requests(self):
         assert Day().tick(share=2.0) == {"gold": 12, "share": 4, "reclaim": 0}
 
     def test_a_tier_without_a_band_has_what_is_asked_for(self):
@@ -102,7 +102,7 @@ class TestGrowth:
 
 
 class TestGivingBack:
-    def test_it_waits_for_the_dwell_and_lands_in_the_middle_of_the_band(self):
+    def test_after_the_dwell_it_lands_mid_band(self):
         day = settled()
         assert [day.tick(gold=0.8, share=2.0, after=5.0) for _ in range(2)] == [SETTLED] * 2
         assert day.tick(gold=0.8, share=2.0, after=5.0) == {"gold": 2, "share": 4, "reclaim": 10}
@@ -193,7 +193,7 @@ class TestSteps:
         assert [day.tick(gold=gold, after=5.0)["gold"] for gold in loads] == [10, 10, 9, 9, 9]
         assert day.memory.idle == {}
 
-    def test_a_reading_that_is_missing_on_the_way_does_not_end_it(self):
+    def test_a_missing_reading_does_not_end_it(self):
         day = Day(RECLAIM, GOLD, sizes={"gold": 10, "reclaim": 6})
         day.step = 1
         for _ in range(3):
@@ -271,7 +271,7 @@ class TestWords:
         day.tick(gold=5.0)
         assert day.words == "10 of 16 CPUs are left for reclaim"
 
-    def test_they_say_what_is_asked_for_where_the_load_would_give_more(self):
+    def test_words_name_the_requests_that_bound_a_load(self):
         day = settled()
         day.tick(gold=5.0, share=2.0)
         assert day.words == (
@@ -301,7 +301,7 @@ class TestTiers:
         asked = {name.replace("_", "/"): Asked(each, 1) for name, each in milli.items()}
         return {tier.name: tier for tier in bands.tiers(plan, asked)}
 
-    def test_without_members_pools_with_a_minimum_and_the_two_constant_ones_exist(self):
+    def test_without_members_minimum_pools_and_both_constant_ones_exist(self):
         assert self.tiers() == {
             "gold": Tier(name="gold", priority=1, band=(0.3, 0.5), minimum=2, maximum=8, asked=0),
             "mon": Tier("mon", minimum=1),
@@ -332,7 +332,7 @@ class TestTiers:
     def test_a_pool_with_a_band_alone_is_a_tier(self):
         assert self.tiers(banded=1000)["banded"] == Tier("banded", band=(0.4, 0.6), asked=1)
 
-    def test_what_a_mere_name_asks_for_is_asked_of_what_it_names(self):
+    def test_requests_of_a_name_count_for_the_named_pool(self):
         found = self.tiers(share=1000, name=2000, agents=4000, mon=500, gone=100)
         assert (found["share"].asked, found["mon"].asked) == (4, 1)
         assert not found.keys() & {"name", "agents", "gone"}

@@ -86,7 +86,7 @@ def test_where_the_kernel_tells_pressure_nothing_is_read(rig):
     assert (rig.cgroups.asked, rig.sampler.told) == ([], [])
 
 
-def test_the_tasks_of_a_pod_stand_for_the_group_that_it_lies_in(rig):
+def test_a_pods_tasks_stand_for_its_group(rig):
     rig.container("web", 1, 2)
     rig.container("api", 3)
     rig.deaf("kubepods/podweb", "kubepods/podapi/app-api")
@@ -94,7 +94,7 @@ def test_the_tasks_of_a_pod_stand_for_the_group_that_it_lies_in(rig):
     assert rig.sampler.told == [{"kubepods/podweb": (1, 2), "kubepods/podapi/app-api": (3,)}]
 
 
-def test_threads_of_a_vm_in_its_pods_cgroup_stand_for_the_pod(rig):
+def test_threads_of_a_vm_stand_for_its_pod(rig):
     for name in ("app", "side"):
         create(rig.node, name, replace(kit.SHARED, handler="pod"), on="web")
     rig.cgroups.tasks_of["kubepods/podweb/*"] = {1: Schedstat(0, 10), 2: Schedstat(0, 10)}
@@ -136,7 +136,7 @@ def test_no_more_tasks_are_followed_than_the_bound(rig):
     assert rig.sampler.told == [{QOS: tuple(range(50 - MOST_TASKS, 50))}]
 
 
-def test_who_wanted_most_since_the_last_turn_is_followed_from_then_on(rig):
+def test_tasks_that_wanted_most_are_followed_next(rig):
     rig.container("web", 1, 900)
     rig.deaf(QOS)
     rig.turn(web=100)

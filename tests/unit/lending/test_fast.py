@@ -13,7 +13,7 @@ from tests.unit.lending.fast_bed import ONE, OTHER, PODS, REST, TWO, box, online
 
 
 class TestFigures:
-    def test_usage_is_microseconds_of_the_cgroup_with_the_key_of_its_folder(self, bed):
+    def test_usage_is_in_microseconds_with_its_folders_key(self, bed):
         bed.use("kubepods", 1_500_000)
         bed.sampler.watch((PODS,))
         sample = bed.one()
@@ -44,7 +44,7 @@ class TestFigures:
             seen.append(bed.one().usage_us)
         assert seen == [70, 70, 80]
 
-    def test_a_remainder_is_unknown_where_a_counter_began_anew_and_rises_again_from_there(self, bed):
+    def test_a_remainder_is_unknown_after_a_counters_restart_then_rises(self, bed):
         bed.sampler.watch((REST,))
         seen = []
         for root, pods in ((5_000, 3_000), (6_000, 3_100), (10, 3_200), (60, 3_220)):
@@ -85,7 +85,7 @@ class TestFigures:
         assert first.key == second.key
 
     @pytest.mark.parametrize("text", ["", "garbage", "max", "-1"])
-    def test_a_file_that_makes_no_sense_is_a_sample_without_a_figure(self, bed, text):
+    def test_a_senseless_file_gives_no_figure(self, bed, text):
         name = "cpuacct.usage" if bed.tree.version == 1 else "cpu.stat"
         bed.sampler.watch((PODS, REST))
         bed.tick()
@@ -132,7 +132,7 @@ class TestRunDelay:
         assert (sample.stalled_us, sample.signal) == (700, Signal.PSI)
         assert bed.sampler.without_pressure == frozenset()
 
-    def test_a_group_that_has_none_and_is_not_asked_for_any_is_not_told(self, bed):
+    def test_a_group_without_a_wanted_file_is_not_reported(self, bed):
         bed.sampler.watch((PODS,))
         bed.tick()
         assert bed.sampler.without_pressure == frozenset()
@@ -182,7 +182,7 @@ class TestRunDelay:
         deaf.sampler.watch((PODS, REST, *online(ONE)))
         assert deaf.look() is not None
 
-    def test_a_group_whose_pressure_file_came_late_is_in_the_looks_again(self, deaf):
+    def test_a_late_pressure_file_is_read_again(self, deaf):
         deaf.sampler.watch((PODS, REST, *online(ONE)))
         deaf.tick()
         before = deaf.look()
@@ -197,7 +197,7 @@ class TestRunDelay:
 
 
 class TestReserved:
-    def test_it_is_the_busy_time_of_the_reserved_cpus_once_a_second(self, bed):
+    def test_it_reads_the_reserved_cpus_busy_time_each_second(self, bed):
         (bed.folder / "proc").mkdir()
         (bed.folder / "proc/stat").write_text("cpu  9 0 0 0\ncpu0 3 0 0 50\ncpu1 4 0 0 50\ncpu2 5 0 0 50\n")
         bed.sampler.watch((Group(Role.RESERVED, cpus=0b11),))
@@ -205,7 +205,7 @@ class TestReserved:
         assert bed.tick() == ()
         assert len(bed.tick(seconds=1.0)) == 1
 
-    def test_interrupts_and_stolen_time_are_in_it_where_they_are_in_the_roots_counter(self, bed):
+    def test_interrupts_and_stolen_time_count_as_the_root_counts_them(self, bed):
         (bed.folder / "proc").mkdir()
         (bed.folder / "proc/stat").write_text("cpu0 1 2 3 50 0 10 20 30 0 0\n")
         bed.sampler.watch((Group(Role.RESERVED, cpus=0b1),))
@@ -249,7 +249,7 @@ class TestTurns:
         bed.sampler.watch((PODS, *(Group(role, (path,)) for path in paths)))
         assert [len(bed.tick()) for _ in range(2)] == [41, 41]
 
-    def test_where_it_is_many_files_others_have_their_turns_all_the_same(self, bed):
+    def test_many_files_leave_others_their_turns(self, bed):
         paths = [f"kubepods/besteffort/pod{number}" for number in range(24)]
         bed.make(*paths)
         bed.sampler.watch((PODS, *box(*paths[:20]), *online(*paths[20:])))

@@ -37,7 +37,7 @@ class TestLife:
         assert bed.tick() == ()
         assert len(bed.tick(seconds=RETRY_S)) == 1
 
-    def test_a_pressure_file_that_comes_late_is_found_under_the_same_key(self, bed):
+    def test_a_late_pressure_file_keeps_its_key(self, bed):
         bed.make(ONE)
         file = bed.tree.folder("cpu.pressure", ONE) / "cpu.pressure"
         text = file.read_text()
@@ -56,7 +56,7 @@ class TestLife:
         after = bed.one()
         assert (before.usage_us, after.usage_us, after.key) == (70, 100, before.key)
 
-    def test_one_made_anew_in_its_place_is_taken_off_under_another_key(self, bed):
+    def test_a_new_one_in_its_place_has_another_key(self, bed):
         before = self.less_other(bed)
         bed.tree.remove(OTHER)
         bed.make(OTHER)
@@ -99,7 +99,7 @@ class TestLife:
         assert [(sample.key, sample.gone) for sample in bed.tick()] == [(leaves, True), (stays, False)]
         assert [sample.key for sample in bed.tick()] == [stays]
 
-    def test_so_it_is_where_those_in_its_place_are_only_looked_at(self, bed):
+    def test_so_it_is_if_its_replacements_are_only_read(self, bed):
         bed.make(ONE, TWO)
         bed.sampler.watch((PODS, REST, *box(ONE)))
         _, _, leaves = (sample.key for sample in bed.tick())
@@ -110,7 +110,7 @@ class TestLife:
         assert (first.key, first.gone) == (leaves, True)
         assert [sample.role for sample in others] == [Role.PODS, Role.SYSTEM, Role.BOX]
 
-    def test_it_is_not_gone_before_those_in_its_place_can_have_a_rate(self, bed):
+    def test_it_stays_until_its_replacements_have_a_rate(self, bed):
         bed.make(ONE, TWO)
         bed.sampler.watch(box(ONE))
         bed.tick()
@@ -126,7 +126,7 @@ class TestLife:
         bed.tick()
         assert [sample.gone for sample in bed.tick()] == [False]
 
-    def test_the_first_pod_below_kubepods_puts_that_in_the_place_of_none(self, bed):
+    def test_kubepods_replaces_an_empty_group_with_its_first_pod(self, bed):
         bed.sampler.watch((Group(Role.PODS), Group(Role.SYSTEM, ("",))))
         former = [sample.key for sample in bed.tick()]
         bed.sampler.watch((PODS, REST))

@@ -87,7 +87,7 @@ def test_whoever_somebody_wrote_to_is_looked_at_and_nobody_else(rig: Rig):
     assert set(rig.looked) == {"a"}
 
 
-def test_whom_we_wrote_to_ourselves_is_not_looked_at_now_but_has_its_turn(rig: Rig):
+def test_a_cgroup_that_we_wrote_is_checked_later(rig: Rig):
     rig.begin()
     rig.file_watch.look_at_next()
     rig.file_watch.look_at_next()
@@ -272,7 +272,7 @@ def box(tmp_path: Path) -> Iterator[Box]:
     assert found.file_watch.ended(PATIENCE_S)
 
 
-def test_cpus_that_somebody_gave_a_pod_of_the_box_are_taken_back_and_told(box: Box):
+def test_foreign_cpus_of_a_reclaimed_pod_are_repaired_and_recorded(box: Box):
     ours = box.cpus
     (box.pod["cpuset"] / "cpuset.cpus").write_text("0-7")
     wait_until(lambda: box.cpus == ours, PATIENCE_S, "the CPUs of the reclaim pool")

@@ -76,7 +76,7 @@ def test_a_steady_use_is_decided_about_once_a_second(feed):
     assert passed == pytest.approx(PASSES_S / 0.02, abs=2)
 
 
-def test_a_burst_is_decided_about_at_once_and_by_its_own_interval(feed):
+def test_a_burst_is_decided_at_once_by_its_interval(feed):
     for _ in range(10):
         assert feed.given()
     before = feed.watcher.memory.lent.cpus
@@ -221,7 +221,7 @@ def stalled(key: int, at: float) -> Sample:
     return Sample(key=key, role=Role.ONLINE, at=at, usage_us=None, stalled_us=1_000 * key, throttled_us=0)
 
 
-def test_groups_that_are_read_in_turn_are_known_by_their_last_turn():
+def test_groups_read_round_robin_keep_their_last_reading():
     feed = Glancer()
     for turn in range(400):
         key = 100 + turn % 4

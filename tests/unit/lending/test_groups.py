@@ -73,7 +73,7 @@ class TestBox:
         stranger = PodFacts(BEST_EFFORT, Role.SYSTEM)
         assert len(chosen(Role.BOX, stranger, *pods(BEST_EFFORT, 9, Role.BOX))) == 9
 
-    def test_a_container_of_it_in_a_pod_that_is_not_is_read_itself(self):
+    def test_a_reclaimed_container_in_an_online_pod_is_read_itself(self):
         mixed = pod(
             BURSTABLE,
             "mixed",
@@ -129,7 +129,7 @@ class TestOnline:
     def test_guaranteed_pods_are_read_themselves(self):
         assert len(chosen(Role.ONLINE, *pods("kubepods", 3, Role.ONLINE))) == 3
 
-    def test_a_container_with_a_quota_is_read_with_what_its_quotas_held_back(self):
+    def test_a_container_with_a_quota_is_read_with_its_throttling(self):
         limited, plain = ContainerFacts("p/limited", limited=True), ContainerFacts("p/plain")
         found = chosen(Role.ONLINE, PodFacts("p", Role.ONLINE, (limited, plain)))
         assert found == [
@@ -137,7 +137,7 @@ class TestOnline:
             Group(Role.ONLINE, stalled="p/plain"),
         ]
 
-    def test_a_pod_on_cpus_that_the_box_does_not_use_says_so(self):
+    def test_a_pod_off_the_pools_cpus_is_marked_so(self):
         (found,) = chosen(Role.ONLINE, pod(BURSTABLE, "a", shares_box=False))
         assert not found.shares_box
 
@@ -154,7 +154,7 @@ def members(parent: str, tier: str, count: int) -> tuple[TierFacts, ...]:
 
 
 class TestTiers:
-    def test_a_qos_cgroup_with_members_of_one_tier_only_stands_for_all(self):
+    def test_a_qos_cgroup_of_one_tier_stands_for_all(self):
         assert tiers(*members(BURSTABLE, "gold", 9)) == [("gold", (BURSTABLE,), ())]
 
     def test_the_few_others_in_it_are_taken_off(self):
@@ -193,7 +193,7 @@ class TestTiers:
 
 
 class TestMixed:
-    def test_of_a_pod_with_a_container_of_the_box_the_others_are_listened_to(self):
+    def test_a_mixed_pods_online_containers_are_read_for_stall(self):
         mixed = pod(BURSTABLE, "mixed", Role.ONLINE, ContainerFacts("p/a"), ContainerFacts("p/b", boxed=True))
         assert chosen(Role.ONLINE, mixed) == [Group(Role.ONLINE, stalled="p/a")]
 
@@ -204,7 +204,7 @@ class TestMixed:
 
 
 class TestApart:
-    def test_a_container_on_owned_cpus_is_taken_off_and_its_neighbour_is_online(self):
+    def test_a_sidecar_of_a_container_on_owned_cpus_is_online(self):
         main, sidecar = ContainerFacts("p/main", apart=True), ContainerFacts("p/init")
         together = PodFacts("p", Role.ONLINE, (main, sidecar))
         assert chosen(Role.DEDICATED, together) == [Group(Role.DEDICATED, ("p/main",), shares_box=False)]
@@ -217,7 +217,7 @@ class TestApart:
         assert chosen(Role.DEDICATED, facts) == [Group(Role.DEDICATED, ("p",), shares_box=False)]
         assert chosen(Role.ONLINE, facts) == []
 
-    def test_a_qos_cgroup_less_the_few_others_stands_for_all_of_them(self):
+    def test_a_qos_cgroup_less_a_few_stands_for_all(self):
         other = pod(BURSTABLE, "other")
         found = chosen(Role.DEDICATED, other, *pods(BURSTABLE, 50, Role.SYSTEM, apart=True))
         assert found == [Group(Role.DEDICATED, (BURSTABLE,), (other.path,), shares_box=False)]

@@ -24,7 +24,7 @@ def test_headroom_is_honest_down_to_zero():
 
 
 @pytest.mark.parametrize(("most_cpus", "milli"), [(0, 4_700), (5, 4_700), (3, 3_000)])
-def test_an_operator_may_let_the_box_have_less_and_nothing_set_is_any_number(most_cpus, milli):
+def test_an_operators_maximum_bounds_the_pool_and_none_does_not(most_cpus, milli):
     assert at_most(4_700, most_cpus) == milli
 
 

@@ -80,7 +80,7 @@ class TestVM:
         (heard,) = groups(node, Role.ONLINE)
         assert (heard.stalled, heard.throttled) == ("kubepods/podweb", ("kubepods/podweb",))
 
-    def test_a_container_with_a_limit_is_held_by_its_own_quota_and_its_pods(self):
+    def test_a_limited_container_has_its_own_and_its_pods_quota(self):
         node = a_node()
         self.limit(node, "app", kit.SHARED)
         (heard,) = groups(node, Role.ONLINE)
@@ -92,14 +92,14 @@ class TestVM:
         (heard,) = groups(node, Role.ONLINE)
         assert (heard.stalled, heard.throttled) == ("kubepods/podweb", ())
 
-    def test_its_containers_cpus_are_the_pods_together_so_none_is_apart_beside_another(self):
+    def test_a_vms_containers_count_as_one_pod(self):
         node = a_node()
         create(node, "db", replace(kit.DEDICATED, handler="pod"), 2000)
         create(node, "side", self.VM)
         assert groups(node, Role.DEDICATED) == []
         assert [group.stalled for group in groups(node, Role.ONLINE)] == ["kubepods/podweb"]
 
-    def test_with_cpus_of_its_own_it_is_left_out_as_a_whole(self):
+    def test_with_own_cpus_it_is_dedicated_as_a_whole(self):
         node = a_node()
         create(node, "db", replace(kit.DEDICATED, handler="pod"), 2000)
         assert [group.add for group in groups(node, Role.DEDICATED)] == [("kubepods/podweb",)]
@@ -116,7 +116,7 @@ class TestVM:
 @pytest.mark.parametrize(
     "wish", [replace(kit.SHARED, pool="gold"), replace(kit.SYSTEM, pool="agents")], ids=["online", "system"]
 )
-def test_members_of_a_pool_with_cpus_of_its_own_are_left_out_too(wish):
+def test_members_of_a_pool_with_own_cpus_are_omitted(wish):
     agents = PoolTuning("agents", qos=QoSClass.SYSTEM, minimum=1)
     node = a_node(Tuning(pools=(PoolTuning("gold", minimum=2), agents)))
     create(node, "app", wish)
@@ -164,7 +164,7 @@ def test_cpus_that_are_nobodys_are_measured_by_themselves():
     assert found.cpus == kit.mask("0,2-3")
 
 
-def test_a_container_straight_in_a_qos_cgroup_keeps_that_from_standing_for_its_pods():
+def test_a_container_directly_below_a_qos_cgroup_splits_it():
     node = a_node()
     for name in ("a", "b", "c"):
         node.decide(PodStarted(best_effort(name), kit.RECLAIMED))

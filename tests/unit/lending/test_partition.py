@@ -232,7 +232,7 @@ class TestPace:
         sizes = {"gold": 4, "reclaim": 12}
         assert partition._next_period((GOLD, BOX), sizes, loads, TUNING, took_s) == pytest.approx(next_s)
 
-    def test_one_dear_tick_does_not_slow_what_costs_little_in_the_mean(self):
+    def test_one_expensive_tick_does_not_slow_cheap_ones(self):
         feed = Feed()
         feed.settled()
         readings = FastReadings(feed.now + 0.02, lendable=16, took_s=0.01, mean_took_s=0.0001)
@@ -262,7 +262,7 @@ def test_during_a_pause_tiers_have_their_requests():
     assert found.sizes == {"gold": 12, "share": 3, "reclaim": 1}
 
 
-def test_the_headroom_is_no_more_than_an_operator_lets_the_box_have():
+def test_the_operators_maximum_bounds_the_headroom():
     feed = Feed(BOX)
     feed.ticks(3)
     headroom = feed.bounded(3).headroom

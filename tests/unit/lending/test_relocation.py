@@ -85,7 +85,7 @@ class Rig:
         return self.crew.told
 
 
-def test_a_box_that_shrinks_is_cut_at_once_and_others_come_after():
+def test_a_shrinking_pool_is_written_before_other_cgroups():
     rig = Rig()
     rig.size(share=2, reclaim=6)
     assert rig.size(share=6, reclaim=2) == [("place", "batch"), ("move", ("a",)), ("push", ("a",))]
@@ -151,7 +151,7 @@ def test_beside_a_guaranteed_pod_a_box_of_best_effort_pods_yields(cgroup_parent,
     assert rig.relocation.yields(rig.node.state) is yields
 
 
-def test_beside_an_online_pod_of_the_same_weight_nobody_yields_and_it_is_named():
+def test_an_online_pod_of_equal_weight_is_named():
     rig = Rig()
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
@@ -164,7 +164,7 @@ def test_beside_an_online_pod_of_the_same_weight_nobody_yields_and_it_is_named()
     )
 
 
-def test_who_is_beside_the_box_is_asked_again_when_share_has_other_cpus():
+def test_new_cpus_of_share_are_compared_with_pods_again():
     rig = Rig()
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
@@ -185,7 +185,7 @@ def test_one_member_that_does_not_yield_is_enough():
     assert not rig.relocation.yields(rig.node.state)
 
 
-def test_a_reclaimed_container_beside_online_ones_of_its_pod_has_their_weight():
+def test_a_reclaimed_container_in_an_online_pod_has_its_weight():
     rig = Rig()
     rig.node.decide(PodRemoved("batch"))
     create(rig.node, "helper", kit.RECLAIMED, on="one")

@@ -27,7 +27,7 @@ def test_the_first_tick_opens_files_and_is_none(watching):
     assert watching.look() is not None
 
 
-def test_what_is_left_is_what_pods_and_system_use_and_the_box_does_not(watching):
+def test_the_remainder_is_use_without_reclaimed_pods(watching):
     watching.tick()
     look = watching.look()
     sums = look.left_us, look.system_us, look.box_us
@@ -80,7 +80,7 @@ def test_the_use_of_online_groups_is_not_read(watching):
     assert (said.usage_us, said.stalled_us) == (None, 5)
 
 
-def test_each_group_waits_by_its_own_file_also_beside_one_that_a_quota_holds(watching):
+def test_each_group_waits_by_its_own_file(watching):
     held, other = "kubepods/burstable/held", "kubepods/burstable/other"
     watching.make(held, other)
     for path, us in ((held, 70), (other, 11)):
@@ -138,7 +138,7 @@ def test_one_that_was_interrupted_for_long_twice_is_none(watching):
     assert watching.look() is None
 
 
-def test_while_a_pressure_file_is_missing_it_is_tried_again_after_a_while(watching):
+def test_a_missing_pressure_file_is_tried_again_later(watching):
     file = watching.tree.folder("cpu.pressure", TWO) / "cpu.pressure"
     text = file.read_text()
     file.unlink()
@@ -243,7 +243,7 @@ def test_after_a_long_pause_a_look_reads_a_bounded_part(watching):
     assert len(watching.look(seconds=60).online) == MOST_IN_TURN / 3
 
 
-def test_what_those_in_turn_said_at_any_look_comes_before_what_is_read(watching):
+def test_round_robin_readings_come_before_this_rounds(watching):
     looks = looks_at_online(watching, 40, 9)
     said = [sample for sample in watching.sampler.samples(watching.now) if sample.role is Role.ONLINE]
     assert {sample.key for sample in said} == {sample.key for look in looks for sample in look.online}
@@ -253,7 +253,7 @@ def test_what_those_in_turn_said_at_any_look_comes_before_what_is_read(watching)
     assert not [s for s in watching.sampler.samples(watching.now) if s.role is Role.ONLINE], "told once"
 
 
-def test_all_of_the_box_is_in_each_however_many_files_that_is(watching):
+def test_each_round_has_all_reclaimed_cgroups(watching):
     paths = [f"kubepods/besteffort/pod{number}" for number in range(4 * BUDGET)]
     watching.make(*paths)
     for path in paths:

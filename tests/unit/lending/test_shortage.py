@@ -22,7 +22,7 @@ class TestShortage:
         assert not bed.sampler.is_short
 
     @pytest.mark.parametrize("missing", [OTHER, TWO])
-    def test_of_a_remainder_with_a_part_that_is_not_read_nothing_is_known(self, bed, missing):
+    def test_a_remainder_with_an_unread_part_is_unknown(self, bed, missing):
         bed.make(ONE, TWO, OTHER)
         bed.use("kubepods/besteffort", 100)
         bed.may_open(2)
@@ -33,7 +33,7 @@ class TestShortage:
         after = bed.tick(seconds=RETRY_S)[-1]
         assert (after.usage_us, after.key == before.key) == (100, False)
 
-    def test_a_sum_that_can_be_read_again_goes_on_under_its_key(self, bed):
+    def test_a_sum_that_is_readable_again_keeps_its_key(self, bed):
         bed.make(ONE, TWO)
         bed.may_open(2)
         bed.sampler.watch((PODS, *box(ONE, TWO)))
@@ -53,7 +53,7 @@ class TestShortage:
         ]
 
     @pytest.mark.parametrize("role", [Role.BOX, Role.DEDICATED])
-    def test_of_what_is_there_and_cannot_be_read_no_look_makes_nothing(self, bed, role):
+    def test_an_unreadable_group_makes_the_look_unknown(self, bed, role):
         bed.make(ONE)
         bed.may_open(3)
         bed.sampler.watch((PODS, REST, Group(role, (ONE,))))

@@ -85,7 +85,7 @@ def test_what_the_online_load_explains_is_nobodys_fault():
         (2_000, 2, 1),
     ],
 )
-def test_tasks_wait_for_one_another_the_more_the_fewer_cpus_are_left(use_milli, cpus, share):
+def test_fewer_cpus_left_mean_more_waiting(use_milli, cpus, share):
     assert explained(use_milli, cpus) == pytest.approx(share, abs=0.01)
 
 
@@ -93,7 +93,7 @@ def test_a_node_without_a_lendable_cpu_explains_all_waiting():
     assert explained(1_500, 0) == 1
 
 
-def test_run_queue_delay_of_many_tasks_is_at_most_all_the_time():
+def test_many_tasks_delay_is_at_most_all_time():
     assert judged(START, group(AT + 1, 9_000_000)) == Stall(1, 0)
 
 

@@ -29,14 +29,14 @@ def test_one_dear_tick_counts_with_all_others_of_late():
     assert ticks.take(0.0049) == pytest.approx((0.0049, 0.0004))
 
 
-def test_a_dear_tick_is_forgotten_after_as_many_as_the_mean_is_of():
+def test_an_expensive_tick_leaves_the_mean_after_its_span():
     ticks = Ticks()
     ticks.take(1.0)
     after = [ticks.take(0.0001).mean_took_s for _ in range(COST_OF_LATE)]
     assert after[-2:] == pytest.approx([(1.0 + 15 * 0.0001) / 16, 0.0001])
 
 
-def test_ticks_that_did_not_ask_share_what_was_spent_and_count_in_the_mean():
+def test_several_ticks_share_one_cost_in_the_mean():
     ticks = Ticks()
     ticks.take(0.001)
     assert ticks.take(0.0009, ticks=3) == pytest.approx((0.0003, (0.001 + 3 * 0.0003) / 4))

@@ -103,14 +103,14 @@ def test_a_member_gets_what_is_left_of_the_node(rig):
     assert rig.memory.headroom_bytes == 9 * GIB - WATERMARK
 
 
-def test_who_has_just_come_gets_a_part_that_it_can_start_in(rig):
+def test_a_new_pod_gets_enough_to_start(rig):
     start_pod(rig.node, "second")
     found = rig.turn(pods={"batch": GIB})
     assert found["second"] > STARTING
     assert sum(found.values()) == pytest.approx(9 * GIB - WATERMARK, abs=4096)
 
 
-def test_every_change_is_told_once_with_its_figures_and_what_bound_it(rig):
+def test_a_change_is_recorded_once_with_its_binding_term(rig):
     rig.turn(pods={"batch": GIB})
     rig.turn(pods={"batch": GIB})
     assert rig.heard.said() == [("reclaim.memory", "headroom")]
@@ -148,7 +148,7 @@ def test_it_falls_at_once_to_what_its_members_cannot_give_back(rig):
     assert rig.turn(free=0, pods={"batch": GIB}, anon=0)["batch"] == 256 * MIB
 
 
-def test_the_next_life_begins_with_what_members_have_and_rises_after_the_dwell(rig):
+def test_a_restart_keeps_bounds_and_raises_after_the_dwell(rig):
     before = rig.turn(free=0, pods={"batch": GIB}, yarn=GIB)
     rig.restart()
     assert rig.turn(pods={"batch": GIB}, yarn=GIB) == before
@@ -231,7 +231,7 @@ def test_a_limit_of_kubepods_that_appears_is_followed_at_once(rig):
     assert rig.turn(pods={"batch": GIB}, yarn=GIB, limit=2 * GIB)["batch"] < before["batch"]
 
 
-def test_kubepods_limit_bounds_the_boxs_pods_and_leaves_its_host_groups_what_they_hold(rig):
+def test_kubepods_limit_bounds_pods_and_spares_host_groups(rig):
     found = rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB + MARGIN)
     assert (found["batch"], found[""]) == (2 * GIB, (13 * GIB - WATERMARK) // 4096 * 4096 - 2 * GIB)
     assert rig.turn(pods={"batch": GIB}, yarn=4 * GIB, limit=2 * GIB + MARGIN) == found
@@ -319,7 +319,7 @@ def test_switched_off_everything_is_given_back(rig):
     assert (inputs["binding"], inputs["low_bytes"]) == ("lending_disabled", 0)
 
 
-def test_without_readings_nothing_rises_and_after_a_minute_it_sinks_towards_the_floor(rig):
+def test_without_readings_bounds_fall_after_a_minute(rig):
     before = rig.turn(pods={"batch": GIB})
     rig.memory.turn(picture(30.0, {}), rig.node.state, {})
     assert rig.highs == before

@@ -46,7 +46,7 @@ def test_it_falls_at_once_however_much_has_to_be_reclaimed():
     assert box.tick(5.0, may(280 * GIB, held=300 * GIB, unreclaimable=GIB)).high == 280 * GIB
 
 
-def test_it_ends_at_what_cannot_be_reclaimed_and_falls_on_with_that():
+def test_it_stops_at_unreclaimable_memory_and_falls_with_it():
     box = Box()
     assert box.tick(0.0, may(GIB, held=8 * GIB, unreclaimable=5 * GIB)).high == 5 * GIB
     assert box.tick(1.0, may(GIB, held=5 * GIB, unreclaimable=3 * GIB)).high == 3 * GIB
@@ -150,7 +150,7 @@ def test_what_bounds_the_pods_alone_takes_nothing_from_the_host_groups():
     assert found.inputs["pods_amount_bytes"] == GIB
 
 
-def test_the_pods_part_falls_at_once_and_rises_by_a_step_after_a_dwell():
+def test_the_pods_part_falls_at_once_and_rises_slowly():
     box = Box()
     box.tick(0.0, beside(8 * GIB, 4 * GIB))
     found = [box.tick(now_s, beside(8 * GIB, gib * GIB)) for now_s, gib in ((1.0, 1), (2.0, 4), (32.0, 4))]
@@ -159,7 +159,7 @@ def test_the_pods_part_falls_at_once_and_rises_by_a_step_after_a_dwell():
     assert [each.high for each in found] == [8 * GIB] * 3
 
 
-def test_pods_that_are_not_alone_any_more_begin_with_what_the_box_had():
+def test_pods_beside_new_host_groups_keep_the_bound():
     box = Box()
     box.tick(0.0, may(GIB))
     found = box.tick(1.0, beside(8 * GIB, 4 * GIB))
@@ -258,7 +258,7 @@ def test_what_members_have_of_a_former_life_is_begun_with(story, found, high, of
     assert (control.high, control.pods.high) == (high, of_pods)
 
 
-def test_it_rises_from_there_by_steps_after_a_dwell_and_falls_at_once():
+def test_it_rises_by_steps_and_falls_at_once():
     box = Box()
     box.control = resumed({"a": Found(4 * GIB)}, {"a": Member(GIB)}, TUNING)
     assert [box.tick(now_s, may(8 * GIB)).high for now_s in (0.0, 31.0)] == [4 * GIB, 5 * GIB]

@@ -142,7 +142,7 @@ def test_headroom(case):
     assert (found.terms.free, found.terms.kubepods_limit) == (case.node.memory_free, limit)
 
 
-def test_what_pods_and_host_groups_hold_is_told_apart_where_their_bounds_are():
+def test_pods_and_host_groups_are_told_apart():
     pods = MemoryReading(0, working_set=10 * GIB, limit=16 * GIB + MARGIN)
     taken = Picture(0.0, IDLE, GroupReading(1, 0.0, memory=pods), pods=holding(3, 1))
     found = headroom.headroom_memory(taken, {**holding(3, 1), "yarn": holding(20, 4)["job"]}, Claim(), EXACT)
@@ -151,7 +151,7 @@ def test_what_pods_and_host_groups_hold_is_told_apart_where_their_bounds_are():
     assert found.pods == (9 * GIB, 4 * GIB, 3 * GIB)
 
 
-def test_what_the_box_holds_and_cannot_give_back_is_told_with_it():
+def test_unreclaimable_memory_is_reported_with_the_headroom():
     taken = Picture(0.0, IDLE, group(1, 0.0, memory=0))
     found = headroom.headroom_memory(taken, holding(3, 1, 2), Claim(), EXACT)
     assert found is not None
@@ -204,7 +204,7 @@ def test_a_pod_claims_what_it_does_not_use_of_its_expectation():
     assert claim == Claim(3 * GIB, 0)
 
 
-def test_a_pod_that_cannot_be_read_claims_all_it_is_expected_to_use():
+def test_an_unreadable_pod_claims_its_expected_use():
     pods = {"a": GroupReading(1, 0.0)}
     _, claim = headroom.claim_of(Growth(), picture(0.0, pods), {"a": 4 * GIB, "gone": GIB}, EXACT)
     assert claim.pods == 5 * GIB
@@ -232,7 +232,7 @@ def test_two_pictures_of_one_moment_tell_no_growth():
     assert claimed({"a": of(1, GIB)}, {"a": of(1, 2 * GIB)}, gap_s=0.0)[1].growth == 0
 
 
-def test_a_picture_right_after_another_tells_no_rate_and_hides_none_from_the_next():
+def test_two_snapshots_at_once_hide_no_rate():
     growth, _ = claimed({"a": of(1, GIB)}, {"a": of(1, GIB)})
     soon, claim = headroom.claim_of(growth, picture(110.08, {"a": of(1, GIB + GIB // 64)}), {"a": 0}, EXACT)
     assert (soon, claim.growth) == (growth, 0)
@@ -246,7 +246,7 @@ def test_a_clock_set_back_begins_anew_and_keeps_the_rate():
     assert (after.rate, after.at) == (growth.rate, 50.0)
 
 
-def test_growth_is_remembered_and_fades_by_half_in_the_time_of_an_eviction():
+def test_growth_halves_in_the_time_of_an_eviction():
     growth, _ = claimed({"a": of(1, GIB)}, {"a": of(1, 2 * GIB)})
     after, claim = headroom.claim_of(growth, picture(130.0, {"a": of(1, 2 * GIB)}), {"a": 0}, EXACT)
     assert after.rate == growth.rate / 2

@@ -55,7 +55,7 @@ def far_below(pod: str = "batch") -> dict[str, Bounds]:
     return bounds(GIB, GIB + STEP // 2, pod)
 
 
-def test_a_bound_far_below_the_use_is_walked_to_without_other_bounds(rig):
+def test_a_low_bound_is_reached_by_steps(rig):
     kernel = Kernel(rig, 3 * GIB)
     rig.worker.submit(far_below())
     becomes(lambda: rig.of(BATCH) == rig.expected(GIB, GIB + STEP // 2), "the bound itself")
@@ -75,7 +75,7 @@ def test_members_walk_by_turns(rig):
     assert turns[:6] == [BATCH, SECOND] * 3
 
 
-def test_a_step_that_gets_nothing_back_ends_the_walk_until_other_bounds_come(rig):
+def test_a_step_without_effect_ends_the_steps(rig):
     kernel = Kernel(rig, 3 * GIB, anon=3 * GIB)
     assert rig.worker.write(far_below()) == {}
     assert kernel.falls == [(BATCH, STEP)]
@@ -125,7 +125,7 @@ def test_it_ends_between_two_steps(rig):
     assert kernel.falls == [(BATCH, STEP)]
 
 
-def test_a_member_that_left_the_box_between_two_steps_gets_its_own_back(rig):
+def test_a_pod_that_leaves_between_steps_is_restored(rig):
     kernel = Kernel(rig, 3 * GIB)
     kernel.between = lambda: create(rig.node, "app", kit.SHARED, on="batch")
     rig.worker.submit(far_below())

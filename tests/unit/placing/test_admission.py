@@ -193,7 +193,7 @@ class TestToldRequests:
         assert placed(node, replace(DEDICATED, cpu_milli=100), 1000).assignment.follows == "main"
         assert admission.is_small(container("c", milli=1000), replace(DEDICATED, cpu_milli=100))
 
-    def test_a_denied_wish_is_told_by_the_key_that_the_pod_carries(self):
+    def test_a_denied_wish_names_the_pods_own_key(self):
         origins = (("numa-ids", "x", "y"), ("cpu-placement", "their/key[inner]", "true"))
         wish = replace(DEDICATED, placement=Placement.FULL_CORES, origins=origins)
         (finding,) = placed(Node(), wish, 3000).findings
@@ -239,7 +239,7 @@ class TestRecords:
     @pytest.mark.parametrize(
         ("numa", "cpus", "mems"), [(Numa.NONE, "3-4", 0), (Numa.SINGLE, "4-5", 0b10)], ids=["any", "bound"]
     )
-    def test_a_bound_container_is_not_torn_in_two_to_keep_a_part(self, numa, cpus, mems):
+    def test_a_bound_container_is_not_split_to_keep_cpus(self, numa, cpus, mems):
         node = Node()
         node.create("other", 3000, on="other")
         found = placed(node, replace(DEDICATED, numa=numa), 2000, record=owned("2-3"))
@@ -304,7 +304,7 @@ class TestFollowers:
         assert (found.assignment.pool, found.assignment.exclusive) == ("share", 0)
         assert found.reason.value == "below_one_cpu"
 
-    def test_an_old_claim_of_its_own_does_not_count_beside_a_main_container(self):
+    def test_an_old_claim_does_not_count_beside_a_main_container(self):
         node = Node()
         node.create("main", 2000)
         assert placed(node, DEDICATED, 100, record=owned("7")).assignment.follows == "main"

@@ -83,7 +83,7 @@ class TestPacked:
         free = cpuset.render(machine("768").usable & ~mask("16,400"))
         assert chosen(2, free, "768") == "17,401"
 
-    def test_a_core_of_one_thread_serves_one_cpu_before_a_wider_one_is_broken(self):
+    def test_one_cpu_takes_a_single_thread_core_first(self):
         assert chosen(1, "0-2,4-5", "offline") == "2"
 
     def test_siblings_need_not_be_neighbours(self):

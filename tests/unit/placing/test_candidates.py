@@ -70,7 +70,7 @@ def test_nodes_that_were_not_wished_for_are_named():
     assert verdicts(2, "0-7", wish) == ["not among the wished nodes 1", "chosen"]
 
 
-def test_a_list_of_nodes_that_could_not_be_kept_ruled_nothing_out():
+def test_an_unmet_list_of_nodes_ruled_nothing_out():
     wish = replace(SINGLE, numa_ids=0b10)
     assert verdicts(4, "0-4", wish) == ["chosen", "1 CPUs are free, 4 are asked for"]
 
@@ -167,12 +167,12 @@ def test_who_did_not_choose_considered_nothing():
     assert node.create("proxy", 100).decisions[0].considered is None
 
 
-def test_where_no_whole_node_was_free_none_is_ruled_out_for_that():
+def test_without_a_whole_free_node_none_is_excluded():
     wish = replace(DEDICATED, numa=Numa.EXCLUSIVE)
     assert verdicts(4, "0-2,4-6", wish) == ["2 of the 4 CPUs are from here"] * 2
 
 
-def test_cores_of_one_thread_do_not_make_up_for_a_whole_wide_one():
+def test_single_thread_cores_are_no_whole_wide_core():
     hybrid = Topology.build(
         [
             CPU(0),

@@ -59,7 +59,7 @@ class TestWithARecordOfCPUs:
             "a-smaller-other-set",
         ],
     )
-    def test_the_spec_is_newer_where_it_says_what_could_have_become_of_the_record(self, spec, milli, claim_):
+    def test_a_spec_that_may_follow_the_record_is_newer(self, spec, milli, claim_):
         source, cpus, *sure = claim_.split()
         assert claimed(spec, milli) == Claim(mask(cpus), source, bool(sure), recorded=True)
 
@@ -72,7 +72,7 @@ class TestWithARecordOfCPUs:
 
 
 class TestWithoutARecordOfCPUs:
-    def test_who_got_its_own_after_its_creation_has_it_in_its_spec(self):
+    def test_cpus_granted_after_creation_are_in_the_spec(self):
         assert claimed("4-5", record=REFUSED) == Claim(mask("4-5"))
 
     @pytest.mark.parametrize(("spec", "counts"), [("4-5", True), ("4-6", False), ("4-7", False)])
@@ -83,7 +83,7 @@ class TestWithoutARecordOfCPUs:
     def test_who_was_placed_by_file_has_it_in_its_spec(self):
         assert claimed("4-5", record="", phase=Phase.RUNNING) == Claim(mask("4-5"))
 
-    def test_a_container_that_got_the_class_later_has_it_in_its_spec(self):
+    def test_a_later_dedicated_container_has_cpus_in_its_spec(self):
         assert claimed("4-5", record=POOLED, phase=Phase.RUNNING) == Claim(mask("4-5"))
 
     @pytest.mark.parametrize(

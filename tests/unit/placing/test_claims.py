@@ -48,7 +48,7 @@ class TestWhoOwnsBySpecAlone:
         assert restarted(owner("2-3"), pinned, another("member", "0-1")).owners() == {"owner": "2-3"}
 
     @pytest.mark.parametrize("wish", [SHARED, SYSTEM, replace(SYSTEM, pool="gone")])
-    def test_the_spec_of_who_lives_in_share_shows_that_it_is_another_set(self, wish):
+    def test_specs_of_share_show_a_claim_is_another_set(self, wish):
         witness = another("witness", "0-1", wish)
         assert restarted(owner("2-7", 6000), witness).owners() == {"owner": "2-7"}
 

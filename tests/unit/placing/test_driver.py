@@ -248,7 +248,7 @@ class TestWhatCounts:
         assert allowed.startswith("CPUs that are free and leave one to share; free are ")
 
 
-def test_a_cosmetic_change_of_a_main_container_says_nothing_of_its_sidecar():
+def test_a_cosmetic_change_leaves_the_sidecar_unmentioned():
     node = Node()
     node.create("web", 2000)
     node.create("side", 100)

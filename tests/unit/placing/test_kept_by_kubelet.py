@@ -35,7 +35,7 @@ def test_a_count_of_reserved_cpus_is_taken_from_the_others():
     assert cpuset.render(pools.reserved_cpus(machine(), keeping("0-1", reserved_count=2))) == "2-3"
 
 
-def test_where_it_has_every_cpu_the_lowest_is_ours_all_the_same():
+def test_if_it_has_every_cpu_the_lowest_stays_ours():
     node = Node(tuning=keeping("0-7"))
     assert (node.pool("share"), node.pool("system")) == ("0", "0")
 
@@ -46,7 +46,7 @@ def test_a_dedicated_container_never_gets_one():
     assert node.cpus("web") == "2-3"
 
 
-def test_a_dedicated_container_that_has_one_gets_others_when_the_kubelet_takes_it():
+def test_a_dedicated_container_moves_off_the_kubelets_cpus():
     node = Node()
     node.create("web", 2000)
     outcome = node.reconfigure(keeping("0-1"))

@@ -44,7 +44,7 @@ class TestChoice:
         large_and_small = Topology.build([CPU(n, node=n // 6, core=str(n // 2)) for n in range(8)])
         assert cpuset.render(pools.choose(large_and_small, mask("0-7"), 0, 4)) == "2-5"
 
-    def test_the_upper_end_goes_first_since_dedicated_cpus_are_taken_from_below(self):
+    def test_the_highest_cpus_are_lent_first(self):
         assert box(2, share="0-3") == "2-3"
 
     def test_the_sibling_of_a_dedicated_cpu_is_lent_last(self):

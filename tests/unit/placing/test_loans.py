@@ -27,7 +27,7 @@ def orders(node: Node) -> Knobs:
     return admission.orders(node.state, node.state.containers["job"]).where_set(LOAN)
 
 
-def test_a_smaller_amount_holds_in_place_of_the_loan_and_is_said():
+def test_a_smaller_amount_replaces_the_loan_with_a_record():
     node = lending()
     outcome = grant(node, job=HALF)
     assert orders(node) == LOAN.overlaid(HALF)
@@ -48,7 +48,7 @@ def test_the_whole_loan_again_leaves_nothing_to_remember():
     assert outcome.decisions[0].before == Knobs(quota=100_000)
 
 
-def test_what_it_has_already_was_not_lent_or_is_nobodys_changes_nothing():
+def test_an_equal_or_unknown_loan_changes_nothing():
     node = lending(replace(LENT, annotated=Knobs(quota=200_000), knobs=Knobs(quota=200_000)))
     before = node.state
     outcome = grant(node, job=Knobs(quota=200_000, memory_limit=7), gone=HALF)
@@ -108,7 +108,7 @@ def test_of_a_smaller_loan_no_more_is_left_than_was_lent():
     assert node["job"].granted == Knobs(quota=100_000)
 
 
-def test_who_is_lent_to_no_more_has_nothing_of_it_after_a_reload():
+def test_a_reload_to_another_class_ends_a_loan():
     node = lending()
     grant(node, job=HALF)
     node.reconfigure(wishes={"job": SHARED})
@@ -119,7 +119,7 @@ def test_a_whole_loan_is_nothing_to_recall():
     assert lending().anew()["job"].granted == NO_KNOBS
 
 
-def test_a_container_that_is_no_reclaimed_one_any_more_has_nothing_of_a_loan():
+def test_a_container_that_is_no_longer_reclaimed_loses_its_loan():
     node = lending()
     node.grant({"job": HALF})
     listed = node.listed["job"]

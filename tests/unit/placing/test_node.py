@@ -15,7 +15,7 @@ def test_a_decision_is_adopted():
     assert set(node.state.containers) == {"app"}
 
 
-def test_a_decision_that_cannot_be_delivered_leaves_the_state_as_it_was():
+def test_an_undelivered_decision_leaves_the_state_unchanged():
     node = a_node()
     create(node, "app")
     before = node.state

@@ -94,7 +94,7 @@ class TestSeveralNodes:
     def test_three_of_four_are_filled_up_from_the_fuller_socket(self):
         assert got(6, "0-15", replace(SINGLE, numa_count=3)) == ("0-1,4-5,8-9", "0-2")
 
-    def test_what_no_node_holds_is_taken_from_the_fewest_of_one_socket(self):
+    def test_large_requests_take_the_fewest_nodes_of_a_socket(self):
         found = grant(6, "0-2,4-15")
         assert (cpuset.render(found.cpus), cpuset.render(found.mems)) == ("0-1,4-7", "0-1")
         assert found.lost == ("one node",)
@@ -103,12 +103,12 @@ class TestSeveralNodes:
     def test_what_no_socket_holds_is_taken_from_both(self):
         assert got(10, "0-15") == ("0-9", "0-2")
 
-    def test_more_memory_than_a_node_has_is_had_of_two_even_for_few_cpus(self):
+    def test_much_memory_takes_two_nodes_even_for_few_cpus(self):
         found = grant(2, "0-15", room=left(12, 8, 8, 5, 5))
         assert (cpuset.render(found.cpus), cpuset.render(found.mems)) == ("0-1", "0-1")
         assert found.lost == ("one node",)
 
-    def test_the_nodes_with_most_memory_are_taken_where_cpus_do_not_matter(self):
+    def test_if_cpus_do_not_matter_most_memory_wins(self):
         assert got(2, "0-10,12-15", room=left(20, 1, 2, 15, 5))[1] == "2-3"
         assert got(2, "0-15", room=left(20, 1, 2, 9, 14)) == ("8-9", "2-3")
 
@@ -149,7 +149,7 @@ class TestEvenParts:
         [(6, "0-3,4-5", "0-2,4-6"), (2, "0,4", "0,4"), (7, "0-3,4-6", "0-3,4-6"), (8, "0-7", "0-7")],
         ids=["a-core-more", "by-threads", "odd", "whole-nodes"],
     )
-    def test_equal_to_the_cpu_breaks_a_core_where_equal_to_the_core_does_not(self, count, by_default, evenly):
+    def test_only_equal_to_the_cpu_breaks_a_core(self, count, by_default, evenly):
         assert mask(got(count, "0-15", TWO)[0]) == mask(by_default)
         assert mask(got(count, "0-15", replace(TWO, evenly=True))[0]) == mask(evenly)
 
@@ -161,11 +161,11 @@ class TestEvenParts:
         assert got(5, "0-1,4-7", TWO) == ("0-1,4-6", "0-1")
         assert got(5, "0-3,4-5,8-15", TWO) == ("0-2,4-5", "0-1")
 
-    def test_three_nodes_go_beyond_a_socket_only_as_far_as_they_must(self):
+    def test_three_nodes_leave_a_socket_only_if_needed(self):
         assert got(7, "0-3,5,8-15", replace(SINGLE, numa_count=3)) == ("0-2,8-9,12-13", "0,2-3")
         assert got(5, "0,4-7,8-9,12", replace(SINGLE, numa_count=3)) == ("0,4-5,8-9", "0-2")
 
-    def test_without_a_number_even_parts_take_the_fewest_nodes_that_hold_them(self):
+    def test_without_a_number_even_parts_take_fewest_nodes(self):
         even = replace(SINGLE, evenly=True)
         assert got(2, "0-15", even) == ("0-1", "0")
         assert got(6, "0-15", even) == ("0-2,4-6", "0-1")

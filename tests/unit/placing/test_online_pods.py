@@ -41,7 +41,7 @@ def test_a_guaranteed_pod_claims_its_limit_and_never_more():
     assert (found.memory_bytes, found.memory_limit) == (2 * GIB, 2 * GIB)
 
 
-def test_what_the_runtime_class_takes_comes_on_top_of_a_pods_limit():
+def test_the_runtime_classs_overhead_adds_to_a_pods_limit():
     node = a_node()
     container = kit.container("guest", "vm", resources=Resources(shares=1024, memory_limit=GIB))
     vm = replace(kit.pod("vm"), overhead_bytes=GIB // 2)
@@ -75,7 +75,7 @@ def test_sidecars_claim_no_memory_by_an_inherited_score():
     assert online_pods.online(node.state, node.state.pools.free, MEMORY)["web"].memory_bytes == MEMORY // 10
 
 
-def test_a_pod_on_cpus_of_its_own_counts_for_its_memory_only():
+def test_a_pod_on_own_cpus_counts_memory_only():
     node = a_node()
     create(node, "db", kit.DEDICATED, 2000, on="db")
     create(node, "web", on="web")
@@ -92,7 +92,7 @@ def test_a_pool_with_own_cpus_counts_too():
 
 
 @pytest.mark.parametrize(("cpus", "own"), [("2-3", True), ("2-4", False), ("", False)])
-def test_a_pod_that_the_kubelet_has_pinned_is_where_its_spec_says(cpus, own):
+def test_a_pinned_pod_runs_where_its_spec_says(cpus, own):
     node = a_node(Tuning(kept_by_kubelet={"uid-web": {"app": kit.mask("2-3")}}))
     pinned = replace(kit.SHARED, preserve=frozenset({"cpu"}))
     container = kit.container("app", resources=Resources(shares=2048, cpus=cpus))
@@ -134,7 +134,7 @@ def test_memory_that_is_to_be_left_alone_is_not_ours():
 
 
 @pytest.mark.parametrize("parent", ["", "../..", "/kubepods/besteffort"])
-def test_a_reclaimed_pod_without_a_cgroup_of_its_own_is_no_member(parent):
+def test_a_reclaimed_pod_without_own_cgroup_is_no_member(parent):
     node = a_node()
     node.decide(PodStarted(Pod("x", cgroup_parent=parent), kit.RECLAIMED))
     assert boxed_pods(node.state) == {}

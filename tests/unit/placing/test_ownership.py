@@ -36,7 +36,7 @@ class TestGrowing:
         assert (found["n"], found["owned"], found["free"]) == (4, "0-1", "2-7")
         assert (figures(outcome, 1)["members"], figures(outcome, 1)["dedicated_cpus"]) == (1, "0-3")
 
-    def test_it_waits_for_who_leaves_its_new_cpus_and_comes_after_them(self):
+    def test_it_waits_until_others_leave_its_new_cpus(self):
         outcome = resize(node_with(), 4000)
         assert outcome.moves.containers == ("online", "web")
         assert (outcome.waits_for.containers, outcome.waits_for.pods) == (("online",), ())
@@ -47,7 +47,7 @@ class TestGrowing:
         outcome = resize(node, 1000)
         assert (node.owners(), outcome.waits_for.containers) == ({"web": "0"}, ("online",))
 
-    def test_the_box_has_to_leave_too_but_its_own_pod_has_not(self):
+    def test_reclaimed_pods_leave_too_but_its_own_does_not(self):
         node = Node()
         node.start_pod("jobs")
         node.create("batch", wish=RECLAIMED, on="jobs")
@@ -79,7 +79,7 @@ class TestGrowing:
         assert outcome.moves.containers == ("online", "web", "side")
         assert outcome.waits_for.containers == ("online",)
 
-    def test_a_sidecar_that_came_first_joins_an_owner_that_has_become_the_main_container(self):
+    def test_an_earlier_sidecar_joins_the_new_main_container(self):
         node = Node()
         node.create("first", 500)
         node.create("second", 400)
@@ -198,7 +198,7 @@ class TestWhoOwnsNothing:
         assert node.owners() == {"web": "0-1", "side": "2-3"}
         assert first(outcome).reason.value == "whole_core"
 
-    def test_a_sidecar_whose_cpus_cannot_be_had_stays_with_the_main_container(self):
+    def test_a_sidecar_without_free_cpus_stays_with_the_main(self):
         node = node_with()
         node.create("side", 100)
         outcome = resize(node, 8000, "side")
@@ -337,12 +337,12 @@ class TestAfterRestarts:
         told = next(d for d in outcome.decisions if d.reason.value == "grown")
         assert (told.before.cpus, told.after.cpus) == ("0", "0,2")
 
-    def test_a_resize_that_a_broken_connection_kept_from_us_is_carried_out_too(self):
+    def test_a_resize_during_a_lost_connection_is_applied(self):
         node = node_with()
         node.listed["web"] = replace(node.listed["web"], resources=asking(4000, cpus="0-1"))
         assert ("container.update", "grown") in said(node.synchronize())
 
-    def test_values_of_ours_in_a_spec_do_not_tell_what_the_kubelet_asks_for(self):
+    def test_our_values_in_a_spec_are_no_request(self):
         ours = replace(DEDICATED, knobs=Knobs(shares=3072))
         node = node_with(2000, ours)
         outcome = node.synchronize()
@@ -359,7 +359,7 @@ class TestAfterRestarts:
 class TestAtTheStart:
     """An init container's end may be reported after its main container was created, but hardly after its start."""
 
-    def test_who_was_refused_gets_its_own_if_it_is_free_by_then(self):
+    def test_a_refused_container_gets_cpus_once_free(self):
         node = Node()
         node.create("online", 500, SHARED, on="shop")
         node.create("init", 6000)

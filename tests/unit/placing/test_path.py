@@ -67,7 +67,7 @@ def test_of_a_pod_whose_start_was_missed_all_is_said():
     assert (limit.before, limit.after) == (Knobs(), Knobs(cpus="0-7", shares=2))
 
 
-def test_hands_are_off_the_weight_of_a_pod_whose_handler_is_ignored():
+def test_an_ignored_handlers_pod_keeps_its_weight():
     node = Node()
     ignored = replace(weighing(300), handler="ignore")
     node.start_pod(wish=ignored)
@@ -129,7 +129,7 @@ class TestLeaving:
         outcome = node.remove_pod()
         assert (limits(outcome), outcome.moves.pods) == ([], ("web",))
 
-    def test_unseen_by_the_daemon_is_said_once_the_runtime_lists_who_is_left(self, node):
+    def test_a_container_that_ended_unseen_restores_its_pods_weight(self, node):
         node.create("app", wish=weighing(10000))
         del node.listed["app"]
         (limit,) = limits(node.synchronize())
@@ -142,7 +142,7 @@ def test_other_settings_say_which_pods_weigh_otherwise(node):
     assert (limit.before, limit.after) == (Knobs(io_weight=300), Knobs(io_weight=400))
 
 
-def test_another_life_of_the_daemon_says_nothing_of_pods_that_it_finds(node):
+def test_a_restarted_daemon_records_nothing_of_found_pods(node):
     node.create("app", wish=weighing(10000))
     assert limits(Node().happen(node.listing())) == []
 
@@ -155,7 +155,7 @@ BOX = Knobs(cpus="0-7", shares=2)
 SLOWED, SLOWER = (replace(SHARED, handler="pod", knobs=Knobs(burst=burst)) for burst in (200, 500))
 
 
-def test_a_reload_that_brings_a_pod_into_the_box_tells_what_its_cgroup_gets():
+def test_a_pod_reclaimed_by_reload_has_its_values_recorded():
     node = Node()
     node.create("app", wish=SHARED)
     outcome = node.reconfigure(wishes={"app": RECLAIMED}, pod_wishes={"web": RECLAIMED})

@@ -179,7 +179,7 @@ class TestFactsOf:
 
 
 class TestAsListed:
-    def test_an_owner_has_its_cpus_in_its_spec_and_its_record_beside(self):
+    def test_an_owners_cpus_are_in_spec_and_record(self):
         listed = record.as_listed(assignment(exclusive=0b11, knobs=Knobs(cpus="0-1")))
         assert listed.resources.cpus == "0-1"
         assert record.before_us(listed).resources.cpus == ""
@@ -217,14 +217,14 @@ class TestALimitThatWasResized:
         assert self.since(3003 * 33 // 100, was=1001, then=1001 * 33 // 100) == 3000
 
     @pytest.mark.parametrize("now", [500, None, 0, -1], ids=["ours", "none", "nothing", "unlimited"])
-    def test_a_spec_that_holds_ours_or_no_limit_tells_of_no_other(self, now):
+    def test_a_spec_with_our_limit_shows_no_other(self, now):
         assert self.since(now) is None
 
     @pytest.mark.parametrize("was", [None, -1], ids=["none", "unlimited"])
     def test_nothing_is_a_part_of_no_limit(self, was):
         assert self.since(1000, was=was) is None
 
-    def test_what_a_loan_was_cut_to_is_no_part_of_a_limit(self):
+    def test_a_reduced_loan_is_no_share_of_a_limit(self):
         assert self.since(250, qos=QoSClass.RECLAIMED) is None
         assert self.since(1000, qos=QoSClass.RECLAIMED) == 2000
 

@@ -155,7 +155,7 @@ class TestGrowthByWishes:
         even = wish(numa=Numa.SINGLE, numa_count=2)
         assert grown("0-1,8-10", 7, "2-7,11-15", even) == "0-2,8-11"
 
-    def test_even_parts_without_a_number_stay_even_on_the_nodes_that_it_has(self):
+    def test_even_parts_stay_even_on_their_nodes(self):
         assert grown("0-1,8-9", 6, "2-7,10-15", wish(numa=Numa.SINGLE, evenly=True)) == "0-2,8-10"
         assert grown("0-1,8-9", 6, "2-7,10-15", wish(numa=Numa.SINGLE)) == "0-3,8-9"
 

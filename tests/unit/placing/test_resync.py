@@ -69,7 +69,7 @@ class TestAfterARestart:
         assert node.cpus("other") == "0-1"  # CPUs that the shrunk container's record names too
         assert node.anew().owners() == node.owners() == {"other": "0-1"}
 
-    def test_a_request_that_could_not_be_met_is_not_met_by_a_restart(self):
+    def test_a_restart_meets_no_unmet_request(self):
         node = Node()
         node.create("early", 6000, on="early")
         node.create("late", 2000)
@@ -189,7 +189,7 @@ class TestLapsedClaims:
         node.happen(Synchronized((), (rival, claims("old", "0-1", 2, milli=2000))))
         assert node.state.owners["old"] & 0b10
 
-    def test_of_claims_that_would_leave_share_nothing_what_share_has_is_lapsed(self):
+    def test_the_claim_to_the_rest_for_share_lapses(self):
         """The record's CPUs happen to be the rest for share, so its spec names them, as other specs do."""
         node = Node()
         node.create("a-old", 2000, on="old")
@@ -245,7 +245,7 @@ class TestSpecsAlone:
         node = self.restarted(Tuning(), listed("main", "0-1", "web", 2000), mate)
         assert (node.owners(), node["side"].follows) == ({"main": "0-1"}, "main")
 
-    def test_a_record_that_its_spec_belies_keeps_no_pool_from_its_least(self):
+    def test_a_belied_record_keeps_no_pool_from_its_minimum(self):
         pools = (PoolTuning("gold", minimum=1), PoolTuning("share", minimum=2))
         node = self.restarted(
             Tuning(pools=pools),
@@ -344,7 +344,7 @@ class TestForeigners:
         again.happen(replace(listing, containers=(stranger, *listing.containers)))
         assert again.owners() == {"main": "0-1", "early": "2-3"}
 
-    def test_a_container_whose_pod_is_not_listed_is_placed_all_the_same(self):
+    def test_a_container_of_an_unlisted_pod_is_placed(self):
         node = Node()
         node.happen(Synchronized((), ((container("app", "ghost"), SHARED),)))
         assert node.cpus("app") == "0-7"
@@ -362,7 +362,7 @@ class TestForeigners:
         node.happen(Synchronized(pods, containers))
         assert not node.state.boxed("web")
 
-    def test_a_pod_whose_own_wish_changed_is_not_boxed_over_its_online_container(self):
+    def test_a_newly_reclaimed_pod_with_online_containers_is_not_limited(self):
         node = Node()
         node.create("app", wish=SHARED)
         listing = node.listing()
@@ -451,14 +451,14 @@ class TestVanished:
         assert node.state.pools == Node("4node").state.pools
 
 
-def test_a_pod_stays_in_the_box_while_nothing_else_is_in_it():
+def test_a_purely_reclaimed_pod_stays_a_reclaim_cgroup():
     node = Node()
     node.create("batch", wish=RECLAIMED)
     assert resynchronisation.box_again(node.state) is node.state
 
 
 @pytest.mark.parametrize("wish", [SHARED, DEDICATED], ids=["shared", "dedicated"])
-def test_resources_of_the_list_are_the_kubelets_where_they_are_not_ours(wish):
+def test_listed_resources_that_are_not_ours_are_the_kubelets(wish):
     node = Node()
     node.create("app", 2000, wish)
     listed = node.listed["app"]

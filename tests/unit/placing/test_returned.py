@@ -111,7 +111,7 @@ def test_who_is_lent_something_again_has_it():
     assert node["app"].returned == NO_KNOBS
 
 
-def test_a_spec_that_still_says_ours_does_not_make_it_the_kubelets():
+def test_our_value_in_a_spec_is_not_the_kubelets():
     node = Node()
     node.create("app", wish=LENT, resources=Resources(shares=2, quota=-1, period=100_000))
     node.reconfigure(wishes={"app": SHARED})

@@ -52,7 +52,7 @@ def test_cpus_lie_as_close_as_they_can(count, free, cpus):
     assert packed(count, free) == cpus
 
 
-def test_a_group_that_holds_it_goes_before_a_tighter_node_that_has_none():
+def test_a_holding_group_precedes_a_tighter_node_without():
     # node 0 has a core in each of its groups, node 1 is idle
     assert packed(4, "0,2,4,6,16,18,20,22,8-15,24-31") == "8-9,24-25"
 

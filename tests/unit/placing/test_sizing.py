@@ -101,7 +101,7 @@ class TestBesideDedicated:
         assert said(outcome)[1:] == [("pool.resize", "cpus_taken")] * 2
         assert moved(outcome) == ({"jobs"}, {"online", "helper"})
 
-    def test_a_dedicated_container_takes_cpus_of_the_box_only_if_it_must(self):
+    def test_a_dedicated_container_takes_reclaim_cpus_last(self):
         node = with_a_job()
         told(node, reclaim=2)
         assert moved(node.create("main", 2000))[0] == set()

@@ -178,7 +178,7 @@ class TestMemory:
         asked = container("b", resources=Resources(memory_limit=1))
         assert supply.room(node.state, asked, BOUND, 0).left == ((0, 6 * GIB), (1, 6 * GIB))
 
-    def test_who_is_bound_to_two_nodes_fills_up_what_the_others_leave(self):
+    def test_a_container_on_two_nodes_fills_leftover_memory(self):
         node = Node()
         self.limited(node, "z", 10)
         assert self.limited(node, "a", 20) == "2-3 11"
@@ -206,7 +206,7 @@ class TestMemory:
         self.limited(node, "a", 16, DEDICATED)
         assert self.limited(node, "b", 16) == "2-3 1"
 
-    def test_a_sidecar_is_bound_where_its_main_container_is_and_counts_there(self):
+    def test_a_sidecar_is_bound_and_counted_with_its_main(self):
         node = Node()
         node.create("main", wish=BOUND, resources=asking(2000, memory_limit=10 * GIB))
         node.create("side", wish=BOUND, resources=asking(100, memory_limit=GIB))

@@ -31,7 +31,7 @@ class TestNames:
         assert moved(outcome) == (set(), {"a"})
         assert (node.cpus("a"), said(outcome)[1:]) == ("2-7", [("pool.resize", "cpus_taken")] * 2)
 
-    def test_one_of_the_system_is_a_name_over_all_that_the_system_has(self):
+    def test_a_system_pool_is_a_name_over_systems_cpus(self):
         node = having(PoolTuning("agents", qos=QoSClass.SYSTEM), reserved_count=2)
         node.create("a", 100, replace(SYSTEM, pool="agents"))
         assert (node.cpus("a"), node.pool("share")) == ("0-7", "2-7")
@@ -57,7 +57,7 @@ class TestSize:
         join(node, "a", 9000)
         assert node.pool("gold") == "0-3"
 
-    def test_a_member_that_asks_for_nothing_needs_a_cpu_all_the_same(self):
+    def test_a_member_without_request_needs_a_cpu(self):
         node = having(PoolTuning("gold", maximum=4))
         join(node, "a", 0)
         assert node.pool("gold") == "0"
@@ -76,7 +76,7 @@ class TestSize:
         node.create("a", 4000, replace(IN_GOLD, preserve=frozenset({"cpu"})))
         assert node.pool("gold") == "0-1"
 
-    def test_a_group_has_a_pool_of_its_own_while_it_has_members(self):
+    def test_a_group_has_a_pool_while_it_has_members(self):
         node = having(ETL)
         join(node, "a", 1000, "etl/shop")
         join(node, "b", 2000, "etl/mail")
@@ -300,7 +300,7 @@ class TestMembers:
         answer = node.update("a", asking(3000), IN_GOLD).decisions[-1]
         assert (answer.before.cpus, answer.after.cpus) == (had, "0-3")
 
-    def test_a_second_try_at_a_creation_does_not_move_the_container_itself(self):
+    def test_a_repeated_creation_does_not_move_its_container(self):
         node = having(PoolTuning("gold", maximum=4))
         join(node, "a", 1000)
         assert moved(join(node, "a", 2000)) == (set(), set())
@@ -376,7 +376,7 @@ class TestStickiness:
         outcome = node.reconfigure(Tuning())
         assert (node["a"].pool, node.cpus("a"), moved(outcome)) == ("share", "0-7", (set(), {"a"}))
 
-    def test_a_wish_for_a_pool_that_is_no_more_is_one_for_share(self):
+    def test_a_wish_for_a_removed_pool_means_share(self):
         node = having(GOLD)
         join(node, "a", 3000, "silver")
         assert (node["a"].pool, node.cpus("a")) == ("share", "2-7")

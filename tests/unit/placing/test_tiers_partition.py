@@ -102,7 +102,7 @@ class TestPartition:
             {"reclaim": 4},
         )
 
-    def test_a_member_that_comes_to_a_pool_with_no_cpus_has_one(self):
+    def test_a_first_member_of_an_empty_pool_gets_a_cpu(self):
         node = having(PoolTuning("gold", band=(0.3, 0.5)), reclaim=ReclaimTuning(partition=True))
         self.told(node, gold=0, share=4, reclaim=4)
         outcome = join(node, "a", 1000)

@@ -64,7 +64,7 @@ class TestCPUs:
         node.create("a", 100, replace(SLOWED, preserve=frozenset({"cpu"})), resources=Resources(quota=1000))
         assert of(node) == Knobs(memory_high=100)
 
-    def test_a_container_that_preserves_its_cpus_has_no_part_in_the_pods(self):
+    def test_a_container_that_preserves_cpus_is_outside_its_unit(self):
         node = Node()
         node.start_pod(wish=PLAIN)
         node.create("a", 2000, replace(DEDICATED, handler="pod"))

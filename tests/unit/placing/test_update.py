@@ -174,7 +174,7 @@ class TestFigures:
         outcome = node.update("app", Resources(memory_limit=2048), with_figures(memory_high=1600))
         assert outcome.moves.containers == ("app",)
 
-    def test_an_answer_that_left_without_us_is_made_up_for_by_files(self):
+    def test_files_make_up_for_a_late_answer(self):
         node = running(with_figures(memory_high=800))
         asked = Resources(memory_limit=2048)
         event = ContainerUpdating(

@@ -36,14 +36,14 @@ def is_on_owned(node: Node, name: str = "app") -> bool:
     return tiers.is_on_owned(node.state, node[name], owned(node))
 
 
-def test_without_pools_all_is_lendable_and_no_container_is_on_owned_cpus():
+def test_without_pools_all_is_lendable_and_nothing_owned():
     node = Node()
     node.create("app", wish=SHARED)
     assert (lendable(node), owned(node), beyond(node)) == (mask("0-7"), 0, 0)
     assert not is_on_owned(node)
 
 
-def test_cpus_of_pools_and_dedicated_containers_are_owned_and_reserved_ones_are_nobodys():
+def test_pools_and_dedicated_cpus_are_owned_reserved_ones_not():
     node = Node(tuning=TUNING)
     node.create("app", 1000, replace(SHARED, pool="gold"))
     node.create("agent", 0, replace(SYSTEM, pool="agents"), on="agent")
@@ -67,7 +67,7 @@ def test_isolated_cpus_are_nobodys_until_they_are_owned():
     assert is_on_owned(node)
 
 
-def test_where_pools_are_sized_by_load_the_cpus_of_all_tiers_are_lendable():
+def test_pools_sized_by_load_are_all_lendable():
     node = Node(tuning=replace(TUNING, reclaim=ReclaimTuning(partition=True)))
     node.create("app", 1000, replace(SHARED, pool="gold"))
     node.create("db", 1000, on="db")
@@ -102,7 +102,7 @@ def test_containers_of_a_pool_with_own_cpus_are_on_owned_ones(wish, is_on_owned_
     assert is_on_owned(node) is is_on_owned_cpus
 
 
-def test_a_sidecar_on_the_cpus_of_its_main_container_is_on_owned_ones():
+def test_a_sidecar_of_an_owner_is_on_owned_cpus():
     node = Node()
     node.create("app", 2000)
     node.create("side", 100)
@@ -122,7 +122,7 @@ def test_a_sidecar_on_the_cpus_of_its_main_container_is_on_owned_ones():
     ],
     ids=["owned", "reserved", "and share's", "and reserved", "none", "unreadable", "offline"],
 )
-def test_a_container_that_is_left_alone_runs_where_its_spec_says_or_anywhere(cpus, is_on_owned_cpus):
+def test_a_container_left_alone_follows_its_spec(cpus, is_on_owned_cpus):
     node = Node(tuning=Tuning(reserved_count=1, kept_by_kubelet={"uid-web": {"app": mask("2-3")}}))
     node.create("app", wish=LEFT_ALONE, resources=asking(1000, cpus=cpus))
     assert is_on_owned(node) is is_on_owned_cpus

@@ -56,7 +56,7 @@ class TestAdmission:
         assert decision.reason is Reason.ADOPTED
         assert decision.inputs == {"placed_as": "whole_core"}
 
-    def test_a_request_that_cannot_be_met_is_never_hidden_behind_another_reason(self):
+    def test_an_unmet_request_is_always_named(self):
         node, found = admitted(8000)
         decision = words.of_admission(node.state, found, found.assignment, Reason.ADOPTED)
         assert decision.reason is Reason.NO_FREE_CPUS

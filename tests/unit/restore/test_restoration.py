@@ -100,7 +100,7 @@ def test_a_full_disk_keeps_nothing_from_being_put_back(machine, full_disk):
     assert undone.unwritten.endswith("restore.jsonl: No space left on device")
 
 
-def test_an_original_that_a_full_disk_kept_is_restored_twice_without_harm(machine, monkeypatch):
+def test_restoring_twice_after_a_full_disk_is_harmless(machine, monkeypatch):
     with monkeypatch.context() as full:
         full.setattr(state_file, "replace", no_space)
         machine.restore()
@@ -109,13 +109,13 @@ def test_an_original_that_a_full_disk_kept_is_restored_twice_without_harm(machin
     assert (machine.file(POD).read_text(), machine.journalled) == ("100", set())
 
 
-def test_while_the_runtime_cannot_be_asked_its_containers_stay_in_the_journal(machine):
+def test_an_unreachable_runtimes_containers_stay_in_the_journal(machine):
     undone = machine.restore(nobody(machine))
     assert undone.unreachable
     assert machine.journalled == {APP}
 
 
-def test_on_a_full_disk_no_container_is_forgotten_whose_spec_was_not_told(machine, full_disk):
+def test_a_full_disk_forgets_no_unrestored_spec(machine, full_disk):
     undone = machine.restore(nobody(machine))
     assert (undone.unreachable != "", undone.unwritten != "") == (True, True)
     assert machine.journalled == {POD, APP}
@@ -131,6 +131,6 @@ def test_the_daemons_end_tells_of_a_root_that_is_gone(machine):
     assert machine.journalled == {POD, APP}
 
 
-def test_a_push_in_flight_at_the_end_keeps_containers_for_a_retry(machine):
+def test_a_push_at_the_end_keeps_containers_for_retry(machine):
     assert "a push is in flight" in at_exit(machine, pusher=BUSY)
     assert (machine.file(POD).read_text(), machine.journalled) == ("100", {APP})

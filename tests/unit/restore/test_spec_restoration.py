@@ -211,7 +211,7 @@ def test_files_that_no_update_reaches_hold_the_kernels_values_again(v1):
     assert v1.text("cpu.cfs_quota_us", "cpu") == "-1"
 
 
-def test_on_v2_what_stands_in_a_spec_under_its_own_name_is_told_too(v2):
+def test_on_v2_unified_values_of_a_spec_are_restored_too(v2):
     v2.container("c", recorded(**{"memory.high": None, "io.weight": None}))
     done = v2.run()
     assert v2.told == [("c", Knobs(), {"memory.high": "max", "io.weight": "default 100"})]
@@ -238,7 +238,7 @@ def test_who_ran_before_us_gets_back_what_its_files_had(v1):
     assert [changes for _, changes, _ in v1.told] == [Knobs(cpus="0-7", shares=2, quota=-1, memory_limit=-1)]
 
 
-def test_what_became_ours_after_its_creation_is_told_too_by_what_its_files_had(rig):
+def test_values_set_after_creation_are_restored_from_files(rig):
     rig.container("c", recorded(oom_score_adj=900, shares=4))
     files = {"cpuset": {"cpuset.cpus": "0-7"}, "cpu": {"cpu.shares": "512"}}
     if rig.version == 2:
@@ -268,7 +268,7 @@ def test_what_nobody_foresaw_of_one_keeps_no_other_from_its_values(v1):
     assert done.failed == {f"{PATH}/odd"}
 
 
-def test_what_nobody_foresaw_of_ones_files_keeps_no_other_from_its_own(v1, monkeypatch):
+def test_an_unforeseen_error_stops_no_other_container(v1, monkeypatch):
     taken = write_back.restore
 
     def restore(file: str, was: str, version: int) -> bool:
@@ -326,7 +326,7 @@ def test_one_record_shows_an_earlier_daemon(rig):
     assert carries_records(rig.listing())
 
 
-def test_a_score_that_the_kernel_refuses_is_told_with_what_it_means(rig):
+def test_a_refused_score_is_reported_with_its_meaning(rig):
     rig.container("c", recorded(oom_score_adj=-5))
     rig.score.unlink()
     rig.score.symlink_to("/dev/full")
@@ -507,7 +507,7 @@ def at_exit(rig: Rig, state: Path, *, writes: bool = False, pushes: bool = False
     return heard.said
 
 
-def test_at_the_end_files_are_put_back_and_what_is_not_is_said(rig, tmp_path):
+def test_the_end_restores_files_and_reports_failures(rig, tmp_path):
     said = at_exit(rig, tmp_path)
     assert said[0] == "restored {'files': 1, 'specs': 0}"
     assert "No such file" in said[1]
@@ -519,6 +519,6 @@ def test_at_the_end_a_push_in_flight_keeps_the_specs(rig, tmp_path):
     assert rig.text("cpuset.cpus", "cpuset", "") == "0-5"
 
 
-def test_at_the_end_nothing_is_put_back_beside_one_who_still_writes(rig, tmp_path):
+def test_the_end_restores_nothing_beside_another_writer(rig, tmp_path):
     assert "a thread is still writing" in at_exit(rig, tmp_path, writes=True)[0]
     assert rig.text("cpuset.cpus", "cpuset", "") == "0-7"

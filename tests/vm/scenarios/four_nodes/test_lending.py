@@ -63,7 +63,7 @@ def test_a_box_of_half_the_machine_has_half_of_each_node(node: Node, pods: Pods)
     becomes(pods.beside().breaches, [])
 
 
-def test_a_dedicated_container_larger_than_a_node_has_two_which_the_box_leaves(pods: Pods, web: Container):
+def test_reclaimed_pods_leave_both_nodes_of_a_large_container(pods: Pods, web: Container):
     assert len(web.cpus) == 6
     assert web.cpus <= NODES[0] | NODES[1]  # of one socket
     assert cpus(web.cgroup("cpuset.mems")) == {0, 1}
