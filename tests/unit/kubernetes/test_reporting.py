@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from nri_coloc.kubernetes import reporting, requests
 from nri_coloc.kubernetes.api import WATCH_S
-from nri_coloc.kubernetes.presets import LENDING, OPEN, REPORTED_AT, Amounts, Shown
+from nri_coloc.kubernetes.presets import Amounts, Shown
 from nri_coloc.kubernetes.publication import SUMMARY_S
 from nri_coloc.kubernetes.reporting import Cause, Lending, Report, Reporting, Wanted
 from nri_coloc.kubernetes.requests import Demand, Floor
-from tests.unit.kubernetes.kit import BATCH_CPU, GIB, KOORDINATOR
+from tests.unit.kubernetes.kit import GIB
 
 NODE = Amounts(32_000, 64 * GIB)
 FULL = Amounts(8000, 16 * GIB)
@@ -497,46 +497,3 @@ def test_the_same_series_gives_the_same_reports(series):
 
 
 # --- the body of a PATCH --------------------------------------------------------------------------------
-
-REPORT = Report(Amounts(7500, GIB), 110, Lending.ON)
-
-
-def test_capacity_and_allocatable_are_equal():
-    status = reporting.patch(REPORT, KOORDINATOR, "now")["status"]
-    assert status["capacity"] == status["allocatable"]
-    assert status["capacity"][BATCH_CPU] == "7500"
-
-
-def test_a_closed_nodes_patch_removes_the_gate():
-    status = reporting.patch(REPORT._replace(gate=None), KOORDINATOR, "now")["status"]
-    assert (status["capacity"][OPEN], status["allocatable"][OPEN]) == (None, None)
-
-
-def test_a_patch_has_the_time_of_its_report():
-    metadata = reporting.patch(REPORT, KOORDINATOR, "2026-11-26T10:00:00Z")["metadata"]
-    assert metadata["annotations"] == {REPORTED_AT: "2026-11-26T10:00:00Z"}
-
-
-def test_a_patch_without_the_daemon_has_no_time():
-    assert (
-        "annotations" not in reporting.patch(REPORT._replace(is_fresh=False), KOORDINATOR, "now")["metadata"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("lending", "label"),
-    [(Lending.ON, "on"), (Lending.OFF, "off"), (Lending.DRAINING, "draining"), (Lending.COOLING, "on")],
-)
-def test_the_label_has_three_values(lending, label):
-    labels = reporting.patch(REPORT._replace(lending=lending), KOORDINATOR, "now")["metadata"]["labels"]
-    assert labels == {LENDING: label}
-
-
-def test_the_state_is_a_label_of_each_patch():
-    labels = reporting.patch(REPORT, KOORDINATOR, "now", "Offline")["metadata"]["labels"]
-    assert labels["coloc.nri.io/state"] == "Offline"
-
-
-def test_an_unknown_state_leaves_its_label():
-    labels = reporting.patch(REPORT, KOORDINATOR, "now")["metadata"]["labels"]
-    assert "coloc.nri.io/state" not in labels
