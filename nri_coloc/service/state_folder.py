@@ -44,6 +44,7 @@ class StateFolder:
 
     def __init__(
         self,
+        *,
         folder: str,
         lock: InstanceLock,
         journal: Journal,

@@ -33,7 +33,12 @@ class Rig:
         self.metrics = report.metrics
         self.observes = observe
         self.folder = StateFolder(
-            str(folder), self.lock, self.journal, (self.forecast,), report, lambda: self.observes
+            folder=str(folder),
+            lock=self.lock,
+            journal=self.journal,
+            others=(self.forecast,),
+            report=report,
+            observes=lambda: self.observes,
         )
         self.now = 0.0
         self.folder.begin()
