@@ -113,21 +113,24 @@ def tick(
         grown_at=now if grown else memory.grown_at,
         period_s=next_s,
     )
-    used = sum(load.milli for load in loads.values())
-    unused = 1000 * sizes[RECLAIM]
-    headroom = Headroom(
-        cpu_milli=at_most(unused, readings.most),
-        online_cpu_milli=used,
-        binding=Binding.TIERS,
-        unused_milli=unused,
-    )
     return PartitionTick(
         memory=after,
         sizes=sizes,
         because=f"pools resized: {unusable}{why}",
         loads=known,
-        headroom=headroom,
+        headroom=_headroom(sizes[RECLAIM], loads, readings.most),
         next_s=next_s,
+    )
+
+
+def _headroom(reclaim_cpus: int, loads: Mapping[str, Load], most_cpus: int) -> Headroom:
+    """Return the headroom of a size of `reclaim`. `most_cpus`: the operator's maximum, 0 for none."""
+    unused = 1000 * reclaim_cpus
+    return Headroom(
+        cpu_milli=at_most(unused, most_cpus),
+        online_cpu_milli=sum(load.milli for load in loads.values()),
+        binding=Binding.TIERS,
+        unused_milli=unused,
     )
 
 
