@@ -27,7 +27,7 @@ from nri_coloc.pressure.degrader import Degrader
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.sim.node import Node
 from nri_coloc.tuning.bandwidths import PodBandwidths
-from tests.scenario import test_pressure
+from tests.scenario import pressure_bed
 from tests.unit.pressure.kit import Doing
 
 ON = Tuning(pressure=PressureTuning(degrade=True))
@@ -36,12 +36,12 @@ OPEN = Wish(QoSClass.SHARED, avoidance=frozenset({"degrade"}))
 WAITS, CALM = Doing(cpu=900, cpu_stall=0.7), Doing(cpu=900, cpu_stall=0.02)
 
 
-class Told(test_pressure.Told):
+class Told(pressure_bed.Told):
     def drifted(self, subject: Subject, state: NodeState, drift: Drift) -> None:
         raise AssertionError(drift)
 
 
-class Bed(test_pressure.Bed):
+class Bed(pressure_bed.Bed):
     """Runs the whole way: judge, decide, write."""
 
     def daemon(self) -> Pressure:
