@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_WORDS = 8
-LIMIT_PERCENT = 34
+LIMIT_PERCENT = 31
 LONGEST = 14
 
 
