@@ -115,10 +115,6 @@ class Api:
         """PATCH an object with a JSON merge patch, in which None removes a key."""
         return self._call("PATCH", path, body, content=_MERGE, query=query)
 
-    def delete(self, path: str, body: Mapping[str, Any] | None = None) -> Object:
-        """DELETE an object; `body` has the options, such as preconditions."""
-        return self._call("DELETE", path, body)
-
     def pages(self, path: str, limit: int = PAGE, **query: str) -> Iterator[tuple[list[Object], str]]:
         """Return the objects of a collection in pages, each with the resourceVersion of the list.
 

@@ -43,6 +43,11 @@ def report(at: str = "2026-11-26T10:00:00Z") -> dict[str, Any]:
     }
 
 
+def delete(caller: Api, path: str, body: dict[str, Any] | None = None) -> None:
+    """DELETE an object as this caller; the product deletes nothing. `body` has the options."""
+    caller._call("DELETE", path, body)
+
+
 def status(node: str) -> str:
     """Return the path of a node's status."""
     return f"/api/v1/nodes/{node}/status"

@@ -117,7 +117,7 @@ def made(admin: Api) -> Iterator[Callable[..., dict[str, Any]]]:
 
 def _remove(admin: Api, name: str) -> None:
     try:
-        admin.delete(f"{kit.PODS}/{name}", {"gracePeriodSeconds": 0})
+        kit.delete(admin, f"{kit.PODS}/{name}", {"gracePeriodSeconds": 0})
     except ApiRefused as error:
         if error.status != 404:
             raise
@@ -201,7 +201,7 @@ def test_a_budget_is_respected(replica, admin, made):
     becomes(lambda: outcomes(admin), {"render": "budget"})
     assert not is_leaving(admin, "render")
     assert not noticed(admin, "render")
-    admin.delete(f"{budgets}/render")
+    kit.delete(admin, f"{budgets}/render")
 
 
 def test_an_old_order_is_not_carried_out(replica, admin, made):

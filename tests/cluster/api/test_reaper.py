@@ -43,7 +43,7 @@ def name(admin: Api) -> Iterator[str]:
     admin.create("/api/v1/nodes", node(found))
     report(admin, found, "10:00")
     yield found
-    admin.delete(f"/api/v1/nodes/{found}")
+    kit.delete(admin, f"/api/v1/nodes/{found}")
 
 
 class Told:
@@ -142,7 +142,7 @@ def test_a_node_without_lending_is_left_alone(controller_api, admin):
     told.turn(0.0)
     told.turn(901.0)
     assert (told.corrected, told.errors) == ([], [])
-    admin.delete("/api/v1/nodes/plain")
+    kit.delete(admin, "/api/v1/nodes/plain")
 
 
 def test_an_outage_of_the_api_server_is_no_silence(server, controller_api, admin, name):

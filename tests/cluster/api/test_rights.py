@@ -119,7 +119,7 @@ def test_it_can_write_its_own_object(companion, admin):
     }
     companion.merge(f"{kit.OBJECTS}/a", {"spec": {"evictions": [order]}})
     assert admin.get(f"{kit.OBJECTS}/a")["spec"]["evictions"] == [order]
-    admin.delete(f"{kit.OBJECTS}/a")
+    kit.delete(admin, f"{kit.OBJECTS}/a")
 
 
 def test_it_can_write_and_change_its_own_event(companion, admin):
@@ -225,9 +225,9 @@ ATTACKS: dict[str, Call] = {
     ),
     "a replaced status": lambda it: it.replace(kit.status("a"), node("a")),
     "a new node": lambda it: it.create("/api/v1/nodes", node("c")),
-    "a deleted node": lambda it: it.delete("/api/v1/nodes/a"),
+    "a deleted node": lambda it: kit.delete(it, "/api/v1/nodes/a"),
     "an eviction": lambda it: it.create(f"{kit.PODS}/render-1/eviction", EVICTION),
-    "a deleted pod": lambda it: it.delete(f"{kit.PODS}/render-1"),
+    "a deleted pod": lambda it: kit.delete(it, f"{kit.PODS}/render-1"),
     "a changed pod": lambda it: it.merge(f"{kit.PODS}/render-1", _labels("x", "y")),
     "a new pod": lambda it: it.create(kit.PODS, pod("mine", on="a")),
     "an annotation of a pod": lambda it: it.merge(RENDER_STATUS, _annotations("example.com/owner", "me")),
@@ -245,12 +245,12 @@ ATTACKS: dict[str, Call] = {
             "a", ownerReferences=[{"apiVersion": "v1", "kind": "Node", "name": "b", "uid": "x"}]
         ),
     ),
-    "a deleted object": lambda it: it.delete(f"{kit.OBJECTS}/b"),
+    "a deleted object": lambda it: kit.delete(it, f"{kit.OBJECTS}/b"),
     "results of its own": lambda it: it.merge(f"{kit.OBJECTS}/b/status", {"status": {"results": []}}),
     "a token": lambda it: it.create(
         f"/api/v1/namespaces/kube-system/serviceaccounts/{kit.COMPANION}/token", {"spec": {}}
     ),
-    "a deleted Event": lambda it: it.delete(f"{kit.EVENTS}/x"),
+    "a deleted Event": lambda it: kit.delete(it, f"{kit.EVENTS}/x"),
     "Events of others": lambda it: it.get(kit.EVENTS),
     "an Event of another API": lambda it: it.create(
         "/apis/events.k8s.io/v1/namespaces/default/events", {"metadata": {"name": "x"}}
@@ -309,7 +309,7 @@ CONTROLLER_ATTACKS: dict[str, Call] = {
     "a condition": lambda it: it.merge(
         kit.status("b"), {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
     ),
-    "a deleted pod": lambda it: it.delete(f"{kit.PODS}/render-1"),
+    "a deleted pod": lambda it: kit.delete(it, f"{kit.PODS}/render-1"),
     "orders of a node": lambda it: it.create(kit.OBJECTS, kit.colocation_node("c")),
     "another Lease": lambda it: it.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a"),
     "secrets": lambda it: it.get("/api/v1/secrets"),
