@@ -1,4 +1,7 @@
-"""Decide which claims to CPUs hold after a restart, before the runtime's list is replayed.
+"""Decide which claims to CPUs hold: after a restart (`granted`), and after a change of settings or of the machine.
+
+After a change, known containers keep their CPUs or lose them (`surviving`). After a restart, containers of the
+runtime's list claim CPUs, before the list is replayed.
 
 Claims are granted one by one, in the order of trust, from the CPUs that are left. A claim that is not granted costs no
 other claim. A container that may own no CPUs now claims none. Every granted claim leaves `share` one CPU. A claim
@@ -33,6 +36,7 @@ from nri_coloc.core.state import (
     NodeState,
     Pools,
 )
+from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Wish
 from nri_coloc.placing import claim, driver, record, request, supply, tiers
@@ -172,6 +176,32 @@ def granted(state: NodeState, near: Pools, listed: Listed) -> Granted:
     line = sorted(holding, key=lambda one: (not one.is_whole, one.is_small))
     ranks = {one.container.id: rank for rank, one in enumerate(line)}
     return Granted(room.taken, frozenset(driven), ranks)
+
+
+def surviving(
+    state: NodeState, topology: Topology, withheld: CPUMask
+) -> tuple[list[Assignment], list[Assignment]]:
+    """Return the known containers that keep their CPUs under new settings or on a changed machine, and the others.
+
+    If `share` would be left without a CPU, the youngest owners lose theirs. Containers with CPUs that another agent
+    chose (`hands_off`) come first.
+    """
+    free, aside = topology.usable & ~withheld, topology.aside & ~withheld
+    holding: list[Assignment] = []
+    lost: list[Assignment] = []
+    in_line = sorted(state.containers.values(), key=lambda a: (not a.hands_off, a.container.created_at, a.id))
+    for assignment in in_line:
+        owned = assignment.exclusive
+        claimable = free | aside if assignment.wish.pool == ISOLATED else free
+        if assignment.hands_off:
+            claimable = topology.online
+        if owned and (owned & ~claimable or owned & free == free):
+            lost.append(assignment)
+            continue
+        free &= ~owned
+        aside &= ~owned
+        holding.append(assignment)
+    return holding, lost
 
 
 def _claimants(state: NodeState, listed: Listed, driven: Mapping[str, CPUMask]) -> Iterator[_Claimant]:

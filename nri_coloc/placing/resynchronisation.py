@@ -11,15 +11,13 @@ from functools import reduce
 from operator import or_
 from typing import Final
 
-from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Decision, Moves, Outcome, Reconfigured, Synchronized
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import POOLS, Assignment, Crowd, NodeState, PodPlace
-from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import ISOLATED, Container, Phase, Pod, Wish
+from nri_coloc.core.workload import Container, Phase, Pod, Wish
 from nri_coloc.placing import (
     admission,
     change,
@@ -319,7 +317,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     before = state
     reserved = pools.reserved_cpus(event.topology, tuning)
     kubelets = pools.kept_cpus(event.topology, tuning)
-    kept, lost = _survivors(state, event.topology, reserved | kubelets)
+    kept, lost = claims.surviving(state, event.topology, reserved | kubelets)
     owners = {a.id: a.exclusive for a in kept if a.exclusive}
     told = pools.as_told(state.pools, tuning)
     # as of a state without pods; their requests are counted when the pods are added
@@ -363,32 +361,6 @@ def _place_again(place: PodPlace, event: Reconfigured) -> PodPlace:
     if pod.id in event.requests:
         place = replace(place, pod=replace(pod, cpu_request=event.requests[pod.id]))
     return place if wish == place.wish else replace(place, wish=wish, boxed=_belongs(pod, wish))
-
-
-def _survivors(
-    state: NodeState, topology: Topology, withheld: CPUMask
-) -> tuple[list[Assignment], list[Assignment]]:
-    """Return the containers that keep their CPUs, and the containers that lost one.
-
-    If `share` would be left without a CPU, the youngest owners lose theirs. Containers with CPUs that another agent
-    chose (`hands_off`) come first.
-    """
-    free, aside = topology.usable & ~withheld, topology.aside & ~withheld
-    kept: list[Assignment] = []
-    lost: list[Assignment] = []
-    in_line = sorted(state.containers.values(), key=lambda a: (not a.hands_off, a.container.created_at, a.id))
-    for assignment in in_line:
-        owned = assignment.exclusive
-        claimable = free | aside if assignment.wish.pool == ISOLATED else free
-        if assignment.hands_off:
-            claimable = topology.online
-        if owned and (owned & ~claimable or owned & free == free):
-            lost.append(assignment)
-            continue
-        free &= ~owned
-        aside &= ~owned
-        kept.append(assignment)
-    return kept, lost
 
 
 def _to_place_again(state: NodeState, lost: list[Assignment], event: Reconfigured) -> list[Assignment]:
