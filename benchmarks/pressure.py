@@ -3,9 +3,10 @@
 A case is one reclaimed pod of one of five kinds that begins beside an online pod and two innocent reclaimed pods, all
 under the daemon. nginx reads its files past the page cache, so that it waits for the disk as a database does. The
 online pod is hurt if its p99 is more than 1.2 times that of the seconds before. Right is a verdict that names the hog
-and no innocent if it was hurt, and no verdict if it was not. All parameters of a case follow from the seed.
+and no innocent if it was hurt, and no verdict if it was not. All parameters of a case follow from the seed. In a case
+of the sixth kind, `none`, the pod sleeps: p99 above 1.2 times is the measurement's own noise there.
 
-A case takes 28 s: two cases of each kind five minutes, with a minute for the node. Other load on the machine hurts the
+A case takes 28 s: two cases of each kind six minutes, with a minute for the node. Other load on the machine hurts the
 online pod too, so the figures are worth something on an idle machine alone.
 """
 
@@ -149,12 +150,17 @@ def _disk(draw: random.Random) -> tuple[str, ...]:
     return _loops(f"dd if=/dev/zero of=/scratch/out bs={size} count=64 oflag=direct 2>&-", count)
 
 
+def _none(_draw: random.Random) -> tuple[str, ...]:
+    return _loops("sleep 1", 1)
+
+
 KINDS: Final[Mapping[str, Callable[[random.Random], tuple[str, ...]]]] = {
     "busy": _busy,
     "forks": _forks,
     "cache": _cache,
     "anonymous": _anonymous,
     "disk": _disk,
+    "none": _none,
 }
 
 INNOCENTS: Final = {

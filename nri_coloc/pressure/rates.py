@@ -112,7 +112,8 @@ def strains(
         Resource.MEMORY: _of_memory(before, after, span),
         Resource.IO: _of_io(before, after, span, found),
     }
-    return {k: one and one._replace(resolution=2 * _TICK_S / span) for k, one in strained.items()}
+    resolution, cpu = 2 * _TICK_S / span, (found.cpu or 0.0) / 1000
+    return {k: one and one._replace(resolution=resolution, cpu=cpu) for k, one in strained.items()}
 
 
 def _of_cpu(

@@ -5,12 +5,12 @@ throttling and the hypervisor's steal are subtracted first: reclaimed pods cause
 divided by the operations, because a pod that only reads waits all the time, also alone on a fast disk. For the other
 resources the wait is the stall.
 
-    hurt: wait > baseline * factor(tolerance) + 3 * spread + margin(resource)
+    hurt: wait > baseline * factor(tolerance) + 3 * spread, and wait > baseline + margin
 
-The margin is a share of the time, for I/O divided by the operations too. So it needs no latency that fits one disk: a
-pod is hurt if it loses this share of its time beyond the wait that its baseline explains, on a slow and a fast disk.
-For CPU it is a fifth of the pod's own CPU time: a request of a server then takes a fifth longer. A server that uses a
-tenth of a CPU is hurt by less waiting than one that uses a whole CPU.
+The first bound is the pod's usual variation, the second one what matters to it. The margin is a fifth of the time in
+which the pod is active: its own CPU time and the wait of its baseline. A request then takes a fifth longer. A server
+that uses a tenth of a CPU is hurt by less waiting than one that uses a whole CPU. For I/O the margin is divided by the
+operations too. So it needs no latency that fits one disk.
 
 The baseline is learned for each load (a power of four) from the pod's own readings. It follows calm readings fast and
 hurt readings slowly: a workload that changed for good is normal again after an hour. A closed-loop pod does less work
@@ -49,11 +49,11 @@ class Resource(StrEnum):
     IO = "io"
 
 
-_CPU_PART: Final = 0.2
-"""The margin for CPU: part of the pod's own CPU time, of at most one CPU."""
+_PART: Final = 0.2
+"""The margin, part of the time in which the pod is active."""
 
-_MARGINS: Final[Mapping[Resource, float]] = {Resource.MEMORY: 0.1, Resource.IO: 0.05}
-"""The margins of the other resources: shares of the time."""
+_MOST: Final[Mapping[Resource, float]] = {Resource.CPU: 0.2, Resource.MEMORY: 0.1, Resource.IO: 0.05}
+"""The largest margins, shares of the time: the whole of a busy pod's work waits behind memory and disk."""
 
 
 class Strain(NamedTuple):
@@ -65,6 +65,7 @@ class Strain(NamedTuple):
     stolen: share of the time that the hypervisor took.
     size: bytes of one I/O operation; 0 for the other resources.
     resolution: share of the time by which the stall may be wrong; no margin is below it.
+    cpu: the pod's own CPU time, share of the time; of several CPUs more than 1.
     """
 
     stall: float
@@ -73,6 +74,7 @@ class Strain(NamedTuple):
     stolen: float = 0.0
     size: float = 0.0
     resolution: float = 0.0
+    cpu: float = 0.0
 
 
 class Level(NamedTuple):
@@ -104,8 +106,8 @@ class Judgement(NamedTuple):
     hurt: None if it is unknown.
     wait: share of the time; for I/O seconds for one operation.
     baseline, spread: mean wait at this load and size, and mean distance from it; None without a baseline.
-    margin: part of the bound.
-    bound: the wait above which the pod is hurt; None without a baseline.
+    margin: wait above the baseline that matters.
+    bound: the wait above which the pod is hurt, the larger of both bounds; None without a baseline.
     """
 
     hurt: bool | None
@@ -129,8 +131,8 @@ def judge(
     level = _of_size(_expected(known, load), strain.size)
     if level is None:
         return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
-    margin = _margin(resource, strain)
-    bound = level.mean * _FACTORS[tolerance] + 3 * level.spread + margin
+    margin = _margin(resource, strain, level.mean)
+    bound = max(level.mean * _FACTORS[tolerance] + 3 * level.spread, level.mean + margin)
     hurt = wait > bound
     judgement = Judgement(
         hurt=hurt, wait=wait, baseline=level.mean, spread=level.spread, margin=margin, bound=bound
@@ -143,10 +145,11 @@ def wait_of(resource: Resource, strain: Strain) -> float:
     return strain.stall / _parts(resource, strain)
 
 
-def _margin(resource: Resource, strain: Strain) -> float:
-    """Return the wait that no tolerance calls a hurt, in the unit of `wait_of`."""
-    of_cpu = _CPU_PART * min(1.0, strain.load / 1000)
-    return max(_MARGINS.get(resource, of_cpu), strain.resolution) / _parts(resource, strain)
+def _margin(resource: Resource, strain: Strain, usual: float) -> float:
+    """Return the wait above the `usual` one that no tolerance calls a hurt, in the unit of `wait_of`."""
+    parts = _parts(resource, strain)
+    active = strain.cpu + usual * parts
+    return max(min(_PART * active, _MOST[resource]), strain.resolution) / parts
 
 
 def _parts(resource: Resource, strain: Strain) -> float:

@@ -149,7 +149,7 @@ def test_larger_operations_make_no_verdict(operations: int):
 
 @pytest.mark.parametrize(
     ("cpu", "stall", "expected"),
-    [(100, 0.08, True), (100, 0.045, False), (1000, 0.2, False), (1000, 0.3, True)],
+    [(100, 0.05, True), (100, 0.04, False), (1000, 0.2, False), (1000, 0.3, True)],
     ids=["small", "small calm", "large calm", "large"],
 )
 def test_a_cpu_wait_is_compared_with_own_use(cpu: float, stall: float, *, expected: bool):
@@ -187,7 +187,34 @@ def test_each_disk_has_its_own_scale(latency_ms: float, waits: float):
 def test_a_little_time_lost_is_no_hurt():
     node = bench()
     node.seconds(20, {"web": FAST}, {"hog": IDLE})
-    assert not node.seconds(20, {"web": replace(FAST, io_stall=0.07)}, {"hog": DISK_HOG})
+    assert not node.seconds(20, {"web": replace(FAST, io_stall=0.04)}, {"hog": DISK_HOG})
+
+
+SERVER = Doing(cpu=120, io_stall=0.019, read=250 * 16384.0, operations=250)
+"""A server that computes for six times as long as it waits for the disk."""
+
+
+@pytest.mark.parametrize(("stall", "expected"), [(0.046, False), (0.048, True), (0.067, True)])
+def test_an_io_wait_is_compared_with_own_work(stall: float, *, expected: bool):
+    node = bench()
+    node.seconds(20, {"web": SERVER}, {"hog": IDLE})
+    assert bool(node.seconds(2, {"web": replace(SERVER, io_stall=stall)}, {"hog": DISK_HOG})) is expected
+
+
+@pytest.mark.parametrize(("stall", "expected"), [(0.068, False), (0.07, True)])
+def test_busy_pod_bears_a_twentieth_of_its_time_for_io(stall: float, *, expected: bool):
+    node = bench()
+    busy = replace(SERVER, cpu=3000)
+    node.seconds(20, {"web": busy}, {"hog": IDLE})
+    assert bool(node.seconds(2, {"web": replace(busy, io_stall=stall)}, {"hog": DISK_HOG})) is expected
+
+
+def test_usual_variation_is_no_hurt():
+    node = bench()
+    varied = [replace(SERVER, io_stall=stall) for stall in (0.0, 0.038)]
+    for number in range(40):
+        node.second({"web": varied[number % 2]}, {"hog": IDLE})
+    assert not node.seconds(2, {"web": replace(SERVER, io_stall=0.08)}, {"hog": DISK_HOG})
 
 
 def test_a_learned_pattern_is_judged_again():
