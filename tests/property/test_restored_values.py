@@ -247,9 +247,9 @@ class RestoreMachine(RuleBasedStateMachine):
         self.kubelets[file] = text
         self.resized.add(file)
 
-    @rule(pod=st.sampled_from(PODS), shares=SHARES, running=st.booleans())
-    def come_again(self, pod: str, shares: int, *, running: bool) -> None:
-        """Run a pod again at the same path, as the kubelet does with a static pod, beside the daemon or without it."""
+    @rule(pod=st.sampled_from(PODS), running=st.booleans())
+    def come_again(self, pod: str, *, running: bool) -> None:
+        """Run a static pod again, beside the daemon or without it: its path and its values are the same as before."""
         app = APPS[PODS.index(pod)]
         for path in (app, pod):
             self.tree.remove(path)
@@ -257,18 +257,12 @@ class RestoreMachine(RuleBasedStateMachine):
             self.writer.tidy()
         for path in (pod, app):
             self.tree.make(path)
-        self.tree.write(pod, *self.tree.weight(shares))
-        if pod == LIMITED:
-            self.tree.write(pod, *self._quota(OWN_QUOTA))
-        self.tree.write(app, *self._quota(OWN_QUOTA))
-        self.quotas[app] = OWN_QUOTA
         number = 7 + APPS.index(app)
         shutil.rmtree(self.root / f"proc/{number}")
         self._process(app, number)
-        anew = self.shown()
-        self.kubelets |= {
-            file: text for file, text in anew.items() if f"/{pod}/" in file or f"proc/{number}/" in file
-        }
+        for file, text in self.kubelets.items():
+            if f"/{pod}/" in file:
+                Path(file).write_text(f"{text}\n")
         if not running:
             self.start()
 
