@@ -23,7 +23,7 @@ from nri_coloc.core.decisions import (
     Outcome,
     PoolsSized,
 )
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import MIN_SHARES, Knobs
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, NodeState
@@ -395,7 +395,9 @@ class PlacementMachine(RuleBasedStateMachine):
 
     def no_value_that_is_written_is_empty(self):
         orders = [admission.orders(self.state, a) for a in self.state.containers.values()]
-        orders += [reclaim_cgroups.knobs(self.state, k) for k in self.state.pods]
+        of_pods = [reclaim_cgroups.knobs(self.state, k) for k in self.state.pods]
+        assert {each.shares for each in of_pods} <= {None, MIN_SHARES}  # `host.resizes` knows ours by it
+        orders += of_pods
         assert all(o.cpus != "" and o.mems != "" for o in orders)
 
     def no_boxed_pod_holds_another_class(self):
