@@ -4,8 +4,8 @@ There is one turn a second, so 3,000 µs are 0.3 % of a core. `….calm` is a tu
 `….hurt` one in which every online pod is: then all pods are read and culprits are searched. Rows `….v1` and `….v2` read
 a simulated node's files. `….real` rows read cgroups of this machine (root), which are made and removed again: verdicts,
 degrading, file systems and evictions together, all of them on (`….on.real`) and all of them off (`….off.real`) in
-alternating turns. Before each real turn there is a pause, as in the daemon, in which the processor's caches forget it;
-long-lived objects are frozen, as there.
+alternating turns, and one check of all online pods between two turns (`turns.check.real`). Before each real turn there
+is a pause, as in the daemon, in which the processor's caches forget it; long-lived objects are frozen, as there.
 """
 
 import gc
@@ -33,10 +33,11 @@ from nri_coloc.host.disk_left import DiskLeftReader
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.memory_left import MemoryLeftReader
 from nri_coloc.host.readings import CgroupReader
-from nri_coloc.host.stall_readings import StallReader
+from nri_coloc.host.stall_readings import OpenStalls, StallReader
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
 from nri_coloc.pressure.degrader import Degrader
+from nri_coloc.pressure.disk_waits import CHECK_S
 from nri_coloc.pressure.disks import Disks
 from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
@@ -118,7 +119,7 @@ class Ladder:
         node, layout = _node(tuning), cgroup_layout.detect("/")
         writer, told = _writer(layout, "/", str(folder)), Told()
         stalls, reader = StallReader(layout, "/"), CgroupReader(layout, "/")
-        self._loop = Pressure(node, stalls, writer, told)
+        self._loop = Pressure(node, stalls, writer, told, disk_stalls=OpenStalls(layout))
         quotas = PodBandwidths(node, writer, cast("Any", told))
         self._degrader = Degrader(node, reader, judge=self._loop, quotas=quotas, report=told)
         starved = StarvedPods(node, told, picture=lambda: None, headroom=Headroom)
@@ -130,6 +131,10 @@ class Ladder:
             report=told,
             cool_down=CoolDown(str(folder)),
         )
+
+    def check(self, now: float) -> None:
+        """Read the I/O stall of every online pod, as between two turns."""
+        self._loop.times.is_alarmed(now)
 
     def look(self, now: float) -> None:
         """Take one turn."""
@@ -144,7 +149,7 @@ def _real(folder: str) -> dict[str, figures.Figures]:
     ladders = {
         name: Ladder(Path(folder) / name, tuning) for name, tuning in (("on", ALL_ON), ("off", ALL_OFF))
     }
-    samples: dict[str, list[int]] = {name: [] for name in ladders}
+    samples: dict[str, list[int]] = {name: [] for name in (*ladders, "check")}
     gc.collect()
     gc.freeze()
     for turn in range(LEARNS + TURNS):
@@ -153,9 +158,14 @@ def _real(folder: str) -> dict[str, figures.Figures]:
             began = time.thread_time_ns()
             ladder.look(float(turn))
             samples[name].append(time.thread_time_ns() - began)
+        time.sleep(PAUSE_S)
+        began = time.thread_time_ns()
+        ladders["on"].check(turn + CHECK_S)
+        samples["check"].append(time.thread_time_ns() - began)
     gc.unfreeze()
-    on, off = (mean(samples[name][LEARNS:]) for name in ("on", "off"))
+    on, off, check = (mean(samples[name][LEARNS:]) for name in ("on", "off", "check"))
     print(f"pressure at {PODS} pods: mean {on / 1e7:.3f} % of a core, switched off {off / 1e7:.3f} %")
+    print(f"its checks between two turns: mean {check * (1 / CHECK_S - 1) / 1e7:.3f} %")
     return {f"turns.{name}.real": figures.of(found[LEARNS:]) for name, found in samples.items()}
 
 
@@ -181,7 +191,13 @@ def _writer(layout: CgroupLayout, root: str, folder: str) -> CgroupWriter:
 
 def _rows(root: str, name: str, hurts: Callable[[int], None]) -> dict[str, figures.Figures]:
     layout = cgroup_layout.detect(root)
-    loop = Pressure(_node(ALL_ON), StallReader(layout, root), _writer(layout, root, root), Told())
+    loop = Pressure(
+        _node(ALL_ON),
+        StallReader(layout, root),
+        _writer(layout, root, root),
+        Told(),
+        disk_stalls=OpenStalls(layout),
+    )
     return {
         f"turns.calm.{name}": _turns(loop, 0, lambda _turn: None),
         f"turns.hurt.{name}": _turns(loop, LEARNS + TURNS, hurts),

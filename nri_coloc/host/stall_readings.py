@@ -1,7 +1,8 @@
 """Read a pod's stalls, and its use of the resources that pods wait for, as one value.
 
-Files are opened, read and closed again, as in `host.readings`. A missing file is None in the reading; a cgroup that is
-gone has no reading. Paths are below the hierarchy's root; ValueError for one that leads out of it.
+Files are opened, read and closed again, as in `host.readings`; those of `OpenStalls` stay open. A missing file is None
+in the reading; a cgroup that is gone has no reading. Paths are below the hierarchy's root; ValueError for one that
+leads out of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,7 @@ from typing import Final
 from nri_coloc.core.readings import IOReading, StallReading
 from nri_coloc.host import cgroup_layout, counters, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
+from nri_coloc.host.files import Descriptors, OpenFile, Vanished
 from nri_coloc.host.readings import content, whole
 
 _MEMORY: Final = {
@@ -103,6 +105,44 @@ class StallReader:
     def _blkio(self, below: str, name: str) -> bytes | None:
         recursive = _content(self._layout.blkio, below, f"{name}_recursive")
         return _content(self._layout.blkio, below, name) if recursive is None else recursive
+
+
+MOST_OPEN: Final = 512
+"""Files of `OpenStalls`, one for each online pod."""
+
+
+class OpenStalls:
+    """Reads the I/O stall of cgroups from files that stay open, in a third of the time."""
+
+    def __init__(self, layout: CgroupLayout) -> None:
+        self._root = layout.unified
+        self._bank = Descriptors(MOST_OPEN)
+        self._files: dict[str, OpenFile] = {}
+
+    def keep(self, paths: Iterable[str]) -> None:
+        """Close the files of all other cgroups."""
+        for path in self._files.keys() - set(paths):
+            self._files.pop(path).close()
+
+    def io_us(self, path: str) -> int | None:
+        """Read the time in which a task of a cgroup waited for I/O, µs; None if it cannot be read."""
+        file = self._files.get(path) or self._opened(path)
+        if file is None:
+            return None
+        try:
+            return counters.some_us(file.read())
+        except Vanished:
+            self._files.pop(path).close()
+            return None
+
+    def _opened(self, path: str) -> OpenFile | None:
+        if self._root is None:
+            return None
+        folder = f"{self._root}/{cgroup_layout.below_root(path)}"
+        file = self._bank.open_readable(folder, "io.pressure")
+        if file is not None:
+            self._files[path] = file
+        return file
 
 
 def _content(root: str | None, below: str, name: str) -> bytes | None:

@@ -1,6 +1,4 @@
-"""Take a turn a second: read stalls and uses, judge, climb the ladder, and have limits written and recorded.
-
-A pod's first hurt reading is confirmed or refuted by a turn a quarter of a second later, then turns are a second apart.
+"""Take the turns of `turn_times`: read stalls and uses, judge, climb the ladder, and have limits written and recorded.
 
 In mode `observe` nothing is written: verdicts are recorded, and say so. Limits need this process to take them back. So
 they are removed when it ends, and limits of the previous process are removed after the runtime's first list.
@@ -18,15 +16,13 @@ from nri_coloc.placing.node import Node
 from nri_coloc.pressure import judging, ladder, population, words
 from nri_coloc.pressure.action import Action, Files, Place
 from nri_coloc.pressure.actions import ACTIONS
+from nri_coloc.pressure.disk_waits import DiskWaits, Stalls
 from nri_coloc.pressure.judging import Judged, Verdict, Watch
 from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Ladder, Step, Turn
 from nri_coloc.pressure.population import LatestPopulation, Population
-from nri_coloc.pressure.rates import SHORTEST_S
 from nri_coloc.pressure.rounds import Reader, Rounds
+from nri_coloc.pressure.turn_times import TurnTimes
 from nri_coloc.pressure.verdict import Resource
-
-CONFIRMED_S: Final = 0.25
-"""Seconds from a pod's first hurt reading to its second one: a disk that is saturated is limited within a second."""
 
 TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a verdict that lasts."""
@@ -46,9 +42,13 @@ class Report(Recorder, Protocol):
 class Pressure:
     """Judges and throttles; one thread calls `look`. `throttled` may be read by any thread."""
 
-    def __init__(self, node: Node, reader: Reader, files: Files, report: Report) -> None:
+    def __init__(
+        self, node: Node, reader: Reader, files: Files, report: Report, *, disk_stalls: Stalls
+    ) -> None:
         self._node = node
         self._rounds = Rounds(reader)
+        self.times = TurnTimes(DiskWaits(disk_stalls))
+        """The time of the next turn."""
         self._files = files
         self._report = report
         self._watch: Watch = {}
@@ -56,8 +56,6 @@ class Pressure:
         self._pods = LatestPopulation()
         self._devices: dict[str, tuple[str, ...]] = {}
         self._told: dict[tuple[str, Resource, str], float] = {}
-        self._turned_at = float("-inf")
-        self._confirms = False
         self._former: set[tuple[Resource, str]] | None = None
         self.verdicts: tuple[Verdict, ...] = ()
         """Verdicts of the last turn, for the thread of `look`."""
@@ -68,26 +66,23 @@ class Pressure:
 
     def look(self, now: float) -> None:
         """Take one turn; nothing before the runtime's first list."""
-        if not self._node.told or now - self._turned_at < SHORTEST_S:
+        if not self._node.told or not self.times.begin(now):
             return
-        self._turned_at = now
         state, tuning = self._node.state, self._node.tuning
         pods = self._pods.of(state)
         self._take_over(pods, state)
         if not any(rung.judges for rung in judging.rungs(tuning.pressure).values()):
-            self._watch, self.verdicts, self._confirms, self.short_of_cpu = {}, (), False, {}
+            self._watch, self.verdicts, self.short_of_cpu = {}, (), {}
+            self.times.judged(None, {})
             self._climb(Judged({}, (), dict.fromkeys(Resource, frozenset())), state, tuning, now)
             return
-        seen = self._rounds.read(pods, self._watch, self._devices, now)
+        alarmed = self.times.alarmed(now) & pods.online.keys()
+        seen = self._rounds.read(pods, self._watch, now, throttled=self._devices, alarmed=alarmed)
         judged = judging.turn(self._watch, seen, tuning.pressure)
         self._watch, self.verdicts, self.short_of_cpu = judged.watch, judged.verdicts, judged.short_of_cpu
-        # never twice in a row: pods that are hurt round-robin would make each turn a short one
-        self._confirms = not self._confirms and bool(pods.reclaimed) and judged.has_newly_hurt
+        acts = bool(pods.reclaimed) and Resource.IO in _floors(tuning)
+        self.times.judged(judged if pods.reclaimed else None, pods.online if acts else {})
         self._climb(judged, state, tuning, now)
-
-    def due_in(self, now: float) -> float:
-        """Return the seconds until the next turn, infinity if it need not come before the next second."""
-        return max(0.0, self._turned_at + CONFIRMED_S - now) if self._confirms else float("inf")
 
     def gave_no_relief(self, pod_id: str, resource: Resource) -> bool:
         """Return whether the least limit of a pod gave no relief within the last ten minutes."""

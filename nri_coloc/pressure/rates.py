@@ -17,7 +17,7 @@ SHORTEST_S: Final = 0.2
 LONGEST_S: Final = 30.0
 """Seconds between two readings that make a rate."""
 
-_TICK_S: Final = 0.01
+TICK_S: Final = 0.01
 """The longest tick of a kernel (HZ=100).
 
 PSI weighs each CPU by its whole ticks since the last reading (`collect_percpu_times` in kernel/sched/psi.c), so a stall
@@ -112,7 +112,7 @@ def strains(
         Resource.MEMORY: _of_memory(before, after, span),
         Resource.IO: _of_io(before, after, span, found),
     }
-    resolution, cpu = 2 * _TICK_S / span, (found.cpu or 0.0) / 1000
+    resolution, cpu = 2 * TICK_S / span, (found.cpu or 0.0) / 1000
     return {k: one and one._replace(resolution=resolution, cpu=cpu) for k, one in strained.items()}
 
 

@@ -1,7 +1,8 @@
 """Read the pods of one turn, round-robin.
 
 Reads are bounded. In a calm turn `LOOKS` online and `LOOKS` reclaimed pods are read, round-robin, beside the pods that
-are throttled; while an online pod is hurt all reclaimed pods are read, so that the culprit is known in the same turn.
+are throttled; while an online pod is hurt or gave an alarm all reclaimed pods are read, so that the culprit is known in
+the same turn.
 Without a reclaimed pod only a few online pods are read, for their baselines.
 """
 
@@ -38,11 +39,23 @@ class Rounds:
         self._stolen: tuple[float, int] | None = None
         self._turns = 0
 
-    def read(self, pods: Population, watch: Watch, throttled: Iterable[str], now: float) -> Seen:
-        """Return the readings of one turn."""
+    def read(
+        self,
+        pods: Population,
+        watch: Watch,
+        now: float,
+        *,
+        throttled: Iterable[str],
+        alarmed: Iterable[str],
+    ) -> Seen:
+        """Return the readings of one turn.
+
+        throttled: reclaimed pods that are read in any case.
+        alarmed: online pods that are read in any case.
+        """
         online, reclaimed = pods.online, pods.reclaimed
         self._turns += 1
-        hurt = suffering(watch, online)
+        hurt = [*suffering(watch, online), *alarmed]
         found: dict[str, StallReading | None] = dict.fromkeys(online)
         tolerances: dict[str, Tolerance] = {}
         for pod_id in self._chosen(online, LOOKS if reclaimed else LOOKS_ALONE, hurt):

@@ -23,6 +23,7 @@ multiplied by the size of an operation, relative to the size at which it was lea
 
 from collections.abc import Mapping
 from enum import StrEnum
+from math import inf
 from typing import Final, NamedTuple
 
 from nri_coloc.core.workload import Tolerance
@@ -143,6 +144,11 @@ def judge(
 def wait_of(resource: Resource, strain: Strain) -> float:
     """Return the figure that is compared: the stall, for I/O the seconds of stall for one operation."""
     return strain.stall / _parts(resource, strain)
+
+
+def longest_stall(resource: Resource, judgement: Judgement, strain: Strain) -> float:
+    """Return the share of the time that a pod may wait at the load of its judged reading; inf without a baseline."""
+    return inf if judgement.bound is None else judgement.bound * _parts(resource, strain)
 
 
 def _margin(resource: Resource, strain: Strain, usual: float) -> float:

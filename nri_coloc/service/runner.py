@@ -120,6 +120,26 @@ def _nothing() -> None:
     return
 
 
+class _Times(Protocol):
+    """The time of a turn of pressure."""
+
+    def check_in(self, now: float) -> float: ...
+    def is_alarmed(self, now: float) -> bool: ...
+
+
+def _wait(ending: Ending, seconds: float, times: _Times) -> bool:
+    """Wait for the next turn, or until a pod's wait for a disk rises; return whether the end was requested."""
+    until = time.monotonic() + seconds
+    while (pause_s := times.check_in(time.monotonic())) < seconds:
+        if ending.wait(pause_s):
+            return True
+        now = time.monotonic()
+        if times.is_alarmed(now):
+            return False
+        seconds = until - now
+    return ending.wait(seconds)
+
+
 class Daemon:
     """Runs the parts; `run` blocks until a signal."""
 
@@ -149,7 +169,7 @@ class Daemon:
             if not self._ending.asked:
                 self._serve()
             pause_s = self._until_due()
-            while not self._ending.wait(pause_s):
+            while not _wait(self._ending, pause_s, self._parts.lending.pressure.times):
                 end_if_hung()
                 # a comparison that failed is due at once, again and again
                 pause_s = self._until_due() if self._tick() else HOUSEKEEPING_S
@@ -186,7 +206,9 @@ class Daemon:
 
     def _until_due(self) -> float:
         now, parts = time.monotonic(), self._parts
-        return min(HOUSEKEEPING_S, parts.hooks.comparison.due_in(now), parts.lending.pressure.due_in(now))
+        return min(
+            HOUSEKEEPING_S, parts.hooks.comparison.due_in(now), parts.lending.pressure.times.due_in(now)
+        )
 
     def _start_trunk(self) -> None:
         gc.collect()

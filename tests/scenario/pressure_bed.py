@@ -17,7 +17,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, io_limits
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.stall_readings import StallReader
+from nri_coloc.host.stall_readings import OpenStalls, StallReader
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node as DaemonNode
 from nri_coloc.pressure.loop import Pressure
@@ -65,6 +65,7 @@ class Bed:
         self._root, self._folder = str(node.host_root), folder
         (node.host_root / "proc/stat").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
         self._counters: dict[str, kit.Pod] = {}
+        self._turn_at = self.now
         self.paths: dict[str, tuple[str, str]] = {}
         self.loop = self.daemon()
 
@@ -73,7 +74,13 @@ class Bed:
         layout = cgroup_layout.detect(self._root)
         journal = Journal(str(self._folder / "journal"), self._root)
         writer = self.writes(layout, journal, self._root, lambda _path: None)
-        return Pressure(self.known, StallReader(layout, self._root), writer, self.told)
+        return Pressure(
+            self.known,
+            StallReader(layout, self._root),
+            writer,
+            self.told,
+            disk_stalls=OpenStalls(layout),
+        )
 
     def pod(
         self, name: str, qos: QoSClass, wish: Wish | None = None, beside: Assignment | None = None
@@ -100,10 +107,24 @@ class Bed:
         return name
 
     def second(self, doing: dict[str, Doing], span: float = 1.0) -> None:
+        self._move(doing, span)
+        self._turn()
+
+    def wake(self, doing: Callable[[float], dict[str, Doing]]) -> None:
+        """Play the main thread until it wakes for a turn or a check; `doing` takes the seconds until then."""
+        span = min(self._turn_at - self.now, self.loop.times.check_in(self.now))
+        self._move(doing(span), span)
+        if self.now >= self._turn_at or self.loop.times.is_alarmed(self.now):
+            self._turn()
+
+    def _turn(self) -> None:
+        self.loop.look(self.now)
+        self._turn_at = self.now + min(1.0, self.loop.times.due_in(self.now))
+
+    def _move(self, doing: dict[str, Doing], span: float) -> None:
         self.now += span
         for name in self.paths:
             self._show(name, doing.get(name, NOTHING))
-        self.loop.look(self.now)
 
     def seconds(self, count: int, doing: Callable[[], dict[str, Doing]]) -> None:
         for _ in range(count):

@@ -22,7 +22,7 @@ from nri_coloc.host import cgroup_layout, restoration
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.readings import CgroupReader
-from nri_coloc.host.stall_readings import StallReader
+from nri_coloc.host.stall_readings import OpenStalls, StallReader
 from nri_coloc.pressure.degrader import Degrader
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.sim.node import Node
@@ -50,7 +50,13 @@ class Bed(pressure_bed.Bed):
         layout = cgroup_layout.detect(self._root)
         journal = Journal(str(self._folder / "journal"), self._root)
         writer = CgroupWriter(layout, journal, self._root, lambda _path: None)
-        loop = Pressure(self.known, StallReader(layout, self._root), writer, self.told)
+        loop = Pressure(
+            self.known,
+            StallReader(layout, self._root),
+            writer,
+            self.told,
+            disk_stalls=OpenStalls(layout),
+        )
         self.bandwidths = PodBandwidths(self.known, writer, cast("Any", self.told))
         reader = CgroupReader(layout, self._root)
         self.degrader = Degrader(

@@ -53,24 +53,31 @@ def test_a_disk_reader_is_limited_in_two_seconds(make: Callable[..., Bed]):
 def test_a_hurt_is_confirmed_in_a_quarter_second(make: Callable[..., Bed]):
     bed = make()
     bed.seconds(20, day(bed, 0))
-    assert bed.loop.due_in(bed.now) > 1
+    assert bed.loop.times.due_in(bed.now) > 1
     bed.second(day(bed, BUSY_READER)())
-    due = bed.loop.due_in(bed.now)
+    due = bed.loop.times.due_in(bed.now)
     bed.second(day(bed, BUSY_READER)(), due)
     assert 0.2 <= due <= 0.25
     assert bed.limit("hog") is not None
 
 
-@pytest.mark.parametrize("tenth", range(10))
-def test_a_limit_follows_the_first_read(make: Callable[..., Bed], tenth: int):
-    """The hog begins so many tenths after a turn; turns are a second apart."""
+@pytest.mark.parametrize("online", [1, 17])
+@pytest.mark.parametrize("eighth", range(8))
+def test_a_limit_follows_the_first_read(make: Callable[..., Bed], eighth: int, online: int):
+    """The hog begins so many eighths of a second after a turn; a calm turn reads eight online pods."""
     bed = make()
-    bed.seconds(20, day(bed, 0))
-    began = bed.now + tenth / 10
-    bed.second(parts(day(bed, 0)(), day(bed, BUSY_READER)(), 1 - tenth / 10))
+    for number in range(1, online):
+        bed.pod(f"other{number}", QoSClass.SHARED)
+    bed.seconds(35, day(bed, 0))
+    began = bed.now + eighth / 8
+
+    def doing(span: float) -> dict[str, Doing]:
+        part = min(1.0, max(0.0, bed.now + span - began) / span) if span else 0.0
+        return parts(day(bed, 0)(), day(bed, BUSY_READER)(), part)
+
     while bed.limit("hog") is None:
-        bed.second(day(bed, BUSY_READER)(), min(1.0, bed.loop.due_in(bed.now)))
-    assert bed.now - began < 1.5
+        bed.wake(doing)
+    assert bed.now - began < 1.0
 
 
 def parts(first: dict[str, Doing], then: dict[str, Doing], part: float) -> dict[str, Doing]:
@@ -93,7 +100,7 @@ def test_hurt_pods_do_not_hasten_each_turn(make: Callable[..., Bed]):
     bed.seconds(20, lambda: {"web": calm, "db": calm})
     hasty = 0
     for turn in range(40):
-        due = min(1.0, bed.loop.due_in(bed.now))
+        due = min(1.0, bed.loop.times.due_in(bed.now))
         hasty += due < 1
         bed.second({"web": (HURT["web"], calm)[turn % 2], "db": (calm, HURT["web"])[turn % 2]}, due)
     assert 0 < hasty <= 20

@@ -6,7 +6,7 @@ from nri_coloc.core.seams import After
 from nri_coloc.host.disk_left import DiskLeftReader
 from nri_coloc.host.memory_left import MemoryLeftReader
 from nri_coloc.host.memory_reclaim import MemoryReclaim
-from nri_coloc.host.stall_readings import StallReader
+from nri_coloc.host.stall_readings import OpenStalls, StallReader
 from nri_coloc.lending.loop import Lending
 from nri_coloc.lending.relocation import Relocation
 from nri_coloc.pressure.degrader import Degrader
@@ -48,7 +48,7 @@ class LendingParts:
         machine = (ground.layout, ground.options.host_root)
         left, memory = MemoryLeftReader(*machine), MemoryReclaim(*machine)
         stalls = StallReader(*machine)
-        self.pressure = Pressure(node, stalls, files.writer, report)
+        self.pressure = Pressure(node, stalls, files.writer, report, disk_stalls=OpenStalls(ground.layout))
         self.degrader = Degrader(
             node, forecast.cgroups, judge=self.pressure, quotas=files.bandwidths, report=report
         )

@@ -190,3 +190,17 @@ class TestATurn:
     def test_a_comparison_that_is_due_hurries_it(self, rig, looks, monkeypatch):
         monkeypatch.setattr(rig.parts.hooks.comparison, "due_in", lambda _now: 0.25)
         assert rig.pauses_of_two_turns(monkeypatch) == [0.25, 0.25, 0.25]
+
+    def test_an_alarm_of_a_disk_hurries_it(self, rig, looks, monkeypatch):
+        times = rig.parts.lending.pressure.times
+        monkeypatch.setattr(times, "check_in", lambda _now: 0.3)
+        monkeypatch.setattr(times, "is_alarmed", lambda _now: True)
+        assert rig.pauses_of_two_turns(monkeypatch) == [0.3, 0.3, 0.3]
+        assert rig.told.count("raising quotas") == 2
+
+    def test_a_check_without_alarm_takes_no_turn(self, rig, looks, monkeypatch):
+        times = rig.parts.lending.pressure.times
+        monkeypatch.setattr(times, "check_in", lambda _now: 0.3)
+        monkeypatch.setattr(times, "is_alarmed", lambda _now: False)
+        rig.pauses_of_two_turns(monkeypatch)
+        assert rig.told.count("raising quotas") == 0
