@@ -276,10 +276,15 @@ class Consequences:
             values = stored_specs.of(codec.resources_of(update.linux.resources))
             self._pusher.learned(update.container_id, values)
 
-    def named_cpus(self, event: ContainerCreating) -> None:
-        """Note an answer that names CPUs: the runtime refuses it if another plugin names CPUs too."""
-        name = f"{event.pod.full_name}/{event.container.name}"
-        self._report.neighbours.creations.answered(event.container.id, name)
+    def learn_created(self, event: ContainerCreating, ours: Knobs) -> None:
+        """Note the values that a new container's spec holds after its answer.
+
+        ours: values in the answer. The runtime refuses CPUs in it if another plugin names CPUs too.
+        """
+        self._pusher.learned(event.container.id, stored_specs.of(event.container.resources).overlaid(ours))
+        if ours.cpus is not None:
+            name = f"{event.pod.full_name}/{event.container.name}"
+            self._report.neighbours.creations.answered(event.container.id, name)
 
     def created(self, container_id: str) -> None:
         """Note that the runtime went on with a creation, so it accepted the answer."""

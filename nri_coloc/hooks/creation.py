@@ -27,7 +27,6 @@ from nri_coloc.placing import record
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime import stored_specs
-from nri_coloc.runtime.pusher import Pusher
 
 LONGEST: Final = 1024
 """Bytes of a container's resources up to which its answer is kept; a pod with many devices has more."""
@@ -106,7 +105,6 @@ class Creation:
         self,
         node: Node,
         actuator: Actuator,
-        pusher: Pusher,
         translator: Translator,
         consequences: Consequences,
         *,
@@ -114,7 +112,6 @@ class Creation:
     ) -> None:
         self._node = node
         self._actuator = actuator
-        self._pusher = pusher
         self._translator = translator
         self._consequences = consequences
         self._kubelet = kubelet
@@ -147,7 +144,7 @@ class Creation:
         else:
             ours = stored_specs.of(codec.resources_of(answer.adjust.linux.resources))
             outcome = replace(outcome, moves=outcome.moves + Moves(containers=(container_id,)))
-        self._learn(event, ours)
+        self._consequences.learn_created(event, ours)
         ended = superseded(outcome)
         self._consequences.follow(all_of(outcome, before, ended=ended, latency_us=exchange.latency_us))
 
@@ -179,7 +176,7 @@ class Creation:
             exchange.send(reply[0])
             assignment = outcome.state.containers[event.container.id]
             ours = self._told(assignment).where_set(stored_specs.PUSHED) if reply[0] is not None else NO_KNOBS
-            self._learn(event, ours)
+            self._consequences.learn_created(event, ours)
             self._consequences.learn(reply[0])
             if reply[0] is not None:
                 self._actuator.answered(assignment, outcome.state)
@@ -192,12 +189,6 @@ class Creation:
             latency_us=exchange.latency_us,
         )
         self._consequences.follow(change)
-
-    def _learn(self, event: ContainerCreating, ours: Knobs) -> None:
-        """Note what the runtime's specification holds after the answer, and that the runtime may refuse it."""
-        self._pusher.learned(event.container.id, stored_specs.of(event.container.resources).overlaid(ours))
-        if ours.cpus is not None:
-            self._consequences.named_cpus(event)
 
     def _told(self, assignment: Assignment) -> Knobs:
         """Return the values that the answer carries.

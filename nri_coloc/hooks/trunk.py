@@ -65,7 +65,7 @@ class Hooks:
         self._pusher = pusher
         self._translator = translator
         self._consequences = consequences
-        creation = Creation(node, actuator, pusher, translator, consequences, kubelet=kubelet)
+        creation = Creation(node, actuator, translator, consequences, kubelet=kubelet)
         resize = Resize(node, actuator, pusher, translator, consequences)
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
