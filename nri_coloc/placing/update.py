@@ -198,15 +198,13 @@ def merge(spec: Resources, requested: Resources) -> Resources:
 def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating, merged: Knobs) -> Knobs:
     """Return the values of ours that the update would overwrite; new memory values are in `_files_only`.
 
-    A container in a reclaim cgroup gets the reclaim pool's CPUs only if the request names CPUs: its spec is kept free
-    of them. A container that came from another class has CPUs in its spec that no update takes out: they are made to
-    fit if they must lie within the pod's.
+    The spec of a container in a reclaim cgroup is kept free of CPUs. If the request names CPUs, or the spec has some of
+    another class, which no update takes out, they are made to fit where they must lie within the pod's. Elsewhere the
+    kernel grants the part that the pod has: a smaller set would stay when the reclaim pool grows.
     """
     ours = admission.orders(state, assignment)
     held = Knobs(cpus=ours.cpus, mems=ours.mems).overlaid(ours.where_set(_annotated(assignment)))
-    if ours.cpus is None and not assignment.hands_off and event.requested.cpus:
-        held = held._replace(cpus=cpuset.render(state.cpus_of(assignment)))
-    elif event.within_pod:
+    if event.within_pod:
         held = held.overlaid(fitting(state, assignment, merged.cpus))
     return held.differing(merged)
 

@@ -88,3 +88,14 @@ def test_a_container_that_never_starts_leaves_no_trace(node):
         wait_until(lambda: pod_cpus(node, sandbox) == cpuset.parse("2-7"), 20, "the pod to be narrow")
         assert daemon.audit("drift.repair") == []
         assert_unhurt(daemon)
+
+
+def test_a_container_whose_update_names_cpus_follows_the_pool(node):
+    with daemon_of(node) as daemon:
+        sandbox = narrowed(node, daemon)
+        container = node.run_container(sandbox, ContainerRequest("app", NAMED))
+        node.runtime.update(container, NAMED)
+        assert node.cpus(container) == cpuset.parse("2-7")
+        node.remove_pod(node.pod("shop/web"))
+        wait_until(lambda: node.cpus(container) == cpuset.parse("0-7"), 20, "it to follow the pool")
+        assert_unhurt(daemon)

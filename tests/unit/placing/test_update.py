@@ -74,9 +74,14 @@ class TestWhoseValueHolds:
             outcome = node.update("app", Resources(shares=2), within_pod=within_pod)
             assert first(outcome).orders == NO_KNOBS
 
-    def test_a_request_that_names_cpus_for_it_gets_the_boxs(self):
+    @pytest.mark.parametrize(
+        ("within_pod", "laid_over"), [(True, Knobs(cpus="2-7")), (False, NO_KNOBS)], ids=["v1", "v2"]
+    )
+    def test_cpus_that_a_request_names_for_it_must_fit(self, within_pod, laid_over):
         node = running(RECLAIMED)
-        assert first(node.update("app", Resources(cpus="0"))).orders == Knobs(cpus="0-7")
+        node.create("main", 2000, on="other")
+        outcome = node.update("app", Resources(cpus="0-7"), within_pod=within_pod)
+        assert first(outcome).orders == laid_over
 
     @pytest.mark.parametrize(
         ("within_pod", "laid_over"), [(True, Knobs(cpus="2-7")), (False, NO_KNOBS)], ids=["v1", "v2"]
