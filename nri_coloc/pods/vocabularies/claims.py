@@ -124,7 +124,11 @@ class Claims:
         except gate.UnfitError as unfit:
             found, problem = None, unfit.allowed
         except ValueError:
-            found, problem = None, meaning.allowed
+            # a boolean or number is shown as the text that is allowed, without its quotes
+            found, problem = (
+                None,
+                f"{'' if isinstance(value, str) else 'a text in quotes: '}{meaning.allowed}",
+            )
         if found is not None or problem:
             claim = Claim(
                 key=meaning.key,

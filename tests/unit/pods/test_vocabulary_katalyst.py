@@ -210,6 +210,11 @@ def test_what_is_no_text_loses_its_key_and_leaves_its_neighbours(value, shown):
     assert told(found) == [(INVALID, f"{MEMORY}[numa_binding]", shown)]
 
 
+def test_a_boolean_is_told_that_a_text_is_allowed():
+    found = wish({MEMORY: {"numa_binding": True}})
+    assert [each.allowed for each in found.findings] == ["a text in quotes: one of true, false"]
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "7", "[" * 3000, '{"a":' * 3000, "9" * 5000],
