@@ -55,11 +55,11 @@ class Short(NamedTuple):
 def short(cri: Cri, own_daemon: Callable[..., Daemon], tmp_path: Path) -> Iterator[Short]:
     """Yield a short pool: the hog comes when the other pod is known."""
     learned = tmp_path / "learned"
-    daemon = own_daemon(config=DEGRADES, program=judging_daemon.program(learned, LASTS_S))
-    online(cri, "web", WEB, {"shares": 307}, SERVES)
-    wait_until(learned.exists, LEARNS_S, "a baseline of the calm pod")
-    kubepods.weigh("/kubepods", WEIGHT)
+    kubepods.weigh("/kubepods", WEIGHT)  # before the baseline: other work of the machine would be in it
     try:
+        daemon = own_daemon(config=DEGRADES, program=judging_daemon.program(learned, LASTS_S))
+        online(cri, "web", WEB, {"shares": 307}, SERVES)
+        wait_until(learned.exists, LEARNS_S, "a baseline of the calm pod")
         own: Limits = {"shares": SHARES, "quota": OWN[0], "period": OWN[1]}
         hog = online(cri, "hog", OPEN, own, load.burners(LOOPS))
         daemon.audited("pressure.degrade")
