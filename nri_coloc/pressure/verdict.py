@@ -54,7 +54,7 @@ _PART: Final = 0.2
 """The margin, part of the time in which the pod is active."""
 
 _MOST: Final[Mapping[Resource, float]] = {Resource.CPU: 0.2, Resource.MEMORY: 0.1, Resource.IO: 0.05}
-"""The largest margins, shares of the time: the whole of a busy pod's work waits behind memory and disk."""
+"""The largest margins, shares of the time: otherwise a pod that uses many CPUs would bear any wait."""
 
 
 class Strain(NamedTuple):
