@@ -24,6 +24,7 @@ from benchmarks import (
     real,
     sampling,
     side_by_side,
+    starts,
     synchronize,
     taking_back,
     turns,
@@ -40,6 +41,7 @@ ALL = {
     "pushes": pushes.run,
     "real": real.run,
     "sampling": sampling.run,
+    "start": starts.run,
     "sync": synchronize.run,
     "turns": turns.run,
 }

@@ -16,7 +16,7 @@ from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from tests.integration import harness
 from tests.integration.harness import daemon_of, reload, served
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 CONFIG = f"kubernetes: {{report: status, companionUid: {os.geteuid()}, companionGid: {os.getegid()}}}\n"
 LENDING = "reclaim: {enabled: true}\n"
@@ -37,10 +37,10 @@ def daemon(node, path, config=CONFIG):
 def state(path: Path) -> State:
     """Return the daemon's state as a companion sees it."""
     wait_until(path.exists, SOON_S, "the socket")
-    link = DaemonLink(str(path), 5)
+    link = DaemonLink(str(path), PATIENCE_SECONDS)
     try:
-        link.call("Hello", HELLO, pb.HelloResponse, 5)
-        return messages.state_of(link.call("Next", pb.NextRequest(), pb.NextResponse, 15).state)
+        link.call("Hello", HELLO, pb.HelloResponse, PATIENCE_SECONDS)
+        return messages.state_of(link.call("Next", pb.NextRequest(), pb.NextResponse, PATIENCE_SECONDS).state)
     finally:
         link.close()
 
@@ -93,8 +93,8 @@ def test_the_end_of_the_daemon_removes_the_socket(node_v2, path):
 def companion(path: Path) -> Iterator[DaemonLink]:
     """Connect as a companion for the time of a block."""
     wait_until(path.exists, SOON_S, "the socket")
-    link = DaemonLink(str(path), 5)
-    link.call("Hello", HELLO, pb.HelloResponse, 5)
+    link = DaemonLink(str(path), PATIENCE_SECONDS)
+    link.call("Hello", HELLO, pb.HelloResponse, PATIENCE_SECONDS)
     yield link
     link.close()
 
@@ -102,7 +102,7 @@ def companion(path: Path) -> Iterator[DaemonLink]:
 def events(link: DaemonLink, reason: str, seen: int = 0) -> tuple[Told, ...]:
     """Return the Events of one reason that the daemon sends; `seen`: number of the last one that was recorded."""
     asked = pb.NextRequest(event_sequence=seen)
-    found = event_messages.events_of(link.call("Next", asked, pb.NextResponse, 15), 0.0)
+    found = event_messages.events_of(link.call("Next", asked, pb.NextResponse, PATIENCE_SECONDS), 0.0)
     return tuple(each for each in found if each.reason == reason)
 
 

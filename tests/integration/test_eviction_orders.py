@@ -13,7 +13,7 @@ from nri_coloc.kubernetes.client import DaemonLink
 from tests.integration.harness import reclaimed, served
 from tests.integration.test_companion_socket import CONFIG, HELLO, LENDING, SOON_S, daemon
 from tests.rig.daemon import Daemon
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -29,17 +29,20 @@ def controlled(path: Path, result: pb.Result) -> Iterator[list[pb.Order]]:
     ended = Event()
 
     def carry() -> None:
-        link = DaemonLink(str(path), 5)
-        link.call("Hello", HELLO, pb.HelloResponse, 5)
+        link = DaemonLink(str(path), PATIENCE_SECONDS)
+        link.call("Hello", HELLO, pb.HelloResponse, PATIENCE_SECONDS)
         while not ended.is_set():
-            found = link.call("Next", pb.NextRequest(), pb.NextResponse, 15).orders
+            found = link.call("Next", pb.NextRequest(), pb.NextResponse, PATIENCE_SECONDS).orders
             orders.extend(found)
             results = [
                 pb.Result(order_id=each.id, outcome=result.outcome, detail=result.detail) for each in found
             ]
             if results:
                 link.call(
-                    "ReportResults", pb.ReportResultsRequest(results=results), pb.ReportResultsResponse, 5
+                    "ReportResults",
+                    pb.ReportResultsRequest(results=results),
+                    pb.ReportResultsResponse,
+                    PATIENCE_SECONDS,
                 )
         link.close()
 

@@ -23,7 +23,7 @@ from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.leadership import Leadership
 from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node, pod
-from tests.rig.waiting import becomes, wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, becomes, wait_until
 
 ONLY_NEWEST = True
 
@@ -314,7 +314,7 @@ def test_the_command_evicts_and_ends_at_once(command, admin, made):
     becomes(lambda: outcomes(admin), {"render": "accepted"})
     assert pss_mib(command.pid) <= MOST_MIB
     command.terminate()
-    _, log = command.communicate(timeout=20)
+    _, log = command.communicate(timeout=PATIENCE_SECONDS)
     assert (command.returncode, "outcome=accepted" in log) == (0, True), log
     assert admin.get(LEASE)["spec"]["holderIdentity"] == ""
 

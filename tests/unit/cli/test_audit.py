@@ -31,7 +31,7 @@ def daemon():
     def serve(count: int) -> str:
         server = HttpServer(View(count), lambda _: None)  # type: ignore[arg-type]  # as much of a View as is asked
         server.start("127.0.0.1:0")
-        assert server.wait_bound(5)
+        assert server.wait_bound(30)
         servers.append(server)
         return f"127.0.0.1:{server.port}"
 

@@ -10,7 +10,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes.controller import Controller
 from nri_coloc.kubernetes.eviction import EVICTED, Order, Rules
 from nri_coloc.kubernetes.presets import DEFAULT
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_serving import Lines
 
@@ -41,7 +41,7 @@ def test_an_ended_thread_is_not_ready(controller, monkeypatch):
     monkeypatch.setattr(controller._reaper, "run", lambda _: ended.set())
     monkeypatch.setattr(controller._watch, "run", Event.wait)
     monkeypatch.setattr(controller._executor, "run", Event.wait)
-    monkeypatch.setattr(controller._leadership, "run", lambda _: ended.wait(5))
+    monkeypatch.setattr(controller._leadership, "run", lambda _: ended.wait(PATIENCE_SECONDS))
     controller.run(stop)
     wait_until(lambda: controller.problem() == "the thread reaper has ended", 5, "a problem")
     stop.set()

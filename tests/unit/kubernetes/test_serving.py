@@ -20,7 +20,7 @@ from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
 from tests.rig.eviction_orders import FewOrders
 from tests.rig.node_side import NodeSide
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 SETTINGS = KubernetesSettings(report=True, companion_uid=os.geteuid(), companion_gid=os.getegid())
 STATE = State(1.0, Lending.ON, Amounts(4000, 8 << 30), Amounts(8000, 32 << 30))
@@ -53,15 +53,15 @@ def served(tmp_path):
 
 def greeted(path):
     """Return a connection after its Hello."""
-    link = DaemonLink(str(path), 5)
-    link.call("Hello", HELLO, pb.HelloResponse, 5)
+    link = DaemonLink(str(path), PATIENCE_SECONDS)
+    link.call("Hello", HELLO, pb.HelloResponse, PATIENCE_SECONDS)
     return link
 
 
 def test_the_companion_gets_the_state(served):
     served.server.look(SETTINGS)
     link = greeted(served.path)
-    answer = link.call("Next", pb.NextRequest(), pb.NextResponse, 5)
+    answer = link.call("Next", pb.NextRequest(), pb.NextResponse, PATIENCE_SECONDS)
     link.close()
     assert messages.state_of(answer.state).offer == Amounts(4000, 8 << 30)
 
@@ -69,15 +69,19 @@ def test_the_companion_gets_the_state(served):
 def test_facts_are_sent_while_a_call_waits(served):
     served.server.look(SETTINGS)
     link = greeted(served.path)
-    known = link.call("Next", pb.NextRequest(), pb.NextResponse, 5).state.generation
+    known = link.call("Next", pb.NextRequest(), pb.NextResponse, PATIENCE_SECONDS).state.generation
 
     def report():
         if len(served.states) == 1:
             facts = pb.PodFacts(uid="u1", namespace="shop", name="web")
-            link.call("ReportPods", pb.ReportPodsRequest(pods=[facts]), pb.ReportPodsResponse, 5)
+            link.call(
+                "ReportPods", pb.ReportPodsRequest(pods=[facts]), pb.ReportPodsResponse, PATIENCE_SECONDS
+            )
             served.states.append(STATE._replace(reason="another"))
 
-    answer = link.call("Next", pb.NextRequest(generation=known), pb.NextResponse, 15, meanwhile=report)
+    answer = link.call(
+        "Next", pb.NextRequest(generation=known), pb.NextResponse, PATIENCE_SECONDS, meanwhile=report
+    )
     link.close()
     assert answer.state.reason == "another"
     assert [len(each) for each in served.side.facts] == [1]
@@ -112,9 +116,9 @@ def test_without_a_report_there_is_no_socket(served):
 
 def test_another_user_is_refused(served):
     served.server.look(replace(SETTINGS, companion_uid=os.geteuid() + 1))
-    link = DaemonLink(str(served.path), 5)
+    link = DaemonLink(str(served.path), PATIENCE_SECONDS)
     with pytest.raises(DaemonAwayError):
-        link.call("Hello", HELLO, pb.HelloResponse, 5)
+        link.call("Hello", HELLO, pb.HelloResponse, PATIENCE_SECONDS)
     wait_until(lambda: len(served.log.lines) > 1, 5, "a line about the refused peer")
     assert served.log.lines[1][1]["uid"] == os.geteuid()
 
@@ -122,10 +126,10 @@ def test_another_user_is_refused(served):
 def test_a_second_connection_is_closed(served):
     served.server.look(SETTINGS)
     first = greeted(served.path)
-    second = DaemonLink(str(served.path), 5)
+    second = DaemonLink(str(served.path), PATIENCE_SECONDS)
     with pytest.raises(DaemonAwayError):
-        second.call("Hello", HELLO, pb.HelloResponse, 5)
-    first.call("Next", pb.NextRequest(), pb.NextResponse, 5)
+        second.call("Hello", HELLO, pb.HelloResponse, PATIENCE_SECONDS)
+    first.call("Next", pb.NextRequest(), pb.NextResponse, PATIENCE_SECONDS)
     first.close()
 
 
@@ -183,7 +187,7 @@ def flood(path):
     """Send frames over the limit until the daemon ends the connection."""
     frame = b"\x00\x04\x00\x01\x00\x00\x00\x01\x01\x00" + b"x" * (256 * 1024 + 1)
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(5)
+        peer.settimeout(PATIENCE_SECONDS)
         peer.connect(str(path))
         for _ in range(10_000):
             peer.sendall(frame)

@@ -37,7 +37,7 @@ from nri_coloc.service.retuning import InForce, Retuning
 from nri_coloc.service.settings_orders import SettingsOrders
 from nri_coloc.service.settings_watch import SettingsWatch
 from nri_coloc.service.steering import Steering
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit import parts
 from tests.unit.placing import kit as machine
 
@@ -214,7 +214,7 @@ def test_an_eviction_waits_for_its_result(rig):
     order, outcome = evicting(rig)
     assert (order.wish.pod_uid, order.wish.by_operator) == ("uid-web", True)
     rig.evictions.take_results((Result(order.id, EvictionOutcome.BUDGET, "not now"),), time.monotonic())
-    assert outcome.result(5).detail == "not now"
+    assert outcome.result(PATIENCE_SECONDS).detail == "not now"
     wait_until(rig.calls, 5, "a record")
     assert rig.calls() == [("operator", "evict shop/web: budget: not now (uid=0, pid=42)")]
 
@@ -262,7 +262,7 @@ def test_the_end_of_the_daemon_ends_the_wait(rig):
     Thread(target=ask, daemon=True).start()
     wait_until(lambda: rig.evictions.pending(time.monotonic()), 5, "an order")
     rig.orders.stop()
-    assert outcome.result(5) == "the daemon stops; the pod may be evicted all the same"
+    assert outcome.result(PATIENCE_SECONDS) == "the daemon stops; the pod may be evicted all the same"
 
 
 def test_on_undoes_off(rig, tmp_path):

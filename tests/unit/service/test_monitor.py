@@ -3,7 +3,6 @@
 import http.client
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -12,6 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from nri_coloc.service import http_loop, monitor
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def port(problems) -> Iterator[int]:
 
 
 def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -70,17 +70,17 @@ def test_nothing_else_is_answered(port, method, path, status):
 def test_a_dripping_request_ends(monkeypatch, port):
     monkeypatch.setattr(http_loop, "TIMEOUT_S", 0.3)
     with socket.create_connection(("127.0.0.1", port), timeout=0.1) as client:
-        began_s = time.monotonic()
-        while time.monotonic() - began_s < 3:
+
+        def is_closed() -> bool:
             try:
                 client.sendall(b"G")
-                if client.recv(1) == b"":
-                    break
+                return client.recv(1) == b""
             except TimeoutError:
-                continue
+                return False
             except ConnectionError:  # a byte met the closed connection
-                break
-    assert time.monotonic() - began_s < 2
+                return True
+
+        wait_until(is_closed, 2, "the end of the connection")
 
 
 def test_half_requests_take_no_threads(port):
@@ -90,7 +90,7 @@ def test_half_requests_take_no_threads(port):
             client = clients.enter_context(socket.create_connection(("127.0.0.1", port)))
             client.sendall(b"GET /")
         assert get(port, "/healthz")[0] == 200
-        assert threading.active_count() == before
+        assert threading.active_count() <= before  # a thread of an earlier test may end meanwhile
 
 
 def test_a_failing_view_is_one_answer(port, problems):
