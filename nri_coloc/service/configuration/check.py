@@ -21,8 +21,8 @@ def report(path: str | Path) -> tuple[int, str, Settings | None]:
     try:
         text = loading.text_of(path, once=True)
         file = loading.parse(text, str(path))
-        found = loading.load(text, str(path))
+        settings = loading.settings_of(file)
     except SettingsError as error:
         return INVALID, str(error) + "\n", None
     plain = file.model_dump(mode="json", by_alias=True)
-    return VALID, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000), found
+    return VALID, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000), settings

@@ -50,7 +50,7 @@ BATCH_HINTS: Final = HintTuning(offline_policy="SCHED_BATCH")
 
 def load(text: str, where: str) -> Settings:
     """Return the settings in a text; raise SettingsError with all problems, each line beginning with `where`."""
-    return _settings(parse(text, where))
+    return settings_of(parse(text, where))
 
 
 def read(path: str | Path) -> Settings:
@@ -196,7 +196,8 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((model for part in get_args(annotation) if (model := _model_in(part))), None)
 
 
-def _settings(file: schema.File) -> Settings:
+def settings_of(file: schema.File) -> Settings:
+    """Return the settings of a valid file."""
     return Settings(
         tuning=_tuning(file),
         nri_socket=file.runtime.nri_socket,
