@@ -28,17 +28,9 @@ class MemoryFiles:
         if current is None:
             return False
         with self._lock:
-            self._overwritten.found(file, current, time.monotonic())
             self._journal.suspect(file, current)
-            original = self._journal.original(file)
-            if (
-                original is not None
-                and self._overwritten.ours(file) is None
-                and as_bytes(current) > as_bytes(original)
-            ):
-                # no life of ours ever wrote that: it was raised while there was none
-                self._journal.renew(file, original := current)
-            wanted = _at_most(original or current, amount)
+            self._overwritten.found(file, current, time.monotonic(), only_lowered=True)
+            wanted = _at_most(self._journal.original(file) or current, amount)
             if wanted == current:
                 self._overwritten.wrote(file, current)
                 return True

@@ -17,7 +17,7 @@ _LEAST: Final = {"cpu.shares": str(MIN_SHARES), "cpu.weight": str(cpu_weight(MIN
 """The one CPU weight that the daemon writes to a pod's cgroup, by file (`placing.reclaim_cgroups`)."""
 
 
-def is_kubelets(file: str, shown: str, original: str | None) -> bool:
+def is_kubelets(file: str, shown: str, original: str | None, *, only_lowered: bool = False) -> bool:
     """Return whether a file of a pod's own cgroup shows a value that no process of ours wrote, and no original value.
 
     - A CPU weight of ours is the least one.
@@ -25,10 +25,11 @@ def is_kubelets(file: str, shown: str, original: str | None) -> bool:
     - A raised quota of ours is odd (`host.bandwidth_files`, rule 3). Where the kubelet set none, a VM's may be even.
 
     original: by the journal, None if the file is not in it.
+    only_lowered: the file is a memory bound that we only ever lower, as a host group's. It is judged in any cgroup.
     """
     folder, _, name = file.rpartition("/")
     shown = shown.strip()
-    if original is None or shown == original.strip() or not kubepods.is_a_pods(folder):
+    if original is None or shown == original.strip() or not (only_lowered or kubepods.is_a_pods(folder)):
         return False
     if name in MEMORY_BOUNDS:
         return as_bytes(shown) > as_bytes(original)

@@ -65,11 +65,14 @@ class Overwritten:
         """Return our last value of a file; None if this process did not write it."""
         return self._ours.get(file)
 
-    def found(self, file: str, shown: str, now: float) -> None:
-        """Note the value that a file shows, before it is written again: ours, a foreign one, or that of a resize."""
+    def found(self, file: str, shown: str, now: float, *, only_lowered: bool = False) -> None:
+        """Note the value that a file shows, before it is written again: ours, a foreign one, or that of a resize.
+
+        only_lowered: as for `resizes.is_kubelets`.
+        """
         folder, _, name = file.rpartition("/")
         ours, original = self._ours.get(file), self._journal.original(file)
-        if ours is None and resizes.is_kubelets(file, shown, original):
+        if ours is None and resizes.is_kubelets(file, shown, original, only_lowered=only_lowered):
             self._adopt(file, shown)
         if name not in KUBELETS or original in (None, shown) or ours in (None, shown):
             return

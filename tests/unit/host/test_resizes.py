@@ -44,6 +44,14 @@ def test_only_cgroups_of_pods_are_judged(folder):
     assert not any(resizes.is_kubelets(f"{folder}/{name}", shown, "1") for name, shown in FILES)
 
 
+@pytest.mark.parametrize(
+    ("shown", "is_kubelets"), [("max", True), ("2048", False)], ids=["raised", "lowered"]
+)
+def test_a_bound_that_is_only_lowered_is_judged_anywhere(shown, is_kubelets):
+    file = "/sys/fs/cgroup/jobs/memory.max"
+    assert resizes.is_kubelets(file, shown, "4096", only_lowered=True) is is_kubelets
+
+
 def test_a_file_without_an_original_is_not_judged():
     assert not any(resizes.is_kubelets(f"{POD}/{name}", shown, None) for name, shown in FILES)
 
