@@ -366,7 +366,7 @@ class Wish:
 
     @property
     def is_hands_off(self) -> bool:
-        """Whether another agent chooses its CPUs: its runtime handler is ignored, or `preserve` names them."""
+        """Whether another agent chooses its CPUs: its runtime handler is ignored, or `preserve` lists cpu."""
         return self.handler == "ignore" or "cpu" in self.preserve
 
 

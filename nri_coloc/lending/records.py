@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.lending import Binding, Change
 from nri_coloc.core.report import ONE_WAY_S, SWINGS_FROM, Cadence, Extent, shown
+from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.pool_size import Grounds, dead_band_milli, step_milli
 
 Input = int | float | str | None
@@ -308,15 +309,18 @@ def _bound(grounds: Grounds) -> str:
     if binding is Binding.ONLINE_USE:
         return "online use rose" if verdict.lent.milli < before.milli else "online use fell"
     if binding is Binding.LEARNING:
-        kept = "kept as found" if scene.now < scene.learns_until else "the floor"
+        kept = "size kept as found" if scene.now < scene.learns_until else "only the floor is lent"
         return f"use is not known yet, {kept}"
     if binding is Binding.STALE:
-        far = scene.age_s > tuning.stale_s
-        return f"readings are {min(scene.age_s, 999):.2f} s old, {'the floor' if far else 'no growth'}"
+        return f"readings are {min(scene.age_s, 999):.2f} s old, {_doubtful(scene.age_s, tuning)}"
     if binding is Binding.LATE:
-        far = scene.late_s > tuning.stale_s
-        return f"the tick was {min(scene.late_s, 999):.2f} s late, {'the floor' if far else 'no growth'}"
+        return f"the tick was {min(scene.late_s, 999):.2f} s late, {_doubtful(scene.late_s, tuning)}"
     return _CAUSES.get(binding, binding.value)
+
+
+def _doubtful(delay_s: float, tuning: ReclaimTuning) -> str:
+    """Return what readings permit that are old, or that come from a late tick."""
+    return "only the floor is lent" if delay_s > tuning.stale_s else "the pool does not grow"
 
 
 def _extra_core(grounds: Grounds) -> str:

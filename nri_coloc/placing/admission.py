@@ -83,7 +83,8 @@ def _driven(state: NodeState, container: Container, wish: Wish) -> Admission:
 def _left_alone(wish: Wish) -> str:
     if wish.handler == "ignore":
         return "CPUs left alone: its runtime handler is ignored"
-    return f"CPUs left alone: {wish.because if KEPT_BY_KUBELET in wish.preserve else 'preserve names cpu'}"
+    cause = wish.because if KEPT_BY_KUBELET in wish.preserve else "its annotation preserve lists cpu"
+    return f"CPUs left alone: {cause}"
 
 
 def _into_pool(state: NodeState, container: Container, wish: Wish) -> Admission:
