@@ -230,34 +230,38 @@ def test_a_resize_just_before_the_end_is_restored(node, daemon):
     assert (node.tree.read(cgroup, name) or "").strip() == "777"
 
 
-def test_a_resize_while_the_daemon_is_stopped_is_kept(node, daemon, restore):
+@pytest.fixture
+def resized_while_stopped(node: Node, daemon: Daemon) -> tuple[str, str]:
+    """Resize a reclaimed pod after the daemon was killed; return the pod's id and the kubelet's CPU weight."""
     sandbox = pod(node, "batch", "reclaimed", milli=100)
     node.run_container(sandbox, ContainerRequest("app", native(100)))
     daemon.start()
     served(daemon)
     daemon.wait_written()
     daemon.kill()
-    node.resize_pod(sandbox, native(2000).shares)
+    node.resize_pod(sandbox, 2048)
+    return sandbox, node.tree.weight(2048)[1]
+
+
+def weight_of(node: Node, sandbox: str) -> str:
+    name = ("cpu.shares", "cpu.weight")[node.tree.version - 1]
+    return (file(node, sandbox, name) or "").strip()
+
+
+def test_the_next_process_keeps_a_resize_while_stopped(node, daemon, restore, resized_while_stopped):
+    sandbox, weight = resized_while_stopped
     daemon.start()
     served(daemon)
     daemon.wait_written()
     daemon.kill()
     restore()
-    name, text = node.tree.weight(native(2000).shares)
-    assert (file(node, sandbox, name) or "").strip() == text
+    assert weight_of(node, sandbox) == weight
 
 
-def test_restore_keeps_a_resize_while_the_daemon_is_stopped(node, daemon, restore):
-    sandbox = pod(node, "batch", "reclaimed", milli=100)
-    node.run_container(sandbox, ContainerRequest("app", native(100)))
-    daemon.start()
-    served(daemon)
-    daemon.wait_written()
-    daemon.kill()
-    node.resize_pod(sandbox, native(2000).shares)
+def test_restore_keeps_a_resize_while_stopped(node, restore, resized_while_stopped):
+    sandbox, weight = resized_while_stopped
     restore()
-    name, text = node.tree.weight(native(2000).shares)
-    assert (file(node, sandbox, name) or "").strip() == text
+    assert weight_of(node, sandbox) == weight
 
 
 @ON_V2
