@@ -184,7 +184,8 @@ def surviving(
     """Return the known containers that keep their CPUs under new settings or on a changed machine, and the others.
 
     If `share` would be left without a CPU, the youngest owners lose theirs. Containers with CPUs that another agent
-    chose (`hands_off`) come first.
+    chose (`hands_off`) come first. One with CPUs of the DRA CPU driver loses its place too if CPUs of its claims came
+    back: it gets all of them again, because the driver does not take them back.
     """
     free, aside = topology.usable & ~withheld, topology.aside & ~withheld
     holding: list[Assignment] = []
@@ -195,13 +196,19 @@ def surviving(
         claimable = free | aside if assignment.wish.pool == ISOLATED else free
         if assignment.hands_off:
             claimable = topology.online
-        if owned and (owned & ~claimable or owned & free == free):
+        if _has_more(assignment, topology) or (owned and (owned & ~claimable or owned & free == free)):
             lost.append(assignment)
             continue
         free &= ~owned
         aside &= ~owned
         holding.append(assignment)
     return holding, lost
+
+
+def _has_more(assignment: Assignment, topology: Topology) -> bool:
+    """Return whether CPUs of a container's claims are online that it does not own, although the driver pinned it."""
+    is_driven = assignment.hands_off and KEPT_BY_DRA in assignment.wish.preserve
+    return is_driven and bool(assignment.container.claimed & topology.online & ~assignment.exclusive)
 
 
 def _claimants(state: NodeState, listed: Listed, driven: Mapping[str, CPUMask]) -> Iterator[_Claimant]:

@@ -16,7 +16,7 @@ from nri_coloc.core.state import Pools
 from nri_coloc.core.workload import KEPT_BY_DRA, QoSClass, Wish
 from nri_coloc.placing import admission, pools, record, tiers, waiting
 from tests.rig import examples
-from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking
+from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking, machine
 
 WISHES = {
     "dedicated": DEDICATED,
@@ -68,6 +68,13 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
+class Online:
+    """These CPUs alone are online; the last usable CPU stays."""
+
+    cpus: int
+
+
+@dataclass(frozen=True, slots=True)
 class OfAll:
     """`push` all specifications, `free`: place one waiting pod, or `restart` the daemon."""
 
@@ -86,6 +93,7 @@ STEPS = st.one_of(
     st.builds(Reload, st.integers(0, 9), st.sampled_from(tuple(WISHES))),
     st.builds(OfAll, st.sampled_from(("push", "free", "restart"))),
 )
+HOTPLUG = st.builds(Online, st.sampled_from((-1, -1, 0x5F, 0xF8, 0xF)))
 RESIZES = st.builds(
     OfOne, st.just("resize"), st.integers(0, 9), st.sampled_from((100, 500, 1000, 2000, 3000, 6000))
 )
@@ -107,11 +115,12 @@ class History:
 
     def __init__(self, name: str, plan: str) -> None:
         self.node = Node(name, Tuning(pools=PLAN[plan]))
+        self._machine = name
         self.hidden: set[str] = set()
         self.plan = plan
         self._number = 0
 
-    def play(self, step: Run | Drive | OfOne | Reload | OfAll) -> None:
+    def play(self, step: Run | Drive | OfOne | Reload | Online | OfAll) -> None:
         names = sorted(self.node.listed)
         match step:
             case Run():
@@ -124,6 +133,8 @@ class History:
                 self._reload(names[step.which % len(names)], WISHES[step.wish])
             case OfOne() | Reload():
                 pass
+            case Online():
+                self.node.reconfigure(topology=machine(self._machine).within(step.cpus))
             case OfAll("push"):
                 self.node.push()
             case OfAll("free"):
@@ -260,6 +271,24 @@ def test_no_restart_gives_a_container_cpus_of_another(name, plan, steps, later):
     now = history.node.state.owners
     taken = {(k, j) for k in now for j in had if k != j and now[k] & had[j]} - followed
     assert taken == set()
+
+
+WITH_HOTPLUG = st.lists(st.one_of(STEPS, HOTPLUG), max_size=14)
+
+
+CLAIMED_ON_CPUS_THAT_COME_BACK = [Drive(2), Online(0xFE), Online(-1), Run("p", 1000)]
+
+
+@given(MACHINES, PLANS, WITH_HOTPLUG)
+@example("8cpu", "none", CLAIMED_ON_CPUS_THAT_COME_BACK)
+@settings(max_examples=examples.times(5))
+def test_cpus_that_come_back_displace_no_owner(name, plan, steps):
+    history = played(name, plan, [*steps, Online(-1), OfAll("push")])
+    driven = {k for k, each in history.node.state.containers.items() if each.hands_off}
+    had = dict(history.node.state.owners)
+    history.restart(plan)
+    now = history.node.state.owners
+    assert {(k, j) for k in driven for j in had if k != j and now.get(k, 0) & had[j]} == set()
 
 
 @given(MACHINES, PLANS, HISTORIES)

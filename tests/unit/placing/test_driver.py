@@ -132,6 +132,22 @@ class TestLater:
         node.reconfigure(topology=smaller)
         assert (node.pool("dedicated"), node.pool("share")) == ("", "0-2,4-5")
 
+    @pytest.mark.parametrize("cpus", ["5-6", "6-7"], ids=["one of them", "all of them"])
+    def test_cpus_that_come_back_are_its_own_again(self, cpus):
+        node = Node()
+        claim(node, cpus)
+        node.reconfigure(topology=machine("offline"))
+        node.reconfigure(topology=machine())
+        assert node.owners() == {"claimed": cpus}
+
+    def test_cpus_that_came_back_displace_no_owner(self):
+        node = Node()
+        claim(node, "5-6")
+        node.reconfigure(topology=machine("offline"))
+        node.reconfigure(topology=machine())
+        node.create("web", 5000)
+        assert node.anew().owners() == node.owners()
+
 
 class TestWhatCounts:
     def claiming(self, cpus: str, milli: int = 8000, spec: str | None = None, **facts: Any) -> Container:
