@@ -155,10 +155,9 @@ _Line = list[tuple[Container, Wish]]
 def _in_order(state: NodeState, listed: Listed, held: Granted) -> tuple[_Line, _Line]:
     """Return the list in the order of the replay, divided after the containers that size pools.
 
-    1. containers that this process knows, and containers with CPUs from the DRA CPU driver;
-    2. containers of the operator's pools, by age: they size the pools;
-    3. containers whose claims hold;
-    4. the rest, by age: after the first that waits for CPUs of its own all younger ones wait, too (`waiting`).
+    Containers that this process knows, those with CPUs from the DRA CPU driver and those of the operator's pools come
+    first: they size the pools. In each part come those whose claims hold, then the rest by age: after the first that
+    waits for CPUs of its own all younger ones wait, too (`waiting`).
 
     A pool leaves claimed CPUs alone. A dedicated container without a claim that holds gets only the CPUs that the pools
     leave, as at a creation.
@@ -169,10 +168,9 @@ def _in_order(state: NodeState, listed: Listed, held: Granted) -> tuple[_Line, _
         is_first = container.id in state.containers or container.id in held.driven
         (sizing if is_first or tiers.pool_of(wish) not in POOLS else others).append((container, wish))
 
-    def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, int, str]:
+    def place_in_line(pair: tuple[Container, Wish]) -> tuple[int, int, str]:
         container = pair[0]
-        first = 2 - (container.id in held.driven) - 2 * (container.id in state.containers)
-        return first, held.ranks.get(container.id, len(held.ranks)), *_age(container)
+        return held.ranks.get(container.id, len(held.ranks)), *_age(container)
 
     return sorted(sizing, key=place_in_line), sorted(others, key=place_in_line)
 

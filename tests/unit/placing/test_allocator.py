@@ -211,3 +211,15 @@ class TestKinds:
         by = wish(placement=Placement.FULL_CORES)
         assert chosen(4, "1-3,5-15,16-23", "hybrid", by) == "2-3,6-7"
         assert chosen(2, "1,3,16-23", "hybrid", by) == "16-17"
+
+
+def test_growth_within_a_node_names_no_other():
+    found = allocator.grow(machine(), mask("2-7"), mask("0-1"), 4, DEDICATED)
+    assert found is not None
+    assert found.because.endswith("added the nearest free CPUs 2-3")
+
+
+def test_second_threads_do_not_make_a_node_large_enough():
+    found = grant(3, by=wish(placement=Placement.ONE_THREAD_PER_CORE))
+    assert (cpuset.render(found.cpus), found.reason) == ("0,2,4", Reason.ACROSS_NODES)
+    assert "because no single node has 3 fitting free CPUs" in found.because

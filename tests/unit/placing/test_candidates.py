@@ -191,3 +191,19 @@ def test_single_thread_cores_are_no_whole_wide_core():
 def test_a_candidate_is_written_by_the_names_of_the_audit():
     (first, _) = found(2, "1-7")
     assert first.as_json() == {"node": 0, "free": 3, "whole_cores": 1, "verdict": "chosen"}
+
+
+@pytest.mark.parametrize(
+    ("placement", "free", "verdict"),
+    [
+        (Placement.FULL_CORES, "1,3-7", "0 CPUs are free for full-cores, 2 are asked for"),
+        (
+            Placement.ONE_THREAD_PER_CORE,
+            "0-1,4-7",
+            "1 CPUs are free for one-thread-per-core, 2 are asked for",
+        ),
+    ],
+    ids=["whole-cores", "first-threads"],
+)
+def test_cpus_that_the_placement_cannot_use_do_not_count(placement, free, verdict):
+    assert verdicts(2, free, replace(DEDICATED, placement=placement)) == [verdict, "chosen"]

@@ -247,3 +247,17 @@ class TestRequestsThatSizeNoPool:
     def test_containers_share_the_request_of_their_pod(self):
         members = (another(name, "4-5", milli=2000) for name in ("one", "two", "three"))
         assert self.owners(*members, other=2000) == {"owner": "0-3"}
+
+
+def test_an_older_container_takes_no_isolated_cpus_of_an_owner():
+    isolated = replace(DEDICATED, pool="isolated")  # CPUs 2-3 and 6
+    node = Node("isolated")
+    node.create("first", 1000, isolated, on="first")
+    node.create("owner", 1000, isolated, on="owner")
+    node.stop("first")
+    assert node.owners() == {"owner": "2"}
+    older = container("older", "older", 2000, created_at=0)
+    listed = ((older, isolated), (node.listed["owner"], isolated))
+    again = Node("isolated")
+    again.happen(Synchronized(((pod("older"), isolated), (pod("owner"), isolated)), listed))
+    assert again.owners() == {"owner": "2", "older": "3,6"}

@@ -208,8 +208,14 @@ class TestWhatCounts:
         )
 
     def test_no_container_that_ran_before(self):
-        allowed, _ = self.refused(Node(), self.claiming("4-5"), is_created=False)
-        assert allowed == "a claim that existed when the container was created beside this plugin"
+        assert self.refused(Node(), self.claiming("4-5"), is_created=False) == (
+            "a claim that existed when the container was created beside this plugin",
+            False,
+        )
+
+    def test_no_claim_of_all_that_share_has(self):
+        allowed, _ = self.refused(Node("isolated"), self.claiming("0-1,4-7"))  # isolated are 2-3 and 6
+        assert allowed == "CPUs that are free and leave one to share; free are 0-7"
 
     @pytest.mark.parametrize(
         ("record", "counts"),

@@ -47,6 +47,13 @@ class TestGrowing:
         outcome = resize(node, 1000)
         assert (node.owners(), outcome.waits_for.containers) == ({"web": "0"}, ("online",))
 
+    def test_its_new_followers_are_not_waited_for(self):
+        node = node_with(500)
+        node.create("side", 100)
+        outcome = resize(node, 2000)
+        assert (node["side"].follows, node.cpus("side")) == ("web", "0-1")
+        assert outcome.waits_for.containers == ("online",)
+
     def test_reclaimed_pods_leave_too_but_its_own_does_not(self):
         node = Node()
         node.start_pod("jobs")

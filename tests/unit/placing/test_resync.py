@@ -465,3 +465,24 @@ def test_listed_resources_that_are_not_ours_are_the_kubelets(wish):
     node.listed["app"] = replace(listed, resources=replace(listed.resources, shares=4096))
     node.synchronize()
     assert node["app"].container.resources == Resources(shares=4096)
+
+
+class TestResizedWhileNoDaemonRan:
+    def again(self, **milli: int) -> Node:
+        """Return the restarted node of `web` and the younger `db`, of 2 CPUs each, with the kubelet's new requests."""
+        node = Node()
+        node.run("web", 2000)
+        node.run("db", 2000, on="db")
+        for name, asked in milli.items():
+            was = node.listed[name]
+            node.listed[name] = replace(was, resources=asking(asked, cpus=was.resources.cpus))
+        return node.anew()
+
+    def test_one_that_runs_grows(self):
+        assert self.again(db=4000).owners() == {"web": "0-1", "db": "2-5"}
+
+    def test_a_younger_one_does_not_grow_before_one_that_waits(self):
+        assert self.again(web=8000, db=4000).owners() == {"web": "0-1", "db": "2-3"}
+
+    def test_a_younger_one_shrinks_before_one_that_waits(self):
+        assert self.again(web=8000, db=1000).owners() == {"web": "0-1", "db": "2"}

@@ -2,7 +2,7 @@
 
 from nri_coloc.core.decisions import Outcome, PoolsSized
 from nri_coloc.core.reasons import Reason
-from nri_coloc.core.settings import ReclaimTuning, Tuning
+from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, Node, mask, moved, said
 
 WHY = "online pods use 4.2 of 8 CPUs"
@@ -134,3 +134,15 @@ class TestReconfigured:
         told(node, reclaim=4)
         node.reconfigure(Tuning(reclaim=ReclaimTuning(enabled=False)))
         assert (node.pool("reclaim"), node.state.pools.counts) == ("0-7", {})
+
+
+class TestBesideACountForShare:
+    def test_one_cpu_stays_in_share(self):
+        node = Node("smt-off")
+        told(node, share=0, reclaim=16)
+        assert (node.pool("share"), node.pool("reclaim")) == ("0", "1-15")
+
+    def test_a_minimum_of_all_cpus_leaves_one(self):
+        node = Node("smt-off", Tuning(pools=(PoolTuning("reclaim", minimum=16),)))
+        told(node, share=4, reclaim=12)
+        assert (node.pool("share"), node.pool("reclaim")) == ("0", "1-15")
