@@ -260,9 +260,18 @@ def _shown(pools: Pools, listed: Listed, claimants: list[_Claimant]) -> _Shown:
         if not spec or (container.pod_id in pods and _may_follow(container, wish)):
             continue
         sets.add(spec)
-        if wish.qos in (QoSClass.SHARED, QoSClass.SYSTEM) and tiers.base(tiers.pool_of(wish)) not in planned:
+        of_class = wish.qos in (QoSClass.SHARED, QoSClass.SYSTEM)
+        if of_class and not {tiers.base(pool) for pool in _pools_of(container, wish)} & planned:
             of_share.add(spec)
     return _Shown(frozenset(sets), frozenset(of_share))
+
+
+def _pools_of(container: Container, wish: Wish) -> Iterable[str]:
+    """Yield the container's pool, and the one of its record: its specification may still name the CPUs of either."""
+    yield tiers.pool_of(wish)
+    memory = record.read(container.record)
+    if memory is not None and memory.pool:
+        yield memory.pool
 
 
 def _may_follow(container: Container, wish: Wish) -> bool:

@@ -248,8 +248,11 @@ A_FOLLOWER_THAT_ASKS_FOR_ITS_OWN = [
     OfOne("resize", 1, 1000),
 ]
 
+A_MOVE_TO_SHARE_BEFORE_ITS_PUSH = [Run("p", 1000), Run("u", 100, "gold"), Reload(1, "shared")]
+
 
 @given(MACHINES, PLANS, WITH_RESIZES)
+@example("2cpu", "small", A_MOVE_TO_SHARE_BEFORE_ITS_PUSH)
 @settings(max_examples=examples.times(5))
 def test_no_restart_takes_cpus_of_a_pool(name, plan, steps):
     history = played(name, plan, [*steps, *[OfAll("free")] * len(steps)])

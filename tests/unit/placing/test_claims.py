@@ -7,6 +7,7 @@ import pytest
 from nri_coloc.core.decisions import Synchronized
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import Container, Phase, QoSClass, Wish
+from nri_coloc.placing import tiers
 from tests.unit.placing.kit import DEDICATED, SHARED, SYSTEM, Node, asking, container, pod
 from tests.unit.placing.pools_kit import having, join
 
@@ -24,7 +25,8 @@ def owner(spec: str, milli: int = 2000, name: str = "owner") -> Listed:
 
 
 def another(name: str, spec: str, wish: Wish = IN_GOLD, on: str = "other", milli: int = 1000) -> Listed:
-    return container(name, on, resources=asking(milli, cpus=spec), record=RECORD), wish
+    record = RECORD.replace("gold", tiers.pool_of(wish))
+    return container(name, on, resources=asking(milli, cpus=spec), record=record), wish
 
 
 def restarted(*listed: Listed, pools: tuple[PoolTuning, ...] = (GOLD,)) -> Node:
@@ -51,6 +53,10 @@ class TestWhoOwnsBySpecAlone:
     def test_specs_of_share_show_a_claim_is_another_set(self, wish):
         witness = another("witness", "0-1", wish)
         assert restarted(owner("2-7", 6000), witness).owners() == {"owner": "2-7"}
+
+    def test_a_spec_from_before_a_move_to_share_shows_nothing(self):
+        moved, _ = another("moved", "0-1")
+        assert restarted(owner("2-7", 6000), (moved, SHARED)).owners() == {}
 
     @pytest.mark.parametrize("spec", ["", "nonsense"])
     def test_a_spec_that_names_none_shows_nothing(self, spec):
