@@ -8,6 +8,7 @@ fields. This module imports lightkube in `connect` only, so that other programs 
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -151,17 +152,17 @@ class Api:
             "timeoutSeconds": str(WATCH_S),
         }
         limits = httpx2.Timeout(CALL_S, read=SILENCE_S)
-        try:
-            with self._client.stream("GET", path, params=asked, timeout=limits) as answer:
-                self._read_clock(answer)
-                self._check_open(path)
-                if answer.is_error:
-                    answer.read()
-                    raise _refused("watch", path, answer)
-                yield OPENED, {}
-                yield from map(_change, answer.iter_lines())
-        except httpx2.HTTPError as error:
-            raise _unreachable("watch", path, error) from error
+        with (
+            _answering("watch", path),
+            self._client.stream("GET", path, params=asked, timeout=limits) as answer,
+        ):
+            self._read_clock(answer)
+            self._check_open(path)
+            if answer.is_error:
+                answer.read()
+                raise _refused("watch", path, answer)
+            yield OPENED, {}
+            yield from map(_change, answer.iter_lines())
 
     def close(self) -> None:
         """Close all connections."""
@@ -182,22 +183,17 @@ class Api:
 
     def _page(self, path: str, query: Mapping[str, str], most: int | None) -> Object | None:
         """Return an answer; None if it has more bytes than `most`, which are then not received."""
-        import httpx2
-
         received = bytearray()
-        try:
-            with self._client.stream("GET", path, params=query) as answer:
-                self._read_clock(answer)
-                self._check_open(path)
-                if answer.is_error:
-                    answer.read()
-                    raise _refused("GET", path, answer)
-                for piece in answer.iter_bytes():
-                    received += piece
-                    if most is not None and len(received) > most:
-                        return None
-        except httpx2.HTTPError as error:
-            raise _unreachable("GET", path, error) from error
+        with _answering("GET", path), self._client.stream("GET", path, params=query) as answer:
+            self._read_clock(answer)
+            self._check_open(path)
+            if answer.is_error:
+                answer.read()
+                raise _refused("GET", path, answer)
+            for piece in answer.iter_bytes():
+                received += piece
+                if most is not None and len(received) > most:
+                    return None
         return _parsed("GET", path, received)
 
     def _call(
@@ -209,14 +205,10 @@ class Api:
         content: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Object:
-        import httpx2
-
         sent = None if body is None else json.dumps(body).encode()
         headers = {} if sent is None else {"Content-Type": content}
-        try:
+        with _answering(method, path):
             answer = self._client.request(method, path, params=query, content=sent, headers=headers)
-        except httpx2.HTTPError as error:
-            raise _unreachable(method, path, error) from error
         self._read_clock(answer)
         if answer.is_error:
             raise _refused(method, path, answer)
@@ -229,6 +221,7 @@ def connect(kubeconfig: str = "") -> Api:
     Raise SettingsError if there are no usable credentials. Nothing is sent yet.
     """
     import httpx2
+    import yaml
     from lightkube.config.client_adapter import Client, ConnectionParams
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.core.exceptions import ConfigError
@@ -240,12 +233,37 @@ def connect(kubeconfig: str = "") -> Api:
             raise SettingsError(f"{kubeconfig}: has no current context with a user; set current-context")
         params = ConnectionParams(timeout=httpx2.Timeout(CALL_S), trust_env=False)
         client = Client(config, params)
-    except (ConfigError, OSError, KeyError, ValueError) as error:
-        where = kubeconfig or "the pod's service account"
-        raise SettingsError(
-            f"{where}: no credentials for the API server: {error}; name a file with --kubeconfig"
-        ) from error
+    except KeyError as error:
+        raise _unusable(kubeconfig, f"there is no {error}") from error
+    except (AttributeError, TypeError) as error:  # lightkube checks the shape of some parts only
+        raise _unusable(kubeconfig, f"a part is missing or has another shape ({error})") from error
+    except (ConfigError, OSError, ValueError, yaml.YAMLError, httpx2.InvalidURL) as error:
+        raise _unusable(kubeconfig, str(error)) from error
     return Api(client)
+
+
+def _unusable(kubeconfig: str, why: str) -> SettingsError:
+    where = kubeconfig or "the pod's service account"
+    return SettingsError(
+        f"{where}: no credentials for the API server: {' '.join(why.split())}; name a file with --kubeconfig"
+    )
+
+
+@contextmanager
+def _answering(method: str, path: str) -> Iterator[None]:
+    """Raise ApiUnreachable if the request of the block gets no answer, or has no usable credentials.
+
+    lightkube reads the token file and runs the command of a kubeconfig in the request.
+    """
+    import httpx2
+    from lightkube.core.exceptions import ConfigError
+
+    try:
+        yield
+    except httpx2.HTTPError as error:
+        raise _unreachable(method, path, error) from error
+    except (ConfigError, OSError, UnicodeError) as error:
+        raise ApiUnreachable(f"{method} {path}: not sent: {_shortened(str(error))}") from error
 
 
 def _change(line: str) -> tuple[str, Object]:
@@ -262,7 +280,7 @@ def _change(line: str) -> tuple[str, Object]:
 def _parsed(method: str, path: str, content: bytes | bytearray) -> Object:
     try:
         found = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ApiError(f"{method} {path}: the answer is not JSON") from error
     if not isinstance(found, dict):
         raise ApiError(f"{method} {path}: the answer is not an object")
@@ -273,7 +291,7 @@ def _refused(method: str, path: str, answer: "httpx2.Response") -> ApiRefused:
     try:
         body = json.loads(answer.content)
         sentence = str(body["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         body, sentence = {}, answer.reason_phrase
     text = f"{method} {path}: {answer.status_code}: {_shortened(sentence)}"
     return ApiRefused(text, answer.status_code, _seconds(answer.headers.get("Retry-After", "")), body)

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,13 +27,17 @@ class Asked(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """One answer. `lines` is sent as a stream, one object a line; with `holds` it ends with the server."""
+    """One answer. `lines` is sent as a stream, one object a line; with `holds` it ends with the server.
+
+    raw: the bytes of the body, in place of `body`.
+    """
 
     status: int = 200
     body: Any = None
     lines: tuple[Any, ...] = ()
     holds: bool = False
     headers: tuple[tuple[str, str], ...] = ()
+    raw: bytes = b""
 
 
 Answers = Callable[[Asked], Reply]
@@ -88,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, reply: Reply) -> None:
         parts = reply.lines or (reply.body if reply.body is not None else {},)
-        sent = b"".join(json.dumps(part).encode() + b"\n" for part in parts)
+        sent = reply.raw or b"".join(json.dumps(part).encode() + b"\n" for part in parts)
         self.send_response(reply.status)
         for name, value in reply.headers:
             self.send_header(name, value)
@@ -119,7 +123,7 @@ class FakeApi:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
         self.kubeconfig = folder / "kubeconfig"
-        self.kubeconfig.write_text(json.dumps(_config(self._server.server_address[1])))
+        self.kubeconfig.write_text(json.dumps(config(f"http://127.0.0.1:{self._server.server_address[1]}")))
 
     def set_clock(self, ahead_s: float) -> None:
         """Set the server's clock, seconds ahead of this machine's."""
@@ -150,12 +154,13 @@ def serving(folder: Path, answers: Answers) -> Iterator[FakeApi]:
         server.stop()
 
 
-def _config(port: int) -> dict[str, Any]:
+def config(address: str, user: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a kubeconfig for a server's address; user: its credentials, default a token."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "a", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "a", "user": {"token": "secret"}}],
+        "clusters": [{"name": "a", "cluster": {"server": address}}],
+        "users": [{"name": "a", "user": user or {"token": "secret"}}],
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
         "current-context": "a",
     }

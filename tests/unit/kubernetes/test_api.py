@@ -1,5 +1,6 @@
 """Requests to the API server, over HTTP on a real socket."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -177,6 +178,45 @@ def test_an_answer_that_is_a_list_is_refused(tmp_path):
 def test_missing_credentials_are_the_operators_mistake(tmp_path):
     with pytest.raises(SettingsError, match="--kubeconfig"):
         api.connect(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{a", "a:\n\tb", "clusters:\nusers:\ncontexts:\n"])
+def test_an_unreadable_kubeconfig_is_the_operators_mistake(tmp_path, text):
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=r"kubeconfig: no credentials .*; name a file with --kubeconfig"):
+        api.connect(str(path))
+
+
+@pytest.mark.parametrize("server", ["http://a:b", "http://\0"])
+def test_an_impossible_address_is_the_operators_mistake(tmp_path, server):
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(fake_api.config(server)))
+    with pytest.raises(SettingsError, match="no credentials for the API server"):
+        api.connect(str(path))
+
+
+LOST = {
+    "token": {"tokenFile": "/nowhere"},
+    "folder": {"tokenFile": "/"},
+    "command": {"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1"}},
+}
+
+
+@pytest.mark.parametrize("call", CALLS, ids=["call", "list", "watch"])
+@pytest.mark.parametrize("user", LOST.values(), ids=LOST)
+def test_lost_credentials_are_no_answer(tmp_path, call, user):
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(fake_api.config("http://127.0.0.1:1", user)))
+    with closing(api.connect(str(path))) as client, pytest.raises(ApiUnreachable, match="not sent: "):
+        call(client)
+
+
+@pytest.mark.parametrize(("status", "error"), [(200, "is not JSON"), (500, "500: Internal Server Error")])
+def test_an_answer_that_is_nested_too_deeply_is_refused(tmp_path, status, error):
+    reply = Reply(status, raw=b"[" * 100_000)
+    with serving(tmp_path, lambda _: reply) as server, pytest.raises(ApiError, match=f"GET /x: .*{error}"):
+        server.connect().get("/x")
 
 
 def test_the_module_loads_no_client():
