@@ -35,6 +35,10 @@ EVICT_AT: Final = f"{PREFIX}evict-at"
 """The annotation that the controller writes before it evicts a pod, with the time. It asks for nothing, but a sandbox
 that the kubelet creates again carries it, for example after a reboot (docs/kubernetes.md)."""
 
+_WRITTEN_BY_US: Final = frozenset({EVICT_AT, f"{PREFIX}lent"})
+"""Annotations that programs of ours write on pods. They ask the daemon for nothing. `lent` has the lent amounts of each
+container; no program writes it yet, and the daemon takes these amounts from the companion's facts."""
+
 ALL: Final = "*"
 """The key in a finding about all keys of a pod together."""
 
@@ -324,7 +328,7 @@ def by_container(pairs: Pairs) -> Written:
     written = Written()
     for name, value in pairs:
         key, _, container = name.removeprefix(PREFIX).partition(".")
-        if key != CONTAINERS and name != EVICT_AT:
+        if key != CONTAINERS and name not in _WRITTEN_BY_US:
             written.add(container, key, name, value)
     for name, value in pairs:  # last, so that a key of its own wins over the JSON
         if name == PREFIX + CONTAINERS:

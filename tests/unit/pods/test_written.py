@@ -22,6 +22,10 @@ def test_the_notice_of_an_eviction_is_no_finding():
     assert read({P + "evict-at": "2026-11-27T03:21:31Z"}).findings("app") == []
 
 
+def test_lent_amounts_are_no_finding():
+    assert read({P + "lent": '{"app": {"cpu": "500m"}}'}).findings("app") == []
+
+
 def test_a_notice_for_one_container_is_a_finding():
     (finding,) = read({P + "evict-at.app": "x"}).findings("app")
     assert finding.key == P + "evict-at.app"
