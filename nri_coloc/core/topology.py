@@ -5,7 +5,7 @@ that a level is searched with `&` and `bit_count()`. A kernel without NUMA is on
 level is unknown is a group of its own.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
@@ -250,6 +250,15 @@ class Topology:
             count -= cores.bit_count()
         return chosen
 
+    def cores_of(self, whole: CPUMask, count: int) -> CPUMask:
+        """Return whole cores of exactly `count` CPUs out of a set of such, the widest and lowest; 0 if none add up."""
+        free = [(width, firsts & whole) for width, firsts in self._firsts_by_width]
+        numbers = _adding_up([(width, firsts.bit_count()) for width, firsts in free], count)
+        chosen = 0
+        for (_, firsts), number in zip(free, numbers, strict=False):
+            chosen |= cpuset.lowest(firsts, number)
+        return self.with_siblings(chosen)
+
     @cached_property
     def all_mems(self) -> CPUMask:
         """Every node with memory that pods may have; a kernel that reports none has node 0."""
@@ -269,6 +278,18 @@ class Topology:
     def nodes_of(self, cpus: CPUMask) -> CPUMask:
         """Return the ids, as a mask, of the nodes that these CPUs belong to."""
         return cpuset.of(n.id for n in self.nodes if n.cpus & cpus)
+
+
+def _adding_up(widths: Sequence[tuple[int, int]], count: int) -> tuple[int, ...]:
+    """Return how many cores of each (width, number) make up `count` CPUs, most of the first width; () if none do."""
+    (width, number), *others = widths
+    for cores in range(min(number, count // width), -1, -1):
+        rest = count - cores * width
+        if not rest:
+            return (cores,)
+        if others and (found := _adding_up(others, rest)):
+            return (cores, *found)
+    return ()
 
 
 def _divides(wide: Level, narrow: Level) -> bool:

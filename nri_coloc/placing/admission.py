@@ -14,9 +14,11 @@ from nri_coloc.core.decisions import Considered, Figure, Inputs, Room
 from nri_coloc.core.knobs import NO_KNOBS, Knobs, burst_of
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
     DEFAULT_WISH,
+    ISOLATED,
     KEPT_BY_DRA,
     KEPT_BY_KUBELET,
     Container,
@@ -285,12 +287,18 @@ def satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[W
             )
             findings = (_denied(wish, "numa", wish.numa.value, allowed, "single"),)
             wish = replace(wish, numa=Numa.SINGLE)
-    threads = state.topology.threads_per_core
-    if wish.placement is Placement.FULL_CORES and count % threads:
+    if wish.placement is Placement.FULL_CORES and not _is_of_cores(state.topology, wish, count):
+        threads = state.topology.threads_per_core
         allowed = f"a request of a multiple of {threads} CPUs (one core); this container asked {count}"
         findings = (*findings, _denied(wish, "cpu-placement", wish.placement.value, allowed, "packed"))
         wish = replace(wish, placement=Placement.PACKED)
     return wish, findings
+
+
+def _is_of_cores(topology: Topology, wish: Wish, count: int) -> bool:
+    """Return whether whole cores of the machine have so many CPUs together; cores may have different widths."""
+    cpus = topology.online if wish.pool == ISOLATED else topology.usable
+    return not count % topology.threads_per_core or bool(topology.cores_of(topology.whole_cores(cpus), count))
 
 
 def _denied(wish: Wish, key: str, value: str, allowed: str, used: str) -> Finding:

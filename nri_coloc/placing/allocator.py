@@ -187,7 +187,7 @@ def _chosen(topology: Topology, considered: Considered) -> tuple[CPUMask, Bindin
     take = search.spread if wish.placement is Placement.SPREAD else search.packed
     for cpus, number in binding.parts:
         chosen |= take(field if cpus == field.free else field.within(cpus), number)
-    return chosen, binding
+    return (chosen, binding) if chosen.bit_count() == considered.count else None
 
 
 def field_of(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field | None:
@@ -200,7 +200,7 @@ def field_of(topology: Topology, free: CPUMask, count: int, wish: Wish) -> Field
     }.get(wish.placement, Field.of)
     for cpus in _kinds(topology, free):
         field = look(topology, cpus)
-        if field.free.bit_count() >= count:
+        if field.holds(count):
             return field
     return None
 
@@ -218,6 +218,7 @@ def _kinds(topology: Topology, free: CPUMask) -> Iterator[CPUMask]:
 
 _PACKED: Final = Wish(QoSClass.DEDICATED)
 _SPREAD: Final = replace(_PACKED, placement=Placement.SPREAD)
+_CORES: Final = replace(_PACKED, placement=Placement.FULL_CORES)
 
 Step = tuple[CPUMask, bool]
 """The CPUs to search next, and whether to take whole cores only."""
@@ -291,7 +292,7 @@ def _permitted(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wis
 
 def _taken(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: Wish) -> CPUMask:
     """Return up to `need` free CPUs, taken step by step."""
-    by = _SPREAD if wish.placement is Placement.SPREAD else _PACKED
+    by = {Placement.SPREAD: _SPREAD, Placement.FULL_CORES: _CORES}.get(wish.placement, _PACKED)
     taken = 0
     for where, whole_only in _steps(topology, owned, wish):
         part = where & free & ~taken
@@ -300,7 +301,7 @@ def _taken(topology: Topology, free: CPUMask, owned: CPUMask, need: int, wish: W
             break
         if whole_only:
             part = topology.whole_cores(part)
-            count -= count % topology.threads_per_core
+            count = topology.lowest_cores(part, count).bit_count()
         taken |= part if count >= part.bit_count() else choose(topology, part, count, by)
     return taken
 

@@ -18,13 +18,15 @@ class Field:
 
     free: all of them.
     whole: CPUs whose core is free with all its threads.
-    threads: number of threads of a core.
+    threads: number of threads of the widest core.
+    only_cores: no core may be divided.
     """
 
     topology: Topology
     free: CPUMask
     whole: CPUMask
     threads: int
+    only_cores: bool = False
 
     @classmethod
     def of(cls, topology: Topology, free: CPUMask) -> "Field":
@@ -35,7 +37,13 @@ class Field:
     def of_cores(cls, topology: Topology, free: CPUMask) -> "Field":
         """Return the field without the cores that are not free as a whole."""
         whole = topology.whole_cores(free)
-        return cls(topology, whole, whole, topology.threads_per_core)
+        return cls(topology, whole, whole, topology.threads_per_core, only_cores=True)
+
+    def holds(self, count: int) -> bool:
+        """Return whether `count` CPUs can be taken."""
+        if self.only_cores:
+            return bool(self.topology.cores_of(self.whole, count))
+        return self.free.bit_count() >= count
 
     @classmethod
     def of_single_threads(cls, topology: Topology, free: CPUMask) -> "Field":
@@ -47,7 +55,7 @@ class Field:
         """Return the part of the field in a set of CPUs, which may cut cores."""
         free = self.free & cpus
         whole = free if self.threads == 1 else self.topology.whole_cores(free)
-        return Field(self.topology, free, whole, self.threads)
+        return Field(self.topology, free, whole, self.threads, self.only_cores)
 
 
 def packed(field: Field, count: int) -> CPUMask:
@@ -66,7 +74,10 @@ def packed(field: Field, count: int) -> CPUMask:
     chosen = _taken(narrower, whole, cores, _cores(field)) if cores else 0
     if chosen.bit_count() < cores:  # cores of several widths do not make up every number
         chosen |= _loose(field)(home & ~chosen, cores - chosen.bit_count())
-    return chosen | _odd(field, home & ~chosen, chosen, count - cores)
+    chosen |= _odd(field, home & ~chosen, chosen, count - cores)
+    if field.only_cores and field.topology.whole_cores(chosen) != chosen:
+        return field.topology.cores_of(whole, count) or field.topology.cores_of(field.whole, count)
+    return chosen
 
 
 Taker = Callable[[CPUMask, int], CPUMask]

@@ -128,6 +128,10 @@ class TestUncoveredWishes:
         )
         assert finding.allowed == "a request of a multiple of 2 CPUs (one core); this container asked 3"
 
+    def test_cores_of_two_widths_divide_every_request(self):
+        found = placed(Node("hybrid"), replace(DEDICATED, placement=Placement.FULL_CORES), 3000)
+        assert (found.findings, found.assignment.exclusive) == ((), mask("16-18"))
+
     def test_both_may_be_too_much(self):
         wish = replace(DEDICATED, numa=Numa.EXCLUSIVE, placement=Placement.FULL_CORES)
         assert [f.key for f in placed(Node(), wish, 3000).findings] == [

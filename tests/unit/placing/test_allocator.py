@@ -212,6 +212,33 @@ class TestKinds:
         assert chosen(4, "1-3,5-15,16-23", "hybrid", by) == "2-3,6-7"
         assert chosen(2, "1,3,16-23", "hybrid", by) == "16-17"
 
+    @pytest.mark.parametrize(
+        ("count", "free", "cpus"),
+        [
+            (3, "0-23", "16-18"),
+            (3, "0-16", "0-1,16"),
+            (1, "0-16", "16"),
+            (5, "2-7,17", "2-5,17"),
+        ],
+        ids=["one kind", "both kinds", "a narrow core", "the last narrow core"],
+    )
+    def test_whole_cores_of_two_widths_add_up(self, count, free, cpus):
+        assert chosen(count, free, "hybrid", wish(placement=Placement.FULL_CORES)) == cpus
+
+    def test_no_whole_cores_that_add_up_are_no_grant(self):
+        by = wish(placement=Placement.FULL_CORES)
+        assert allocator.allocate(machine("hybrid"), mask("0-15"), 3, by) is None
+
+    def test_growth_by_an_odd_cpu_is_a_narrow_core(self):
+        by = wish(placement=Placement.FULL_CORES)
+        found = allocator.grow(machine("hybrid"), mask("2-23"), mask("0-1"), 3, by)
+        assert found is not None
+        assert cpuset.render(found.cpus) == "0-1,16"
+
+    def test_no_growth_divides_a_core(self):
+        by = wish(placement=Placement.FULL_CORES)
+        assert allocator.grow(machine("hybrid"), mask("2-15"), mask("0-1"), 3, by) is None
+
 
 def test_growth_within_a_node_names_no_other():
     found = allocator.grow(machine(), mask("2-7"), mask("0-1"), 4, DEDICATED)

@@ -148,7 +148,9 @@ def test_somebody_is_always_chosen_where_cpus_were_found(name, count, placement)
     topology = machine(name)
     wish = replace(DEDICATED, placement=placement)
     grant = allocator.allocate(topology, topology.usable, count, wish)
-    assert grant is not None
+    if grant is None:
+        assert (placement, count % 2) == (Placement.FULL_CORES, 1)
+        return
     said = [c.verdict for c in candidates(topology, Considered(topology.usable, count, wish), grant.cpus)]
     assert any(verdict == "chosen" or "from here" in verdict for verdict in said)
 
