@@ -4,8 +4,9 @@ There is one turn a second, so 3,000 µs are 0.3 % of a core. `….calm` is a tu
 `….hurt` one in which every online pod is: then all pods are read and culprits are searched. Rows `….v1` and `….v2` read
 a simulated node's files. `….real` rows read cgroups of this machine (root), which are made and removed again: verdicts,
 degrading, file systems and evictions together, all of them on (`….on.real`) and all of them off (`….off.real`) in
-alternating turns, and one check of all online pods between two turns (`turns.check.real`). Before each real turn there
-is a pause, as in the daemon, in which the processor's caches forget it; long-lived objects are frozen, as there.
+alternating turns, and one check between two turns (`turns.check.real`) while every online pod seems to wait some
+microseconds for a disk: pods that do not wait are not checked. Before each real turn there is a pause, as in the
+daemon, in which the processor's caches forget it; long-lived objects are frozen, as there.
 """
 
 import gc
@@ -111,6 +112,20 @@ def run() -> dict[str, figures.Figures]:
         return results | _real(folder)
 
 
+class Waiting(OpenStalls):
+    """Reads real files, and adds a wait to each reading."""
+
+    def __init__(self, layout: CgroupLayout) -> None:
+        super().__init__(layout)
+        self._readings = 0
+
+    def io_us(self, path: str) -> int | None:
+        """Return the stall, and a microsecond for each reading of any cgroup."""
+        self._readings += 1
+        us = super().io_us(path)
+        return None if us is None else us + self._readings
+
+
 class Ladder:
     """Verdicts, degrading and evictions of one daemon on the cgroups of this machine."""
 
@@ -119,7 +134,7 @@ class Ladder:
         node, layout = _node(tuning), cgroup_layout.detect("/")
         writer, told = _writer(layout, "/", str(folder)), Told()
         stalls, reader = StallReader(layout, "/"), CgroupReader(layout, "/")
-        self._loop = Pressure(node, stalls, writer, told, disk_stalls=OpenStalls(layout))
+        self._loop = Pressure(node, stalls, writer, told, disk_stalls=Waiting(layout))
         quotas = PodBandwidths(node, writer, cast("Any", told))
         self._degrader = Degrader(node, reader, judge=self._loop, quotas=quotas, report=told)
         starved = StarvedPods(node, told, picture=lambda: None, headroom=Headroom)
@@ -133,7 +148,7 @@ class Ladder:
         )
 
     def check(self, now: float) -> None:
-        """Read the I/O stall of every online pod, as between two turns."""
+        """Read the I/O stall of online pods, as between two turns."""
         self._loop.times.is_alarmed(now)
 
     def look(self, now: float) -> None:
@@ -165,7 +180,8 @@ def _real(folder: str) -> dict[str, figures.Figures]:
     gc.unfreeze()
     on, off, check = (mean(samples[name][LEARNS:]) for name in ("on", "off", "check"))
     print(f"pressure at {PODS} pods: mean {on / 1e7:.3f} % of a core, switched off {off / 1e7:.3f} %")
-    print(f"its checks between two turns: mean {check * (1 / CHECK_S - 1) / 1e7:.3f} %")
+    checks = check * (1 / CHECK_S - 1)
+    print(f"checks between two turns while every online pod waits for a disk: mean {checks / 1e7:.3f} %")
     return {f"turns.{name}.real": figures.of(found[LEARNS:]) for name, found in samples.items()}
 
 

@@ -1,9 +1,10 @@
 """Notice between two turns that an online pod waits longer for a disk than its baseline allows.
 
-A turn reads eight online pods a second. Here the I/O stall of every online pod is read, `CHECK_S` apart and from files
-that stay open, while reclaimed pods may be throttled. A stall above the pod's bound brings the next turn forward, and
-that turn judges. The bound is that of the pod's last calm judgement (`verdict.longest_stall`), so there is no second
-rule for a hurt.
+A turn reads eight online pods a second. While reclaimed pods may be throttled, each turn also reads the I/O stall of
+every online pod, from files that stay open. Between the turns, `CHECK_S` apart, it is read of pods that waited for a
+disk within the last minute and may give an alarm. A stall above the pod's bound brings the next turn forward, and that
+turn judges. The bound is that of the pod's last calm judgement (`verdict.longest_stall`), so there is no second rule
+for a hurt. If a pod has waited for no disk for a minute, the next turn notices its wait.
 
 A pod whose alarm was in vain, because the turns after it judged no hurt, gives the next alarm later, and twice as late
 each time. A pod that waits all the time, also alone, has a bound above the whole time: it gives no alarm, because only
@@ -24,6 +25,9 @@ from nri_coloc.pressure.verdict import Resource, longest_stall
 CHECK_S: Final = 0.25
 """Seconds between two checks: so two quick turns after an alarm end within a second of the first wait."""
 
+STILL_S: Final = 60.0
+"""Seconds without a wait for a disk after which only turns read a pod."""
+
 REST_S: Final = 5.0
 LONGEST_REST_S: Final = 320.0
 """Seconds after an alarm in which the pod gives no other one: doubled with each alarm in vain, to the longest."""
@@ -42,14 +46,26 @@ class _Followed:
 
     longest: the share of the time that it may wait, inf without a baseline.
     is_hurt: whether each turn reads it already.
-    total_us: its stall at the last check.
+    total_us, read_at: its stall at the last check, and the time of that check.
+    waited_at: the time of the last check that found a wait.
     """
 
     longest: float = inf
     is_hurt: bool = False
     total_us: int | None = None
+    read_at: float = -inf
+    waited_at: float = -inf
     rest_s: float = REST_S
     rests_until: float = -inf
+
+    def may_alarm(self, now: float) -> bool:
+        """Return whether a check within the next second may find a wait above the bound."""
+        is_bounded = self.is_above(CHECK_S, CHECK_S)
+        return is_bounded and not self.is_hurt and now >= self.rests_until and now - self.waited_at < STILL_S
+
+    def is_above(self, stalled_s: float, span_s: float) -> bool:
+        """Return whether a stall in a span is longer than the bound allows."""
+        return stalled_s > self.longest * span_s + 2 * TICK_S
 
 
 class DiskWaits:
@@ -59,6 +75,7 @@ class DiskWaits:
         self._stalls = stalls
         self._online: Mapping[str, Online] = {}
         self._pods: dict[str, _Followed] = {}
+        self._checked: dict[str, _Followed] = {}
         self._checked_at = -inf
 
     def follow(self, online: Mapping[str, Online], watch: Watch) -> None:
@@ -76,22 +93,32 @@ class DiskWaits:
                 one.rest_s = REST_S
             elif felt.strain is not None:
                 one.longest = longest_stall(Resource.IO, felt.judgement, felt.strain)
+        self._checked = {k: one for k, one in self._pods.items() if one.may_alarm(self._checked_at)}
 
     def due_in(self, now: float) -> float:
-        """Return the seconds until the next check, infinity while no pod is followed."""
-        return max(0.0, self._checked_at + CHECK_S - now) if self._pods else inf
+        """Return the seconds until the next check between turns, infinity if no pod may give an alarm."""
+        return max(0.0, self._checked_at + CHECK_S - now) if self._checked else inf
 
     def risen(self, now: float) -> frozenset[str]:
-        """Check all pods; return those whose stall since the last check is above their bound."""
-        span, self._checked_at = now - self._checked_at, now
-        return frozenset([k for k, one in self._pods.items() if self._is_alarmed(k, one, span)])
+        """Check the pods that may give an alarm; return those that stalled above their bound since their last check."""
+        return self._risen(self._checked, now)
 
-    def _is_alarmed(self, pod_id: str, one: _Followed, span: float) -> bool:
+    def risen_of_all(self, now: float) -> frozenset[str]:
+        """Check all pods, as each turn does; return the same."""
+        return self._risen(self._pods, now)
+
+    def _risen(self, pods: Mapping[str, _Followed], now: float) -> frozenset[str]:
+        self._checked_at = now
+        return frozenset([k for k, one in pods.items() if self._is_alarmed(k, one, now)])
+
+    def _is_alarmed(self, pod_id: str, one: _Followed, now: float) -> bool:
         before, one.total_us = one.total_us, self._stalls.io_us(self._online[pod_id].path)
+        span, one.read_at = now - one.read_at, now
         stalled = risen(before, one.total_us)
-        if stalled is None or one.is_hurt or self._checked_at < one.rests_until:
+        if not stalled:
             return False
-        if stalled / 1e6 <= one.longest * span + 2 * TICK_S:
+        one.waited_at = now
+        if one.is_hurt or now < one.rests_until or not one.is_above(stalled / 1e6, span):
             return False
-        one.rests_until, one.rest_s = self._checked_at + one.rest_s, min(2 * one.rest_s, LONGEST_REST_S)
+        one.rests_until, one.rest_s = now + one.rest_s, min(2 * one.rest_s, LONGEST_REST_S)
         return True

@@ -54,7 +54,7 @@ class TurnTimes:
 
     def alarmed(self, now: float) -> frozenset[str]:
         """Return the online pods that this turn reads because of an alarm, also one that has just come."""
-        self.is_alarmed(now)
+        self._alarmed |= self._waits.risen_of_all(now)
         return self._alarmed
 
     def judged(self, judged: Judged | None, followed: Mapping[str, Online]) -> None:

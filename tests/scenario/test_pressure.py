@@ -80,6 +80,23 @@ def test_a_limit_follows_the_first_read(make: Callable[..., Bed], eighth: int, o
     assert bed.now - began < 1.0
 
 
+@pytest.mark.parametrize("eighth", range(8))
+def test_a_limit_follows_a_quiet_pods_first_read(make: Callable[..., Bed], eighth: int):
+    """The online pod read nothing for over a minute, so only turns notice that it waits: 0.5 to 1.4 s."""
+    bed = make()
+    bed.seconds(35, day(bed, 0))
+    bed.seconds(90, dict)
+    began = bed.now + eighth / 8
+
+    def doing(span: float) -> dict[str, Doing]:
+        part = min(1.0, max(0.0, bed.now + span - began) / span) if span else 0.0
+        return parts(dict.fromkeys(bed.paths, NOTHING), day(bed, BUSY_READER)(), part)
+
+    while bed.limit("hog") is None:
+        bed.wake(doing)
+    assert bed.now - began < 1.5
+
+
 def parts(first: dict[str, Doing], then: dict[str, Doing], part: float) -> dict[str, Doing]:
     """Return a second of which `part`, 0 to 1, is like `then`, and the time before it like `first`."""
     return {name: mixed(first[name], doing, part) for name, doing in then.items()}
