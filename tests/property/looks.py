@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.decisions import Outcome
+from nri_coloc.core.knobs import MIN_SHARES
 from nri_coloc.core.reasons import AuditEvent
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.core.state import EMPTY, POOLS, NodeState
+from nri_coloc.core.state import EMPTY, POOLS, Assignment, NodeState
 from nri_coloc.core.topology import CPU, Topology
-from nri_coloc.core.workload import Container
+from nri_coloc.core.workload import ISOLATED, Container, QoSClass
 from nri_coloc.lending.measured_groups import PodFactsCache
 from nri_coloc.nri import codec
-from nri_coloc.placing import admission, record, tiers
+from nri_coloc.placing import admission, reclaim_cgroups, record, request, tiers
 from tests.unit.placing.kit import EVERYTHING
 
 _OF_A_POOL: Final = re.compile(r"CPUs (?P<cpus>[\d,-]+) of pool (?P<pool>\S+)$")
@@ -135,3 +136,78 @@ def who_is_known_is_as_a_stranger_finds_them(state: NodeState, pod_facts: PodFac
     """Assert that the fast loop's memory of pods equals the result of reading the state for the first time."""
     owned = tiers.owned(state.pools, state.pools.free)
     assert pod_facts.of(state, owned) == PodFactsCache().of(state, owned)
+
+
+def exclusive_cpus_belong_to_one_container(state: NodeState) -> None:
+    sets = [a.exclusive for a in state.containers.values() if a.exclusive]
+    union = reduce(or_, sets, 0)
+    assert sum(mask.bit_count() for mask in sets) == union.bit_count()
+    assert union == state.pools.dedicated
+    assert state.owners == {k: a.exclusive for k, a in state.containers.items() if a.exclusive}
+
+
+def no_other_container_runs_on_owned_cpus(state: NodeState) -> None:
+    for name, a in state.containers.items():
+        allowed = state.owners.get(a.follows, 0) | a.exclusive
+        if not a.hands_off:
+            assert state.cpus_of(a) & state.pools.dedicated & ~allowed == 0, name
+
+
+def a_follower_sits_on_its_own_pods_main_container(state: NodeState) -> None:
+    for a in state.containers.values():
+        if a.follows:
+            main = state.containers[a.follows]
+            assert main.container.pod_id == a.container.pod_id
+            assert main.exclusive
+            assert not a.exclusive
+
+
+def reserved_cpus_are_the_systems_only(state: NodeState) -> None:
+    for a in state.containers.values():
+        if a.qos is not QoSClass.SYSTEM and not a.hands_off:
+            assert state.cpus_of(a) & state.pools.reserved == 0
+    assert state.pools.reclaim & state.pools.reserved == 0
+
+
+def every_set_is_neither_empty_nor_offline_nor_isolated(state: NodeState) -> None:
+    machine = state.topology
+    shown = [state.pools.share, state.pools.reclaim, state.pools.system]
+    shown += [state.cpus_of(a) for a in state.containers.values() if not _asked_for_isolated(state, a)]
+    for cpus in shown:
+        assert cpus
+        assert cpus & ~machine.usable == 0
+    for a in state.containers.values():
+        assert state.cpus_of(a)
+        assert state.cpus_of(a) & ~machine.online == 0
+
+
+def _asked_for_isolated(state: NodeState, a: Assignment) -> bool:
+    """Return whether the container, or the container that it follows, asked for isolated CPUs."""
+    leader = state.containers.get(a.follows, a)
+    return leader.qos is QoSClass.DEDICATED and leader.wish.pool == ISOLATED
+
+
+def no_value_that_is_written_is_empty(state: NodeState) -> None:
+    orders = [admission.orders(state, a) for a in state.containers.values()]
+    of_pods = [reclaim_cgroups.knobs(state, k) for k in state.pods]
+    assert {each.shares for each in of_pods} <= {None, MIN_SHARES}  # `host.resizes` knows ours by it
+    orders += of_pods
+    assert all(o.cpus != "" and o.mems != "" for o in orders)
+
+
+def no_boxed_pod_holds_another_class(state: NodeState) -> None:
+    for a in state.containers.values():
+        assert a.qos is QoSClass.RECLAIMED or not state.boxed(a.container.pod_id)
+
+
+def no_pod_owns_more_than_it_requests(state: NodeState) -> None:
+    for pod_id, place in state.pods.items():
+        owners = [a for a in state.of_pod(pod_id) if a.exclusive]
+        own = sum(request.of_container(a.container, a.wish).whole for a in owners)
+        of_pod = place.pod.cpu_request
+        if of_pod is not None and not any(a.hands_off for a in owners):
+            assert sum(a.exclusive.bit_count() for a in owners) <= max(own, -(-of_pod // 1000))
+
+
+def every_container_has_its_pod(state: NodeState) -> None:
+    assert {a.container.pod_id for a in state.containers.values()} <= state.pods.keys()

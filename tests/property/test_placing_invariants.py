@@ -23,14 +23,14 @@ from nri_coloc.core.decisions import (
     Outcome,
     PoolsSized,
 )
-from nri_coloc.core.knobs import MIN_SHARES, Knobs
+from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.topology import Topology
-from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, Phase, QoSClass, Wish
+from nri_coloc.core.workload import KEPT_BY_DRA, Container, Phase, QoSClass, Wish
 from nri_coloc.lending.measured_groups import PodFactsCache
-from nri_coloc.placing import admission, claim, pools, reclaim_cgroups, request, supply, tiers, waiting
+from nri_coloc.placing import admission, claim, pools, request, supply, tiers, waiting
 from nri_coloc.placing.node import step
 from nri_coloc.placing.update import merge
 from tests.property import looks
@@ -325,21 +325,21 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_holds(self):
-        self.exclusive_cpus_belong_to_one_container()
-        self.nobody_else_runs_on_them()
-        self.a_follower_sits_on_its_own_pods_main_container()
-        self.reserved_cpus_are_the_systems_only()
-        self.every_set_is_neither_empty_nor_offline_nor_isolated()
+        looks.exclusive_cpus_belong_to_one_container(self.state)
+        looks.no_other_container_runs_on_owned_cpus(self.state)
+        looks.a_follower_sits_on_its_own_pods_main_container(self.state)
+        looks.reserved_cpus_are_the_systems_only(self.state)
+        looks.every_set_is_neither_empty_nor_offline_nor_isolated(self.state)
         looks.the_box_has_what_it_was_told(self.state)
         looks.pools_with_cpus_of_their_own_are_apart(self.state)
         looks.who_is_known_is_as_a_stranger_finds_them(self.state, self.pod_facts)
         for tuning in (ReclaimTuning(), PARTITION):
             looks.every_cpu_is_lendable_or_owned_or_nobodys(self.state, tuning)
         looks.what_members_ask_for_is_known(self.state)
-        self.no_value_that_is_written_is_empty()
-        self.no_boxed_pod_holds_another_class()
-        self.every_container_has_its_pod()
-        self.no_pod_owns_more_than_it_requests()
+        looks.no_value_that_is_written_is_empty(self.state)
+        looks.no_boxed_pod_holds_another_class(self.state)
+        looks.every_container_has_its_pod(self.state)
+        looks.no_pod_owns_more_than_it_requests(self.state)
         looks.what_is_repeated_agrees(self.state)
         self.synchronising_with_our_own_state_changes_nothing()
         self.exclusive_cpus_survive_a_restart_by_their_records()
@@ -347,73 +347,6 @@ class PlacementMachine(RuleBasedStateMachine):
     @property
     def state(self) -> NodeState:
         return self.node.state
-
-    def exclusive_cpus_belong_to_one_container(self):
-        sets = [a.exclusive for a in self.state.containers.values() if a.exclusive]
-        union = reduce(or_, sets, 0)
-        assert sum(mask.bit_count() for mask in sets) == union.bit_count()
-        assert union == self.state.pools.dedicated
-        assert self.state.owners == {k: a.exclusive for k, a in self.state.containers.items() if a.exclusive}
-
-    def nobody_else_runs_on_them(self):
-        for name, a in self.state.containers.items():
-            allowed = self.state.owners.get(a.follows, 0) | a.exclusive
-            if not a.hands_off:
-                assert self.state.cpus_of(a) & self.state.pools.dedicated & ~allowed == 0, name
-
-    def a_follower_sits_on_its_own_pods_main_container(self):
-        for a in self.state.containers.values():
-            if a.follows:
-                main = self.state.containers[a.follows]
-                assert main.container.pod_id == a.container.pod_id
-                assert main.exclusive
-                assert not a.exclusive
-
-    def reserved_cpus_are_the_systems_only(self):
-        for a in self.state.containers.values():
-            if a.qos is not QoSClass.SYSTEM and not a.hands_off:
-                assert self.state.cpus_of(a) & self.state.pools.reserved == 0
-        assert self.state.pools.reclaim & self.state.pools.reserved == 0
-
-    def every_set_is_neither_empty_nor_offline_nor_isolated(self):
-        machine = self.state.topology
-        shown = [self.state.pools.share, self.state.pools.reclaim, self.state.pools.system]
-        shown += [
-            self.state.cpus_of(a) for a in self.state.containers.values() if not self.asked_for_isolated(a)
-        ]
-        for cpus in shown:
-            assert cpus
-            assert cpus & ~machine.usable == 0
-        for a in self.state.containers.values():
-            assert self.state.cpus_of(a)
-            assert self.state.cpus_of(a) & ~machine.online == 0
-
-    def asked_for_isolated(self, a: Assignment) -> bool:
-        """Return whether the container, or the container that it follows, asked for isolated CPUs."""
-        leader = self.state.containers.get(a.follows, a)
-        return leader.qos is QoSClass.DEDICATED and leader.wish.pool == ISOLATED
-
-    def no_value_that_is_written_is_empty(self):
-        orders = [admission.orders(self.state, a) for a in self.state.containers.values()]
-        of_pods = [reclaim_cgroups.knobs(self.state, k) for k in self.state.pods]
-        assert {each.shares for each in of_pods} <= {None, MIN_SHARES}  # `host.resizes` knows ours by it
-        orders += of_pods
-        assert all(o.cpus != "" and o.mems != "" for o in orders)
-
-    def no_boxed_pod_holds_another_class(self):
-        for a in self.state.containers.values():
-            assert a.qos is QoSClass.RECLAIMED or not self.state.boxed(a.container.pod_id)
-
-    def no_pod_owns_more_than_it_requests(self):
-        for pod_id, place in self.state.pods.items():
-            owners = [a for a in self.state.of_pod(pod_id) if a.exclusive]
-            own = sum(request.of_container(a.container, a.wish).whole for a in owners)
-            of_pod = place.pod.cpu_request
-            if of_pod is not None and not any(a.hands_off for a in owners):
-                assert sum(a.exclusive.bit_count() for a in owners) <= max(own, -(-of_pod // 1000))
-
-    def every_container_has_its_pod(self):
-        assert {a.container.pod_id for a in self.state.containers.values()} <= self.state.pods.keys()
 
     def synchronising_with_our_own_state_changes_nothing(self):
         listing = self.node.listing()
