@@ -16,6 +16,7 @@ from nri_coloc.core.evictions import Outcome as EvictionOutcome
 from nri_coloc.core.evictions import Result
 from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.core.report import Drift
+from nri_coloc.core.settings import Settings
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
 from nri_coloc.service import admin_orders as module
@@ -53,13 +54,20 @@ class Rig:
         settings = reader.load(text, "a test")
         self.node = Node(pools.initial(machine.machine(), settings.tuning), settings.tuning, 1 << 30)
         self.report, self.heard = parts.a_report(self.node)
+        self.switch = parts.a_switch(folder, time.time)
+        self.steering = self._steering(settings, KubeletWatch(str(folder)))
+        self.evictions = EvictionOrders(
+            self.report, may_evict=lambda: False, observes=lambda: self.node.tuning.observe
+        )
+        self.evictions.greeted()
         self.looked: list[str] = []
         self.swept: Future[int] = Future()
         self.compared: list[Future[str]] = []
-        nobody = cast("Any", None)
-        self.switch = parts.a_switch(folder, time.time)
-        watch = SettingsWatch(str(self.file), lambda found: found)
-        kubelet = KubeletWatch(str(folder))
+        self.orders = self._orders()
+        self.ended = False
+        self.thread = Thread(target=self._turn, daemon=True)
+
+    def _steering(self, settings: Settings, kubelet: KubeletWatch) -> Steering:
         clock = LendingClock(settings.schedule, time.time, self.switch)
         retuning = Retuning(
             InForce(settings),
@@ -69,18 +77,16 @@ class Rig:
             translator=parts.a_translator(settings.tuning),
             after=(self.report.changed,),
         )
-        self.steering = Steering(
-            retuning, self.report, watch=watch, kubelet=kubelet, clock=clock, runtime=nobody
-        )
-        self.evictions = EvictionOrders(
-            self.report, may_evict=lambda: False, observes=lambda: self.node.tuning.observe
-        )
-        self.evictions.greeted()
+        watch, no_runtime = SettingsWatch(str(self.file), lambda found: found), cast("Any", None)
+        return Steering(retuning, self.report, watch=watch, kubelet=kubelet, clock=clock, runtime=no_runtime)
+
+    def _orders(self) -> AdminOrders:
         loops = (
             SimpleNamespace(look_now=lambda: self.looked.append("lending")),
             SimpleNamespace(look_now=lambda: self.looked.append("survey")),
         )
-        self.orders = AdminOrders(
+        actuator = SimpleNamespace(sweep_soon=lambda: self.swept, members_outside=lambda: ("/yarn",))
+        return AdminOrders(
             self.node,
             self.report,
             settings=SettingsOrders(
@@ -91,14 +97,10 @@ class Rig:
                 switch=self.switch,
                 drain=Drain(self.node, self.evictions),
             ),
-            actuator=cast(
-                "Any", SimpleNamespace(sweep_soon=lambda: self.swept, members_outside=lambda: ("/yarn",))
-            ),
+            actuator=cast("Any", actuator),
             comparison=cast("Any", SimpleNamespace(hasten=self.compared.append)),
             evictions=self.evictions,
         )
-        self.ended = False
-        self.thread = Thread(target=self._turn, daemon=True)
 
     def _turn(self) -> None:
         while not self.ended:

@@ -81,47 +81,57 @@ strict: true
 """
 
 
-def test_every_key_reaches_the_settings():
-    found = loading.load(EVERY_KEY, "c.yaml")
-    shared = ClassTuning(
-        cpu_shares=512,
-        io_weight=200,
-        oom_score_adj=7,
-        memory_high="90%",
-        memory_low="1Gi",
-        memory_min="5",
-        allow_namespaces=("a", "b-*"),
-        cpu_burst=40,
-    )
-    assert found == Settings(
-        Tuning(
-            reserved=0b11,
-            reserved_memory=2 << 30,
-            preserve_kubelet=True,
-            classes={**Tuning().classes, QoSClass.SHARED: shared},
-            rules=(
-                ClassRule(QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation")),
-                ClassRule(QoSClass.DEDICATED, label=("a", "b=c"), namespace="x-*"),
-            ),
-            reclaim=ReclaimTuning(
-                enabled=False,
-                partition=True,
-                watermark=1.2,
-                stall=0.2,
-                memory_watermark=0.8,
-                memory_reserve=2 << 30,
-            ),
-            pressure=PressureTuning(
-                cpu=RungTuning(judges=False, up=9),
-                io=RungTuning(throttles=True, up=3, down=4, hold_s=60.0),
-                disk=DiskTuning(closes=True, above=0.02),
-                degrade=True,
-            ),
-            handlers={"kata": "pod"},
-            updates_per_reply=3,
-            observe=True,
-            strict=True,
+EVERY_TUNING = Tuning(
+    reserved=0b11,
+    reserved_memory=2 << 30,
+    preserve_kubelet=True,
+    classes={
+        **Tuning().classes,
+        QoSClass.SHARED: ClassTuning(
+            cpu_shares=512,
+            io_weight=200,
+            oom_score_adj=7,
+            memory_high="90%",
+            memory_low="1Gi",
+            memory_min="5",
+            allow_namespaces=("a", "b-*"),
+            cpu_burst=40,
         ),
+    },
+    rules=(
+        ClassRule(QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation")),
+        ClassRule(QoSClass.DEDICATED, label=("a", "b=c"), namespace="x-*"),
+    ),
+    reclaim=ReclaimTuning(
+        enabled=False,
+        partition=True,
+        watermark=1.2,
+        stall=0.2,
+        memory_watermark=0.8,
+        memory_reserve=2 << 30,
+    ),
+    pressure=PressureTuning(
+        cpu=RungTuning(judges=False, up=9),
+        io=RungTuning(throttles=True, up=3, down=4, hold_s=60.0),
+        disk=DiskTuning(closes=True, above=0.02),
+        degrade=True,
+    ),
+    handlers={"kata": "pod"},
+    updates_per_reply=3,
+    observe=True,
+    strict=True,
+)
+EVERY_SCHEDULE = ScheduleTuning(
+    ZoneInfo("Europe/Berlin"),
+    (WindowTuning(frozenset({4, 5, 6, 0}), 22 * 60, 6 * 60 + 30, 70),),
+    outside=20,
+    grace_s=5400,
+)
+
+
+def test_every_key_reaches_the_settings():
+    assert loading.load(EVERY_KEY, "c.yaml") == Settings(
+        EVERY_TUNING,
         nri_socket="/a",
         cri_socket="/b",
         plugin_name="c",
@@ -129,12 +139,7 @@ def test_every_key_reaches_the_settings():
         http="off",
         audit_ring=5,
         log_level="debug",
-        schedule=ScheduleTuning(
-            ZoneInfo("Europe/Berlin"),
-            (WindowTuning(frozenset({4, 5, 6, 0}), 22 * 60, 6 * 60 + 30, 70),),
-            outside=20,
-            grace_s=5400,
-        ),
+        schedule=EVERY_SCHEDULE,
     )
 
 
