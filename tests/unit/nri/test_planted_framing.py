@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.nri import multiplexer
+from nri_coloc.sim.adaptation import UpdatesAsked
 from nri_coloc.sim.go_reader import GoFailure, GoOutOfMemory, GoPanic, GoQueueOverflow
 from tests.unit.nri.pair import RESOURCES, Pair
 
@@ -45,15 +46,16 @@ class Plugin:
     def __init__(self) -> None:
         self.pair = Pair().serve()
 
-    def push(self, count: int) -> None:
-        """Let the runtime read a push of `count` updates, about 90 bytes each."""
+    def push(self, count: int) -> int:
+        """Let the runtime read a push of `count` updates, about 90 bytes each; return the updates that it found."""
         updates = [
             nri_pb2.ContainerUpdate(
                 container_id=f"{number:064}", linux=nri_pb2.LinuxContainerUpdate(resources=RESOURCES)
             )
             for number in range(count)
         ]
-        self.pair.runtime.receive_data(self.pair.session.update_containers(updates, 0)[1])
+        found = self.pair.runtime.receive_data(self.pair.session.update_containers(updates, 0)[1])
+        return sum(len(each.updates) for each in found if isinstance(each, UpdatesAsked))
 
 
 @pytest.fixture
@@ -66,8 +68,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, mistake: Frame) -> None:
 
 
 def test_without_a_mistake_all_is_read(plugin):
-    for count in (1, 300, 600, 1):
-        plugin.push(count)
+    counts = [1, 300, 600, 1]
+    assert [plugin.push(count) for count in counts] == counts
 
 
 @pytest.mark.parametrize(

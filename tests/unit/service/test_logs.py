@@ -135,13 +135,19 @@ def test_a_warning_of_python_is_one_line(stream):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "full"), ValueError("closed")], ids=["full", "closed"])
-def test_a_log_that_cannot_be_written_is_nobodys_failure(error):
+def test_an_unwritable_log_raises_and_prints_nothing(error, capsys):
+    tried: list[str] = []
+
     class Broken(io.StringIO):
         def write(self, text):
+            tried.append(text)
             raise error
 
     logs.configure(stream=Broken())
     logs.logger("daemon").error("unheard")
+    logging.getLogger("grpc").error("unheard")
+    assert [text.count("unheard") for text in tried] == [1, 1]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_stderr_is_where_it_goes(capsys):
