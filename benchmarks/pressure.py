@@ -2,9 +2,12 @@
 
 A case is one reclaimed pod of one of five kinds that begins beside an online pod and two innocent reclaimed pods, all
 under the daemon. nginx reads its files past the page cache, so that it waits for the disk as a database does. The
-online pod is hurt if its p99 is more than 1.2 times that of the seconds before. Right is a verdict that names the hog
-and no innocent if it was hurt, and no verdict if it was not. All parameters of a case follow from the seed. In a case
-of the sixth kind, `none`, the pod sleeps: p99 above 1.2 times is the measurement's own noise there.
+online pod is hurt if its p99 is more than 1.2 times its p99 alone, in all calm parts up to the case. Right is a verdict
+that names the hog and no innocent if it was hurt, and no verdict if it was not. All parameters of a case follow from
+the seed. In a case of the sixth kind, `none`, the pod sleeps: p99 above 1.2 times is the measurement's own noise there.
+
+A case is counted apart if the pod was hurt without a verdict, and its requests took more CPU time each, by more than
+its waits rose: then it shared memory bandwidth or a cache, for which the kernel counts no wait.
 
 A case takes 28 s: two cases of each kind six minutes, with a minute for the node. Other load on the machine hurts the
 online pod too, so the figures are worth something on an idle machine alone.
@@ -46,7 +49,7 @@ HURT: Final = 1.2
 """p99 beside the hog, in multiples of the p99 before it, above which the online pod was hurt."""
 
 LEARNS_S: Final = 20.0
-CALM_S, BESIDE_S, RESTS_S = 10.0, 10.0, 3.0
+CALM_S, BESIDE_S, RESTS_S = 5.0, 15.0, 3.0
 BEGINS_S: Final = 0.5
 """Seconds after the hog's start that belong to neither part: containerd and runc use the machine too."""
 
@@ -54,21 +57,27 @@ PACE: Final = Pace(250, 250, CALM_S + BEGINS_S + BESIDE_S)
 LEARNING: Final = Pace(250, 250, LEARNS_S)
 
 
+SLOWER: Final = 1.1
+"""The online pod's CPU time, in multiples of that before the hog, above which its requests took more of it each."""
+
+
 class Stalls(NamedTuple):
-    """The online pod's stalls up to a moment, µs: PSI `some`."""
+    """The online pod's stalls (PSI `some`) and its own CPU time up to a moment, µs."""
 
     at: float
     cpu: int
     memory: int
     io: int
+    own: int = 0
 
     def shares_since(self, before: "Stalls") -> dict[str, float]:
-        """Return the shares of the time since then in which a task waited, by resource."""
+        """Return the shares of the time since then in which a task waited, by resource, and of its own CPU time."""
         span_us = (self.at - before.at) * 1e6
-        return {name: (getattr(self, name) - getattr(before, name)) / span_us for name in RESOURCES}
+        return {name: (getattr(self, name) - getattr(before, name)) / span_us for name in (*RESOURCES, OWN)}
 
 
 RESOURCES: Final = ("cpu", "memory", "io")
+OWN: Final = "own"
 
 
 class Case(NamedTuple):
@@ -83,8 +92,9 @@ class Case(NamedTuple):
 class Result:
     """The result of a case.
 
-    p99_ms: before the hog and beside it.
-    stalls: shares of the time that the online pod waited, by resource, before the hog and beside it.
+    p99_ms: alone and beside the hog.
+    stalls: shares of the time that the online pod waited, by resource, before the hog and beside it; `own` is its CPU
+        time.
     verdicts: for each verdict its resource and the pods that it names.
     """
 
@@ -100,6 +110,11 @@ class Result:
         """Return whether the verdict was right."""
         return self.outcome in ("named", "quiet")
 
+    @property
+    def mark(self) -> str:
+        """Return the judgement in a word for people."""
+        return "right" if self.right else "apart" if self.outcome == "apart" else "WRONG"
+
 
 def cases(seed: int, count: int, kinds: Sequence[str]) -> list[Case]:
     """Return the cases of a seed, one kind after the other, round-robin."""
@@ -107,13 +122,23 @@ def cases(seed: int, count: int, kinds: Sequence[str]) -> list[Case]:
     return [Case(kind, number, KINDS[kind](draw)) for number in range(count) for kind in kinds]
 
 
-def outcome(*, hurt: bool, named: Sequence[Sequence[str]], hog: str) -> str:
-    """Return the outcome of a case: named, quiet, missed, false, or innocent (a verdict on another pod)."""
+def outcome(*, hurt: bool, named: Sequence[Sequence[str]], hog: str, unseen: bool = False) -> str:
+    """Return the outcome of a case: named, quiet, missed, apart, false, or innocent (a verdict on another pod).
+
+    unseen: the hurt is of a kind for which the kernel counts no wait.
+    """
     if not hurt:
         return "false" if named else "quiet"
     if not named:
-        return "missed"
+        return "apart" if unseen else "missed"
     return "named" if all(set(each) == {hog} for each in named) else "innocent"
+
+
+def is_slower(before: Mapping[str, float], beside: Mapping[str, float]) -> bool:
+    """Return whether the same requests took more CPU time, by more than the waits rose: shares by name, as `Result`."""
+    more = beside[OWN] - before[OWN]
+    waits = sum(max(0.0, beside[name] - before[name]) for name in RESOURCES)
+    return beside[OWN] > SLOWER * before[OWN] and more > waits
 
 
 def _shell(line: str) -> tuple[str, ...]:
@@ -174,6 +199,7 @@ class Stage:
 
     def __init__(self, cri: Cri, daemon: Daemon, folder: Path, built: Path) -> None:
         self._cri, self._daemon, self._folder, self._built = cri, daemon, folder, built
+        self._alone: list[int] = []
         (folder / "online").mkdir()
         self.server = Server(cri, folder / "online", direct=True)
         for name, command in INNOCENTS.items():
@@ -182,7 +208,8 @@ class Stage:
     def learn(self) -> None:
         """Let the daemon learn the online pod's baseline."""
         with self._load(LEARNING, 0) as running:
-            running.communicate()
+            answers, _ = running.communicate()
+        self._alone += [took for arrival, took in _requests(answers) if arrival / 1e9 > LEARNS_S / 2]
 
     def play(self, case: Case) -> Result:
         """Return the result of a case. The hog's pod is there before; its container begins after the calm part."""
@@ -198,18 +225,23 @@ class Stage:
             moments.append(self._stalls())
         self._cri.remove_pod(pod.id)
         kubepods.remove(pod.cgroup)
-        times = array("q", answers)
-        calm, beside = _p99s(list(zip(times[0::2], times[1::2], strict=True)))
+        requests = _requests(answers)
+        self._alone += [took for arrival, took in requests if arrival / 1e9 < CALM_S]
+        with_hog = [took for arrival, took in requests if arrival / 1e9 > CALM_S + BEGINS_S]
+        alone, beside = percentile(self._alone, P99), percentile(with_hog, P99)
+        shares = moments[1].shares_since(moments[0]), moments[2].shares_since(moments[1])
         verdicts = tuple(self._verdicts(seen))
         named = [pods for _, pods in verdicts]
         time.sleep(RESTS_S)
         return Result(
             kind=case.kind,
             command=case.command[-1],
-            p99_ms=(calm, beside),
-            stalls=(moments[1].shares_since(moments[0]), moments[2].shares_since(moments[1])),
+            p99_ms=(alone, beside),
+            stalls=shares,
             verdicts=verdicts,
-            outcome=outcome(hurt=beside > HURT * calm, named=named, hog=f"default/{hog}"),
+            outcome=outcome(
+                hurt=beside > HURT * alone, named=named, hog=f"default/{hog}", unseen=is_slower(*shares)
+            ),
         )
 
     @contextmanager
@@ -233,8 +265,8 @@ class Stage:
     def _stalls(self) -> Stalls:
         cgroup = self.server.workload.pod.cgroup
         texts = [cgroups.unified(cgroup, f"{name}.pressure") or "" for name in RESOURCES]
-        totals = [int(text.splitlines()[0].rpartition("total=")[2]) for text in texts]
-        return Stalls(time.monotonic(), *totals)
+        cpu, memory, io = (int(text.splitlines()[0].rpartition("total=")[2]) for text in texts)
+        return Stalls(time.monotonic(), cpu, memory, io, own=kubelet.used_us(cgroup))
 
     def _newest(self) -> int:
         return max((int(one["seq"]) for one in self._daemon.audit("pressure.verdict")), default=-1)
@@ -247,11 +279,10 @@ class Stage:
                 yield str(inputs["resource"]), tuple(names)
 
 
-def _p99s(requests: Sequence[tuple[int, int]]) -> tuple[float, float]:
-    """Return the p99 before the hog began and beside it, in ms."""
-    calm = [took for arrival, took in requests if arrival / 1e9 < CALM_S]
-    beside = [took for arrival, took in requests if arrival / 1e9 > CALM_S + BEGINS_S]
-    return percentile(calm, P99), percentile(beside, P99)
+def _requests(answers: bytes) -> list[tuple[int, int]]:
+    """Return the arrival and the duration of each request, ns."""
+    times = array("q", answers)
+    return list(zip(times[0::2], times[1::2], strict=True))
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -271,10 +302,12 @@ def run(arguments: Sequence[str]) -> None:
 def told(result: Result) -> str:
     """Return a case's line for people."""
     calm, beside = result.p99_ms
-    stalls = ", ".join(f"{n} {result.stalls[0][n]:.1%} -> {result.stalls[1][n]:.1%}" for n in RESOURCES)
+    stalls = ", ".join(
+        f"{n} {result.stalls[0][n]:.1%} -> {result.stalls[1][n]:.1%}" for n in (*RESOURCES, OWN)
+    )
     named = "; ".join(f"{resource}: {', '.join(pods)}" for resource, pods in result.verdicts) or "none"
     return (
-        f"{result.kind:9} {'right' if result.right else 'WRONG'} ({result.outcome}): "
+        f"{result.kind:9} {result.mark} ({result.outcome}): "
         f"p99 alone {calm:.2f} ms, beside {beside:.2f} ms ({beside / calm:.2f} x); verdict {named}; "
         f"stalls {stalls}; {result.command[:60]}"
     )
@@ -285,7 +318,8 @@ def _report(results: Sequence[Result], seed: int) -> None:
     for kind, some in by_kind.items():
         if some:
             counts = Counter(one.outcome for one in some)
-            print(f"{kind:9} right {sum(one.right for one in some)} of {len(some)}: {dict(counts)}")
+            judged = len(some) - counts["apart"]
+            print(f"{kind:9} right {sum(one.right for one in some)} of {judged}: {dict(counts)}")
     JSON.parent.mkdir(exist_ok=True)
     about = {"machine": figures.machine(), "seed": seed, "cases": [asdict(one) for one in results]}
     JSON.write_text(json.dumps(about, indent=2) + "\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.pressure import KINDS, Result, Stalls, cases, outcome, told
+from benchmarks.pressure import KINDS, Result, Stalls, cases, is_slower, outcome, told
 
 HOG, OTHER = "default/hog", "default/steady"
 
@@ -31,8 +31,21 @@ def test_an_outcome(*, hurt: bool, named: list[tuple[str, ...]], expected: str):
     assert outcome(hurt=hurt, named=named, hog=HOG) == expected
 
 
+def test_an_unseen_hurt_is_counted_apart():
+    assert outcome(hurt=True, named=[], hog=HOG, unseen=True) == "apart"
+
+
+@pytest.mark.parametrize(
+    ("own", "cpu", "slower"), [(0.12, 0.03, True), (0.12, 0.05, False), (0.105, 0.02, False)]
+)
+def test_more_cpu_time_counts_beside_less_waiting(*, own: float, cpu: float, slower: bool):
+    before = {"cpu": 0.02, "memory": 0.0, "io": 0.0, "own": 0.1}
+    assert is_slower(before, {**before, "own": own, "cpu": cpu}) == slower
+
+
 def test_a_line_has_figures_culprit_and_judgement():
-    calm, beside = {"cpu": 0.02, "memory": 0.0, "io": 0.05}, {"cpu": 0.2, "memory": 0.0, "io": 0.06}
+    calm = {"cpu": 0.02, "memory": 0.0, "io": 0.05, "own": 0.1}
+    beside = {"cpu": 0.2, "memory": 0.0, "io": 0.06, "own": 0.1}
     line = told(
         Result(
             "busy",
@@ -51,4 +64,4 @@ def test_a_line_has_figures_culprit_and_judgement():
 
 def test_stalls_are_shares_of_the_time():
     shares = Stalls(12.0, 300_000, 0, 1_000_000).shares_since(Stalls(10.0, 100_000, 0, 0))
-    assert shares == {"cpu": 0.1, "memory": 0.0, "io": 0.5}
+    assert shares == {"cpu": 0.1, "memory": 0.0, "io": 0.5, "own": 0.0}
