@@ -48,6 +48,15 @@ def test_the_same_text_again_moves_nobody(node, daemon):
     assert len(daemon.audit("pool.resize")) == resized
 
 
+def test_settings_beyond_the_machine_are_named(daemon):
+    reload(daemon, 'node: {reservedCPUs: "99", reservedMemory: 1Ei}\n')
+    wait_until(lambda: daemon.check("config")["detail"].count("node.reserved") == 2, 20, "the remarks")
+    cpus, memory = daemon.state()["remarks"]
+    assert cpus.startswith("node.reservedCPUs reserves no CPU: CPUs 99 are not online")
+    assert memory.startswith("node.reservedMemory leaves no memory to lend")
+    assert (daemon.check("config")["ok"], cpus in daemon.log()) == (True, True)
+
+
 INVALID = {
     "half written": "node:\n  reservedCPUs: [0,",
     "an unknown key": "nodes: {}\n",

@@ -39,7 +39,7 @@ class OperatorParts:
             actuator=parts.files.actuator,
             readiness=Readiness(checks),
             offer=cluster.offer,
-            lending=LendingView(ground.clock, _pressure(parts), lambda: remarks(ground.in_force.settings)),
+            lending=LendingView(ground.clock, _pressure(parts), partial(_remarks, parts)),
         )
         self.http = HttpServer(self.view, ground.report.log.warning)
         self.node_watch = NodeWatch(
@@ -48,6 +48,10 @@ class OperatorParts:
             checks=self.view.readiness,
             is_on=partial(_has_events, ground),
         )
+
+
+def _remarks(parts: Parts) -> tuple[str, ...]:
+    return (*remarks(parts.ground.in_force.settings), *parts.steering.unfit)
 
 
 def _pressure(parts: Parts) -> PressureView:
@@ -102,6 +106,7 @@ def _required_checks(parts: Parts, admin: AdminSide) -> tuple[Check, ...]:
         lambda: admin.problem,
         lambda: parts.cluster.companion.problem,
         lambda: ground.kubelet.remark(ground.node.tuning),
+        lambda: "; ".join(parts.steering.unfit),
     )
     looks: dict[str, Callable[[], readiness.Finding]] = {
         "connected": partial(readiness.connected, parts.runtime.connection),

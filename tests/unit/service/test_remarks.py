@@ -3,8 +3,10 @@
 import pytest
 
 from nri_coloc.core.settings import (
+    ClassTuning,
     DiskTuning,
     KubernetesSettings,
+    PoolTuning,
     PressureTuning,
     RungTuning,
     ScheduleTuning,
@@ -12,7 +14,9 @@ from nri_coloc.core.settings import (
     Tuning,
     WindowTuning,
 )
-from nri_coloc.service.remarks import remarks
+from nri_coloc.core.workload import QoSClass
+from nri_coloc.service.remarks import on_machine, remarks
+from tests.unit.placing.kit import machine
 
 ALWAYS = WindowTuning(days=frozenset(range(7)), opens=0, closes=0)
 
@@ -60,3 +64,41 @@ def test_degrading_needs_verdicts_on_cpu():
 
 def test_degrading_with_verdicts_has_no_remark():
     assert remarks(pressed(PressureTuning(degrade=True))) == ()
+
+
+GROUPED = PoolTuning("jobs", minimum=9, group_by="namespace")
+GOLD, ETL = PoolTuning("gold", minimum=6), PoolTuning("etl", minimum=3)
+
+
+@pytest.mark.parametrize(
+    ("tuning", "said"),
+    [
+        (
+            Tuning(reserved=1 << 99),
+            "node.reservedCPUs reserves no CPU: CPUs 99 are not online",
+        ),
+        (Tuning(reserved=1 << 99 | 1), "node.reservedCPUs reserves only the others: CPUs 99 are not online"),
+        (
+            Tuning(reserved_memory=1 << 60),
+            "node.reservedMemory leaves no memory to lend",
+        ),
+        (
+            Tuning(classes={QoSClass.DEDICATED: ClassTuning(min_request=8001)}),
+            "classes.dedicated.minRequest is 8.001: no pod can have class dedicated, pods may use 8 CPUs here;",
+        ),
+        (Tuning(pools=(GOLD, ETL)), "pools.gold.minCPUs 6 + pools.etl.minCPUs 3: pods may use 8 CPUs here"),
+        (Tuning(pools=(GOLD, GROUPED)), "pools.jobs.minCPUs 9: pods may use 8 CPUs here"),
+    ],
+    ids=["no reserve", "a smaller reserve", "memory", "class", "pools", "a group"],
+)
+def test_what_the_machine_lacks_is_named(tuning, said):
+    (remark,) = on_machine(Settings(tuning=tuning), machine())
+    assert remark.startswith(said)
+    assert remark.rpartition("; ")[2].startswith(("set ", "name "))
+
+
+@pytest.mark.parametrize(
+    "tuning", [Tuning(), Tuning(reserved=0b11, reserved_memory=1 << 30, pools=(GOLD,))], ids=["none", "some"]
+)
+def test_settings_within_the_machine_have_no_remark(tuning):
+    assert on_machine(Settings(tuning=tuning), machine()) == ()
