@@ -171,6 +171,13 @@ class TestWeight:
         state = self.online(self.node(BEST_EFFORT), BEST_EFFORT, milli=500).state
         assert (reclaim_cgroups.weighs_least(state), reclaim_cgroups.equal(state)) == (False, "shop/day")
 
+    def test_one_that_keeps_its_own_weight_weighs_more(self):
+        node = self.node()
+        keeps = replace(RECLAIMED, preserve=frozenset({"cpu"}))
+        node.happen(PodStarted(replace(pod("noon"), cgroup_parent=BURSTABLE), keeps))
+        state = self.online(node, BURSTABLE).state
+        assert reclaim_cgroups.weighs_least(state) is False
+
     def test_an_equal_pod_on_own_cpus_is_no_rival(self):
         node = Node(tuning=Tuning(pools=(PoolTuning("gold", minimum=2),)))
         node.happen(PodStarted(replace(pod("night"), cgroup_parent=BEST_EFFORT), RECLAIMED))

@@ -163,6 +163,11 @@ class TestShrinking:
         resize(node, 2000)
         assert node["web"].mems in (0b1, 0b10)
 
+    def test_memory_of_a_bound_container_is_free_without_own_cpus(self):
+        node = node_with(2000, replace(DEDICATED, numa=Numa.SINGLE))
+        resize(node, 100)
+        assert node["web"].mems == 0
+
     def test_an_owner_below_one_cpu_runs_in_share(self):
         node = node_with()
         outcome = resize(node, 100)
