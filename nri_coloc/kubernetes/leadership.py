@@ -50,6 +50,8 @@ class Leadership:
             if lease.may_take(self._seen, self._identity, now_s):
                 self._seen = lease.seen(self._seen, self._write(found, self._seen), now_s)
                 self._renewed_s = now_s
+            else:  # of another replica, also if an operator deleted or changed the Lease
+                self._renewed_s = None
             self.problem = ""
         except ApiError as error:
             self.problem = str(error)
