@@ -84,7 +84,7 @@ class NodePicture:
             name = f"{row.name} ({row.sign})" if row.sign else row.name
             style = "bold yellow" if row.warns else ""
             cpus, back = (Text(plain(text), style) for text in (row.cpus, row.read_back))
-            table.add_row(Text(plain(name)), row.qos, plain(row.pool), cpus, back)
+            table.add_row(*(Text(plain(text)) for text in (name, row.qos, row.pool)), cpus, back)
         if len(layout.rows) > rows:
             table.add_row(Text(f"and {len(layout.rows) - rows} more, see /v1/state", "dim"))
         return table
@@ -101,7 +101,7 @@ class _Cells:
         owner_of = self._layout.owner_of
         width = max((len(str(cpu)) for cpu in owner_of), default=1)
         for node, cpus in self._layout.nodes:
-            title = f"node {node}  "
+            title = f"node {plain(node)}  "
             room = max((options.max_width - len(title)) // (width + 4), 1)
             a_row = 1 << (room.bit_length() - 1)
             for at in range(0, len(cpus), a_row):
@@ -125,16 +125,16 @@ def _pools(state: Mapping[str, Any]) -> Text:
     line = Text("pools and their containers: ", "dim")
     for name, pool in state["pools"].items():
         line.append(f"{plain(name)} ", "not dim")
-        line.append(f"{pool['cpus'] or 'none'}", "not dim bold")
-        line.append(f" ({pool['members']})   ")
+        line.append(plain(pool["cpus"] or "none"), "not dim bold")
+        line.append(f" ({plain(pool['members'])})   ")
     return line
 
 
 def _line(decision: Decision) -> Text:
     at, record, cpus = decision
-    text = Text(f"{at} ", "cyan")
-    text.append(f"{record['event']} ", "bold")
+    text = Text(f"{plain(at)} ", "cyan")
+    text.append(f"{plain(record['event'])} ", "bold")
     text.append(f"{plain(subject(record))} ")
-    text.append(f"{cpus} " if cpus else "", "bold green")
+    text.append(f"{plain(cpus)} " if cpus else "", "bold green")
     text.append(plain(f"{record['reason']}: {record['because']}"), "dim")
     return text

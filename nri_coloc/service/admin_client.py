@@ -19,6 +19,10 @@ _OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+_UNREADABLE: Final = "Exception deserializing response!"
+_NO_ANSWER: Final = "Deadline Exceeded"
+"""Texts of grpc itself; a daemon that refuses an order sends a sentence of its own."""
+
 Reply = TypeVar("Reply", bound=Message)
 
 
@@ -79,12 +83,22 @@ class AdminClient:
             try:
                 found = getattr(stub, method)(request, timeout=self._timeout_s)
             except grpc.RpcError as error:
-                raise self._as_ours(error) from error
+                raise self._as_ours(error, method) from error
         assert isinstance(found, reply)  # the stub is made from the same contract
         return found
 
-    def _as_ours(self, error: grpc.RpcError) -> ColocError:
+    def _as_ours(self, error: grpc.RpcError, method: str) -> ColocError:
         code, details = error.code(), error.details()
+        where = f"the daemon at {self._path}"
+        if code is grpc.StatusCode.UNIMPLEMENTED or details == _UNREADABLE:
+            return AdminRefused(
+                f"{where} has another version of {method}; use the nri-coloc of its own image"
+            )
+        if details == _NO_ANSWER:
+            return AdminUnreachable(
+                f"{where} did not answer {method} within {self._timeout_s:g} s; the audit (admin.call) shows "
+                "whether the order was carried out"
+            )
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
             return AdminUnreachable(f"cannot reach the daemon at {self._path}: {self._obstacle()}")
         if code is grpc.StatusCode.INVALID_ARGUMENT:

@@ -110,7 +110,12 @@ def _refused(where: str, problems: list[Problem], more: int = 0) -> SettingsErro
     more += len(problems) - len(lines)
     if more:
         lines.append(f"{where}: and {more} problems more")
-    return SettingsError(*(line.encode("utf-8", "backslashreplace").decode() for line in lines))
+    return SettingsError(*map(_printable, lines))
+
+
+def _printable(line: str) -> str:
+    """Return a line that a terminal does not obey: a key of the file may hold any character."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 
 def _line(where: str, problem: Problem) -> str:

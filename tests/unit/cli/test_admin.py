@@ -1,13 +1,18 @@
 """`nri-coloc admin` prints the daemon's answer, and its exit code shows whether the order was carried out."""
 
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
 from nri_coloc.cli.main import main
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.service.admin_calls import AdminServer
+from nri_coloc.service.admin_client import AdminClient
 from nri_coloc.service.admin_gate import Gate
 from nri_coloc.service.orders import Compared, OrderDeclined, OrderInvalid
 from tests.unit.service.orderly import Orderly
@@ -27,6 +32,32 @@ def ordered(orderly: Orderly, tmp_path: Path) -> Iterator[Ordered]:
     gate.look()
     yield lambda *arguments: main(["admin", *arguments, "--admin-socket", path], {})
     gate.close()
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Return a function that starts a daemon with one call, whose answer are some bytes, or without any."""
+    servers: list[grpc.Server] = []
+
+    def start(answer: bytes | None, after_s: float = 0) -> str:
+        path = str(tmp_path / f"{len(servers)}.sock")
+        servers.append(grpc.server(ThreadPoolExecutor(1)))
+        if answer is not None:
+
+            def answers(_request: bytes, _context: grpc.ServicerContext) -> bytes:
+                time.sleep(after_s)
+                return answer
+
+            call: Any = grpc.unary_unary_rpc_method_handler(answers)
+            handler = grpc.method_handlers_generic_handler("coloc.admin.v1.Admin", {"Reload": call})
+            servers[-1].add_generic_rpc_handlers((handler,))
+        servers[-1].add_insecure_port(f"unix:{path}")
+        servers[-1].start()
+        return path
+
+    yield start
+    for each in servers:
+        each.stop(None)
 
 
 def test_a_pause_says_until_when(ordered, orderly, capsys):
@@ -114,6 +145,21 @@ def test_what_the_daemon_declines_is_a_sentence_and_ends_with_1(ordered, orderly
     orderly.error = OrderDeclined("mode observe changes nothing")
     assert ordered("repair") == 1
     assert capsys.readouterr().err == "nri-coloc: mode observe changes nothing\n"
+
+
+def test_a_daemon_of_another_version_is_named(foreign, capsys):
+    for answer in (None, b"\xff"):
+        path = foreign(answer)
+        assert main(["admin", "reload", "--admin-socket", path], {}) == 1
+        said = f"nri-coloc: the daemon at {path} has another version of Reload; use the nri-coloc of its own image\n"
+        assert capsys.readouterr().err == said
+
+
+def test_a_daemon_that_does_not_answer_is_named(foreign, monkeypatch, capsys):
+    monkeypatch.setattr(AdminClient.__init__, "__defaults__", (0.1,))
+    path = foreign(b"", after_s=1)
+    assert main(["admin", "reload", "--admin-socket", path], {}) == 1
+    assert f"the daemon at {path} did not answer Reload within 0.1 s; " in capsys.readouterr().err
 
 
 def test_without_a_daemon_it_is_a_sentence_and_ends_with_1(tmp_path, capsys):

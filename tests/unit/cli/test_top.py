@@ -190,6 +190,18 @@ def test_a_daemon_that_speaks_again_takes_the_reason_away(daemon):
     assert "not nri-coloc" not in screen(top)
 
 
+@pytest.mark.parametrize("value", ["\x1b[2J", 7, ["x"]], ids=["escape", "number", "list"])
+def test_answers_of_another_version_are_printed(daemon, value, capsys):
+    state = daemon.view.state()
+    state["pools"]["share"]["members"] = value
+    state["node"]["numa"][0]["id"] = value if isinstance(value, str) else 0
+    daemon.view.containers[0]["class"] = value
+    daemon.view.records[0]["event"] = value
+    daemon.view.state = lambda: state
+    assert main.main(["top", "--http", daemon.address], {}) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_of_many_containers_the_rest_is_counted(daemon):
     daemon.view.containers = [container(f"app-{number}") for number in range(9)]
     top = Top(daemon.address, rows=4)

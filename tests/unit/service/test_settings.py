@@ -177,6 +177,13 @@ def test_a_class_keeps_its_other_defaults():
         ("strict: 7", "c.yaml:1: strict: 7 does not fit; allowed: true or false"),
         ("mode: true", "c.yaml:1: mode: true does not fit; allowed: enforce or observe"),
         ("mode: [a]", "c.yaml:1: mode: a list does not fit; allowed: enforce or observe"),
+        (
+            'node: {"\\e[2J\\n": 1}',
+            (
+                r"c.yaml:1: node.\x1b[2J\n: unknown key; "
+                "allowed: reservedCPUs, reservedMemory, kubeletCPUManager"
+            ),
+        ),
         ("mode: {a: b}", "c.yaml:1: mode: a section does not fit; allowed: enforce or observe"),
         ("\n\nmode:", "c.yaml:3: mode: null does not fit; allowed: enforce or observe"),
         ("apiVersion: v2", "c.yaml:1: apiVersion: 'v2' does not fit; allowed: coloc.nri.io/v1"),
