@@ -44,7 +44,7 @@ def of_one_kind(machine: Topology, free: CPUMask, count: int) -> CPUMask:
 
 
 @given(problems(), WISHES)
-def test_a_grant_is_so_many_of_the_free_cpus_and_the_same_again(problem, wish):
+def test_a_grant_is_exact_free_and_repeatable(problem, wish):
     machine, free, count = problem
     grant = allocator.allocate(machine, free, count, wish)
     assert grant == allocator.allocate(machine, free, count, wish)
@@ -85,7 +85,7 @@ def test_no_smaller_node_that_serves_as_well_was_passed_over(problem):
 
 
 @given(problems())
-def test_whole_cores_go_first_where_a_node_or_the_machine_has_enough(problem):
+def test_whole_cores_go_first_where_enough_exist(problem):
     machine, free, count = problem
     threads = machine.threads_per_core
     # where cores differ, "whole" is ambiguous
@@ -150,7 +150,7 @@ def test_kinds_of_cores_are_not_mixed_while_one_has_enough(problem):
 
 
 @given(problems(), st.sampled_from((2, 3)))
-def test_a_number_of_nodes_gets_parts_that_differ_by_a_core_at_most(problem, number):
+def test_parts_of_nodes_differ_by_a_core_at_most(problem, number):
     machine, free, count = problem
     by = Wish(QoSClass.DEDICATED, numa=Numa.SINGLE, numa_count=number)
     grant = allocator.allocate(machine, free, count, by)
@@ -174,7 +174,7 @@ def test_memory_is_bound_where_there_is_enough_or_not_at_all(problem, left, aske
 
 
 @given(problems())
-def test_spread_is_the_same_as_one_by_one_from_whoever_has_most(problem):
+def test_spread_equals_one_by_one_from_the_largest(problem):
     machine, free, count = problem
     field = Field.of(machine, free)
     cores = sorted(machine.cores, key=lambda core: cpuset.lowest(core & free, 1))

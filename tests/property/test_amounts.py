@@ -44,7 +44,7 @@ def settled_on(capacity):
 
 
 @given(LOANS, CAPACITIES)
-def test_nobody_gets_more_than_its_loan_or_what_it_was_not_lent(loans, capacity):
+def test_no_container_exceeds_its_loan(loans, capacity):
     for key, knobs in amounts(loans, capacity.cpu_milli, capacity.memory_bytes).items():
         for value, whole in zip(knobs, loans[key].lent, strict=True):
             assert (value is None) == (whole is None)
@@ -52,7 +52,7 @@ def test_nobody_gets_more_than_its_loan_or_what_it_was_not_lent(loans, capacity)
 
 
 @given(LOANS, CAPACITIES)
-def test_together_they_get_no_more_than_there_is_beyond_the_kernels_least(loans, capacity):
+def test_together_they_exceed_capacity_by_kernel_minimums_only(loans, capacity):
     found = amounts(loans, capacity.cpu_milli, capacity.memory_bytes)
     assert sum(milli(knobs) for knobs in found.values()) <= capacity.cpu_milli + 12 * len(loans)
     assert sum(knobs.memory_limit or 0 for knobs in found.values()) <= capacity.memory_bytes
@@ -105,7 +105,7 @@ def test_once_changed_there_is_nothing_left_to_change(loans, capacity):
 
 
 @given(LOANS, CAPACITIES)
-def test_no_memory_limit_falls_below_what_is_in_use_nor_rises_above_the_loan(loans, capacity):
+def test_a_memory_limit_is_between_use_and_loan(loans, capacity):
     for key, knobs in rebalance(settled_on(capacity), loans, capacity, 0.0, TUNING).changes.items():
         loan = loans[key]
         if knobs.memory_limit is not None:
@@ -117,7 +117,7 @@ def test_no_memory_limit_falls_below_what_is_in_use_nor_rises_above_the_loan(loa
 
 
 @given(LOANS, CAPACITIES, st.sampled_from([Binding.FORECAST, Binding.STALE]))
-def test_no_lowered_memory_limit_is_left_with_less_than_half_of_the_room(loans, capacity, binding):
+def test_a_lowered_limit_keeps_half_of_its_room(loans, capacity, binding):
     changes = rebalance(settled_on(capacity), loans, capacity._replace(binding=binding), 0.0, TUNING).changes
     for key, loan in loans.items():
         whole, limit = loan.lent.memory_limit, loan.present.overlaid(changes.get(key, Knobs())).memory_limit

@@ -125,7 +125,7 @@ def test_every_wish_keeps_within_what_its_pod_may_have(pod, container, tuning):
 
 
 @given(PODS, CONTAINERS, TUNINGS)
-def test_a_burst_is_a_percentage_that_an_annotation_or_the_class_orders(pod, container, tuning):
+def test_a_burst_is_the_annotations_or_the_classs(pod, container, tuning):
     wish = resolve(pod, container, tuning)
     of_class = tuning.classes[wish.qos].cpu_burst
     if wish.burst_because.startswith("annotation "):

@@ -102,7 +102,7 @@ def test_no_request_takes_another_pods_equal_part(total, members):
 
 
 @given(BYTES, MEMBERS)
-def test_nobody_gives_while_all_use_fits_and_nobody_gains_while_it_does_not(total, members):
+def test_none_gives_while_all_fits_or_gains_otherwise(total, members):
     parts = split(total, members)
     fits = total >= sum(member.use for member in members.values())
     for name, member in members.items():
@@ -120,7 +120,7 @@ def test_nobody_gives_what_cannot_be_reclaimed_while_somebody_has_something_else
 
 
 @given(BYTES, BYTES, MEMBERS)
-def test_walls_stand_above_the_brakes_and_above_what_cannot_be_given_back(high, more, members):
+def test_walls_stand_above_brakes_and_unreclaimable_memory(high, more, members):
     parts = divide(MemoryTarget(high, high + more), members)
     assert parts.keys() == members.keys()
     assert all(part.limit >= max(part.high, members[name].unreclaimable) for name, part in parts.items())
@@ -129,9 +129,7 @@ def test_walls_stand_above_the_brakes_and_above_what_cannot_be_given_back(high, 
 
 
 @given(BYTES, BYTES, BYTES, BYTES, MEMBERS)
-def test_pods_get_no_more_than_they_may_have_alone_and_nothing_is_lost(
-    high, more, pods_high, pods_more, members
-):
+def test_pods_parts_are_bounded_and_complete(high, more, pods_high, pods_more, members):
     goal = MemoryTarget(high, high + more, pods=Part(pods_high, pods_high + pods_more))
     parts = divide(goal, members)
     assert parts.keys() == members.keys()
@@ -142,7 +140,7 @@ def test_pods_get_no_more_than_they_may_have_alone_and_nothing_is_lost(
 
 
 @given(BYTES, BYTES, MEMBERS)
-def test_a_member_may_hold_by_itself_all_that_the_others_leave_of_the_box(high, more, members):
+def test_a_member_may_hold_the_boxs_remainder(high, more, members):
     parts = divide(MemoryTarget(high, high + more), members)
     used = sum(member.use for member in members.values())
     for name, part in parts.items():
@@ -150,9 +148,7 @@ def test_a_member_may_hold_by_itself_all_that_the_others_leave_of_the_box(high, 
 
 
 @given(NODES, GROUPS, st.lists(GROUPS, max_size=3), st.lists(GROUPS, max_size=2), BYTES, BYTES)
-def test_headroom_is_never_negative_never_above_a_limit_and_shared_out_whole(
-    node, pods, box, hosts, claimed, growth
-):
+def test_headroom_is_bounded_and_wholly_divided(node, pods, box, hosts, claimed, growth):
     boxed = {str(n): each for n, each in enumerate(box)}
     members = boxed | {f"host/{n}": each for n, each in enumerate(hosts)}
     taken = Picture(0.0, node, pods, boxed)

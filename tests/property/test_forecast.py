@@ -94,7 +94,7 @@ def test_without_readings_who_runs_is_told_of_no_more_either(events, pods, suppl
 
 
 @given(EVENTS, PODS, TUNINGS)
-def test_nobody_is_expected_below_present_use_nor_to_come_above_the_limit(events, pods, tuning):
+def test_expected_use_lies_between_use_and_limit(events, pods, tuning):
     seen, now_s = lived(events, tuning)
     found = expectations.expect(seen, pods, now_s, tuning)
     for pod_id, pod in pods.items():

@@ -31,7 +31,7 @@ def test_a_higher_percentile_is_no_lower_amount(samples, one, other):
 
 
 @given(SAMPLES, PARTS)
-def test_an_answer_lies_between_the_least_and_a_bucket_above_the_most(samples, part):
+def test_an_answer_lies_within_its_samples_buckets(samples, part):
     found = percentile(samples, part)
     assert min(amount for amount, _ in samples) <= found
     assert found <= max(amount for amount, _ in samples) * 1.05 + 26

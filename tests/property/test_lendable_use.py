@@ -91,7 +91,7 @@ def test_whatever_cannot_be_read_no_real_claim_is_overlooked(flows, unread):
 
 
 @given(flows)
-def test_what_was_passed_over_came_to_the_same_as_what_was_decided_about(flows):
+def test_skipped_readings_decide_as_full_ones(flows):
     watcher = Watcher(ReclaimTuning(dwell_s=0.1))
     for number in range(1, 150):
         watcher.take(read(flows.samples(number * PERIOD_S)))

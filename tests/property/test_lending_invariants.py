@@ -242,7 +242,7 @@ def test_the_change_says_what_happened_to_the_box(readings, tuning):
 
 
 @given(ticks(), tunings)
-def test_the_next_tick_is_never_sooner_than_configured_nor_later_than_idle(readings, tuning):
+def test_the_next_tick_is_within_configured_bounds(readings, tuning):
     for step in steps(readings, tuning):
         assert min(tuning.tick_s, CLOSER_S) <= step.after.next_s <= tuning.idle_tick_s
 

@@ -22,7 +22,7 @@ def situations(draw: st.DrawFn) -> tuple[Topology, int, int]:
 
 
 @given(situations(), COUNTS)
-def test_a_box_is_never_empty_never_outside_of_share_and_never_too_large(situation, count):
+def test_a_box_is_within_share_and_its_bounds(situation, count):
     machine, share, dedicated = situation
     box = pools.choose(machine, share, dedicated, count)
     assert box
@@ -31,14 +31,14 @@ def test_a_box_is_never_empty_never_outside_of_share_and_never_too_large(situati
 
 
 @given(situations(), COUNTS)
-def test_no_core_is_divided_between_the_box_and_the_rest_of_share(situation, count):
+def test_no_core_is_split_between_box_and_share(situation, count):
     machine, share, dedicated = situation
     box = pools.choose(machine, share, dedicated, count)
     assert not any(core & box and core & share & ~box for core in machine.cores)
 
 
 @given(situations(), COUNTS, COUNTS)
-def test_a_lone_reclaim_pool_keeps_its_cpus_when_it_grows_or_shrinks(situation, one, two):
+def test_a_lone_pool_keeps_cpus_through_every_size(situation, one, two):
     machine, share, _ = situation
     few, many = sorted((one, two))
     smaller = pools.choose(machine, share, 0, few)

@@ -43,7 +43,7 @@ def test_nobody_is_left_out_for_one_who_wanted_a_cpu_less(before, after, most):
         max_size=8,
     )
 )
-def test_the_sum_never_falls_and_rises_by_no_more_than_the_counters_did(tmp_path_factory, rounds):
+def test_the_sum_rises_at_most_with_its_counters(tmp_path_factory, rounds):
     proc = tmp_path_factory.mktemp("proc")
     bank = Descriptors()
     delay, total = RunDelay(bank, str(proc)), 0

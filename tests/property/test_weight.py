@@ -62,7 +62,7 @@ def meet(member: Resident, other: Resident, everybody: list[Resident]) -> tuple[
     st.lists(residents(RECLAIMED), min_size=1, max_size=3),
     st.lists(residents(SHARED, GOLD, DEDICATED), max_size=4),
 )
-def test_nobody_who_shares_cpus_with_a_box_that_weighs_least_weighs_as_little(members, others):
+def test_no_neighbour_of_the_lightest_box_weighs_as_little(members, others):
     node = Node(tuning=Tuning(pools=(PoolTuning("gold", minimum=1),)))
     for number, one in enumerate([*members, *others]):
         name = f"p{number}"

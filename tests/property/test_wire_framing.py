@@ -28,7 +28,7 @@ def lengths(data: bytes) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [0, 1, *EDGES, 5 << 20])
-def test_a_message_is_at_most_two_frames_and_the_first_is_at_most_4096(size):
+def test_a_message_has_at_most_two_bounded_frames(size):
     written = lengths(multiplexer.frame(1, bytes(size)))
     assert written == ([size] if size <= 4096 else [4096, size - 4096])
 

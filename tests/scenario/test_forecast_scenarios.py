@@ -90,7 +90,7 @@ def test_it_does_not_run_after_every_minute(three_days):
     assert sum(step > 500 for step in steps) <= 24
 
 
-def test_after_a_restart_it_offers_the_same_as_soon_as_something_was_measured(three_days):
+def test_after_a_restart_the_offer_returns_with_measurements(three_days):
     of, told = three_days
     again = checkpoint.read(
         checkpoint.write(of, MIDNIGHT + 3 * 86_400.0), MIDNIGHT + 3 * 86_400.0, TUNING
@@ -161,7 +161,7 @@ class MemoryNode:
         return goal
 
 
-def test_a_page_cache_hog_gives_way_to_an_online_pod_that_grows():
+def test_a_page_cache_hog_yields_to_an_online_pod():
     node = MemoryNode(online=2 * GIB, wish=64 * GIB)
     for _ in range(120):
         node.tick(2 * GIB)
@@ -182,7 +182,7 @@ def test_and_gets_it_back_when_that_is_over():
     assert node.box > 20 * GIB
 
 
-def test_what_cannot_be_reclaimed_is_kept_from_growing_and_never_walled_in():
+def test_unreclaimable_memory_stops_growing_and_is_never_walled():
     node = MemoryNode(online=10 * GIB, wish=64 * GIB, anon=8 * GIB, box=12 * GIB)
     for _ in range(60):
         goal = node.tick(24 * GIB - 100 * MIB)

@@ -167,7 +167,7 @@ def test_a_new_member_has_room_before_it_has_a_load():
 
 
 class TestDoubt:
-    def test_a_tier_that_cannot_be_read_has_what_its_members_ask_for(self):
+    def test_an_unreadable_tier_has_its_members_requests(self):
         machine = peopled()
         assert machine.run(20, gold=1.5, share=1.0) == (4, 2, 10)
         machine.silent = {"gold"}
@@ -182,7 +182,7 @@ class TestDoubt:
         machine.late_s = 0.0
         assert machine.run(3) == (4, 2, 10)
 
-    def test_a_tick_that_is_much_too_late_takes_back_what_was_lent(self):
+    def test_a_very_late_tick_takes_back_the_loan(self):
         machine = peopled()
         assert machine.run(20, gold=1.5, share=1.0) == (4, 2, 10)
         machine.late_s = 2.0

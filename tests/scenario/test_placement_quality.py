@@ -112,7 +112,7 @@ THRESHOLDS = {
 
 
 @pytest.mark.parametrize("name", THRESHOLDS)
-def test_after_a_busy_day_containers_lie_close_and_what_is_free_is_whole(name):
+def test_after_a_busy_day_free_cpus_are_whole(name):
     least, found = THRESHOLDS[name], Day(machine(name), ours).lived()
     assert found.node_local >= least.node_local
     assert found.l3_local >= least.l3_local

@@ -36,14 +36,14 @@ def test_what_was_there_before_is_never_removed(ledger: Ledger, hierarchy: Path)
     assert ledger.removable() == [POD.format(1), "/kubepods/burstable"]
 
 
-def test_what_the_first_pod_had_made_is_still_ours_at_the_second(ledger: Ledger, hierarchy: Path):
+def test_the_first_pods_parents_are_ours_at_the_second(ledger: Ledger, hierarchy: Path):
     ledger.add(POD.format(1))
     (hierarchy / "kubepods/burstable").mkdir(parents=True)
     ledger.add(POD.format(2))
     assert ledger.removable() == [POD.format(1), POD.format(2), "/kubepods/burstable", "/kubepods"]
 
 
-def test_what_is_gone_is_looked_for_no_more_and_its_parents_are_still_ours(ledger: Ledger):
+def test_an_ended_pods_parents_are_still_ours(ledger: Ledger):
     ledger.add(POD.format(1))
     ledger.add(POD.format(2))
     ledger.strike(POD.format(1))

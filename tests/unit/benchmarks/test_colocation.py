@@ -41,7 +41,7 @@ def steady(ms: float, slow_ms: float) -> list[float]:
     return [ms] * 998 + [slow_ms] * 2
 
 
-def test_a_percentile_is_the_first_time_that_so_many_requests_do_not_exceed():
+def test_a_percentile_is_the_first_time_few_requests_exceed():
     assert percentile(range(0, 100_000_000, 1_000_000), 0.5) == 50.0
     assert percentile([7_000_000], 0.999) == 7.0
 
@@ -57,7 +57,7 @@ def test_a_row_compares_each_round_with_the_same_round_alone():
     assert found["ours"].requests == 3000
 
 
-def test_a_row_tells_the_nodes_use_and_the_work_done_in_its_unit():
+def test_a_row_shows_node_use_and_work_done():
     found = report.rows("disk", {"plain": [day([1.0] * 100, busy=90, done=3 << 20)]})
     assert found["plain"].node_use == pytest.approx(0.9, abs=0.01)
     assert found["plain"].done_a_second == pytest.approx(3.0, abs=0.01)
@@ -94,7 +94,7 @@ def test_kinds_measured_one_by_one_share_one_file_and_picture(
         assert len(drawn.getcolors(1 << 24) or []) > 10
 
 
-def test_what_the_node_used_beyond_the_pods_and_the_load_was_strangers():
+def test_use_beyond_pods_and_load_was_strangers():
     quiet = day([1.0], busy=80)
     assert quiet.strangers == 0.0
     first, *_, last = quiet.looks

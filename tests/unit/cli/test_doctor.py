@@ -97,7 +97,7 @@ def test_a_daemon_that_does_not_run_yet_is_no_failure(patient):
 
 @pytest.mark.parametrize("name", ["nri_socket", "cri_socket"])
 @pytest.mark.parametrize("place", ["missing", "a-file"])
-def test_a_socket_that_is_none_fails_and_names_the_flag_or_the_setting(patient, name, place):
+def test_a_path_without_a_socket_fails_with_its_setting(patient, name, place):
     path = Path(patient.host_root) / place
     if place == "a-file":
         path.write_text("")
@@ -158,7 +158,7 @@ def test_memory_that_can_be_taken_back(patient, tmp_path):
     assert (found.verdict, "boot with cgroup v2" in found.sentence) == ("warn", True)
 
 
-def test_a_disk_on_which_no_weight_acts_is_named_with_the_cure(patient):
+def test_a_disk_without_effective_weights_is_named_with_remedy(patient):
     (Path(patient.host_root) / "sys/block/sda/queue/scheduler").write_text("[none] bfq")
     found = check(patient, "I/O weights")
     assert found.verdict == "warn"
@@ -173,7 +173,7 @@ def test_a_kernel_without_pressure_is_told_how_to_boot(patient):
     assert "CPU stalls of online pods are not measured" in found.sentence
 
 
-def test_a_kernel_that_shows_pressure_and_refuses_to_tell_it_is_one_without(patient):
+def test_a_kernel_that_refuses_pressure_readings_has_none(patient):
     pressure = Path(patient.host_root) / "proc/pressure/cpu"
     pressure.unlink()
     pressure.mkdir()  # a directory cannot be read either
@@ -338,7 +338,7 @@ class TestDaemon:
         daemon["records"] = []
         assert check(patient, "runtime").verdict == "warn"
 
-    def test_a_host_group_without_a_cpuset_is_a_warning_until_it_is_told_otherwise(self, patient, daemon):
+    def test_a_host_group_without_a_cpuset_is_a_warning(self, patient, daemon):
         told = {"key": "reclaim.members", "value": "yarn", "reason": "no_cpuset", "because": "do this"}
         other = {**told, "value": "other", "reason": "box_member"}
         daemon["records"] = [CONNECTED, told, other]
@@ -402,7 +402,7 @@ def test_to_whom_nothing_is_open_it_says_so_of_each_thing(patient, as_nobody):
     assert doctor.run(patient) == 1
 
 
-def test_a_state_folder_where_we_may_not_look_names_what_keeps_us_out(patient, tmp_path, as_nobody):
+def test_an_unreadable_state_folder_names_the_obstacle(patient, tmp_path, as_nobody):
     found = check(replace(patient, state_dir=str(tmp_path / "in" / "state")), "state folder")
     assert found.verdict == "fail"
     assert "cannot be written, so the daemon cannot start" in found.sentence

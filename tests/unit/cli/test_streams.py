@@ -128,7 +128,7 @@ def shell(redirected: str, program: str = PROGRAM, *arguments: str) -> subproces
     return subprocess.run(command, capture_output=True, text=True, env=buffered, check=False)
 
 
-def test_the_interpreter_adds_nothing_to_what_was_said_of_a_full_disk():
+def test_the_interpreter_adds_nothing_about_a_full_disk():
     done = shell(">/dev/full", PROGRAM, "--help")
     assert (done.returncode, done.stderr) == (
         1,

@@ -146,7 +146,7 @@ def test_what_is_used_lent_and_advertised_is_said(daemon):
     assert "advertised capacity: 2.5 cores, 512 MiB (use is still being learnt; measured" in shown
 
 
-def test_new_decisions_come_on_top_and_old_ones_are_not_asked_again(daemon):
+def test_new_decisions_come_first_and_old_ones_once(daemon):
     top = Top(daemon.address)
     top.look()
     daemon.view.records.append(daemon.view.record(2))
@@ -164,7 +164,7 @@ def test_a_daemon_that_is_not_ready_is_told_why(daemon):
     assert "config: line 3: no such key" in screen(top)
 
 
-def test_a_daemon_that_falls_silent_leaves_its_last_answer_and_the_reason(daemon):
+def test_a_silent_daemon_leaves_its_last_answer_and_reason(daemon):
     top = Top(daemon.address)
     top.look()
     daemon.silence()

@@ -96,7 +96,7 @@ def test_256_cpus_fit_one_screen():
     assert len(lines) <= 50
 
 
-def test_a_core_too_wide_for_a_line_is_drawn_all_the_same():
+def test_a_core_too_wide_for_a_line_is_drawn():
     wide = machines.topology(machines.regular(machines.Shape(threads=64)))
     assert f"[{' '.join(f'{cpu:>2}' for cpu in range(64))}]" in topology.draw(wide)
 

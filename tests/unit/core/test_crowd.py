@@ -77,7 +77,7 @@ def test_shelves_that_did_not_change_are_shared():
     assert sum(x is y for x, y in zip(before._by_id, after._by_id, strict=True)) == 31
 
 
-def test_a_container_with_a_known_id_takes_the_place_of_the_former():
+def test_a_known_id_replaces_the_former_container():
     crowd = Crowd.of([one("a"), one("a", pool="reclaim")])
     assert crowd["a"].pool == "reclaim"
     assert [a.id for a in crowd.of_pod("p")] == ["a"]

@@ -34,7 +34,7 @@ def test_what_is_set_elsewhere_can_be_left_out():
 class TestComparing:
     HAVE = Knobs(cpus="0-1", shares=2, quota=5)
 
-    def test_what_differs_is_what_is_set_here_and_not_the_same_there(self):
+    def test_differing_values_are_set_here_and_different_there(self):
         wanted = Knobs(cpus="0-1", shares=3, mems="0")
         assert wanted.differing(self.HAVE) == Knobs(shares=3, mems="0")
 

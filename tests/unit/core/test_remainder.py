@@ -24,7 +24,7 @@ def test_a_counter_rose_by_what_it_is_more(before, after, rise):
     assert risen(before, after) == rise
 
 
-def test_what_is_left_rises_by_what_the_one_rose_more_than_the_others():
+def test_the_remainder_rises_by_the_surplus_of_one():
     assert told(([100, 10], [30]), ([150, 20], [40])) == [80, 130]
 
 
@@ -42,7 +42,7 @@ def test_an_unreadable_counter_is_unknown_and_the_rest_is_unchanged(reading):
     [([5], [40]), ([1_000], [0]), ([5], [0])],
     ids=["the node's", "the pods'", "both, of which more is left than before"],
 )
-def test_where_a_counter_began_anew_it_is_not_known_and_goes_on_from_there(anew):
+def test_after_a_counter_reset_the_remainder_is_unknown_once(anew):
     (one,), (other,) = anew
     assert told(([100], [99]), anew, ([one + 50], [other + 20])) == [1, None, 31]
 

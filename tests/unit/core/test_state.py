@@ -65,11 +65,11 @@ class TestCPUsOf:
     def test_a_follower_runs_where_its_main_container_does(self):
         assert node(dedicated("a", exclusive=0b0010)).cpus_of(dedicated("b", follows="a")) == 0b0010
 
-    def test_a_follower_of_a_container_without_cpus_of_its_own_runs_in_share(self):
+    def test_a_follower_of_a_container_without_cpus_uses_share(self):
         state = node(dedicated("a"))
         assert state.cpus_of(dedicated("b", follows="a")) == SETS.share
 
-    def test_a_follower_of_a_container_that_is_gone_runs_in_its_pool(self):
+    def test_a_follower_of_an_ended_container_uses_its_pool(self):
         follower = Assignment(Container("b", "p"), QoSClass.DEDICATED, SHARE, follows="gone")
         assert node().cpus_of(follower) == SETS.share
 

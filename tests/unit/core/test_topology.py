@@ -23,7 +23,7 @@ def test_levels_are_sorted_by_their_lowest_cpu():
     assert machine.cores == (0b1001, 0b0110)
 
 
-def test_a_cpu_whose_level_is_unknown_is_a_group_of_its_own():
+def test_a_cpu_of_unknown_level_is_its_own_group():
     machine = Topology.build([CPU(0), CPU(1)])
     assert machine.cores == (0b01, 0b10)
     assert machine.l3_groups == (0b01, 0b10)

@@ -35,5 +35,5 @@ def test_a_copy_takes_no_unknown_field():
         replace(Point(1), z=1)  # type: ignore[call-arg]  # mypy refuses it too
 
 
-def test_a_record_has_no_room_for_a_field_that_it_does_not_declare():
+def test_a_record_has_no_room_for_undeclared_fields():
     assert not hasattr(Point(1), "__dict__")

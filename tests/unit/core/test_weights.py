@@ -47,7 +47,7 @@ def test_larger_weights_stay_larger():
     assert (bfq[0], bfq[-1]) == (knobs.MIN_WEIGHT, MAX_BFQ_WEIGHT)
 
 
-def test_a_weight_is_told_by_the_least_number_of_ours_that_makes_it():
+def test_a_weight_is_shown_by_its_least_number():
     for bfq in range(1, MAX_BFQ_WEIGHT + 1):
         least = knobs.io_weight(bfq)
         assert knobs.bfq_weight(least) == bfq

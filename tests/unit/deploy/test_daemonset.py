@@ -100,12 +100,12 @@ def test_the_configuration_lies_where_the_flag_says():
     assert volume["configMap"]["name"] == BY_KIND["ConfigMap"]["metadata"]["name"]
 
 
-def test_every_key_of_the_config_map_is_the_file_that_is_read():
+def test_every_config_map_key_is_the_file_read():
     assert list(BY_KIND["ConfigMap"]["data"]) == [CONFIG_NAME]
 
 
 @pytest.mark.parametrize("socket", [SETTINGS.nri_socket, SETTINGS.cri_socket], ids=["nri", "cri"])
-def test_a_socket_is_mounted_by_its_folder_at_the_path_of_the_host(socket):
+def test_a_socket_is_mounted_by_its_folder(socket):
     folder = str(PurePosixPath(socket).parent)
     assert mount_of(socket)["mountPath"] == folder
     assert mount_of(socket)["readOnly"] is True
@@ -145,7 +145,7 @@ def test_the_host_lies_below_the_host_root(path, read_only):
     ],
     ids=["state", "admin socket"],
 )
-def test_a_folder_that_is_written_is_on_the_host_and_made_if_need_be(folder):
+def test_a_written_folder_is_on_the_host(folder):
     assert mount_of(folder)["mountPath"] == folder
     assert host_path(folder) == {"path": folder, "type": "DirectoryOrCreate"}
     assert "readOnly" not in mount_of(folder)
@@ -223,10 +223,10 @@ def test_every_capability_has_a_reason_beside_it():
         assert lines[at - 1].lstrip().startswith("#"), name
 
 
-def test_an_update_cannot_wait_for_the_lock_of_the_copy_that_it_replaces():
+def test_an_update_cannot_wait_for_the_replaced_copys_lock():
     strategy = BY_KIND["DaemonSet"]["spec"]["updateStrategy"]
     assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
 
 
-def test_its_end_is_given_more_than_the_two_seconds_that_it_takes():
+def test_its_end_has_more_time_than_it_takes():
     assert 2 < POD["terminationGracePeriodSeconds"] <= 10

@@ -152,7 +152,7 @@ def near(amount: int | None, wanted: int) -> bool:
     return amount is not None and amount <= wanted <= amount + 0.05 * (8000 - wanted) + 60
 
 
-def test_beside_an_offer_that_is_partly_guessed_stands_what_was_measured_alone():
+def test_a_partly_guessed_offer_also_shows_the_measured_one():
     cold = Case("", 0, 0, Binding.LEARNING, seen(5, a=WEB), online={"a": pod(7000)}, now_min=5)
     assert near(found(cold).cpu_milli, 1000)
     assert near(found(cold).borne_milli, 6000)
@@ -298,7 +298,7 @@ def test_a_part_is_named_with_its_terms():
     assert told is not None
 
 
-def test_before_anybody_is_told_of_nothing_is_offered_and_one_clause_says_why():
+def test_before_the_first_list_nothing_is_offered():
     assert untold() == Capacity(0, 0, Binding.NOT_MEASURED, "the runtime has not listed its containers yet")
 
 

@@ -75,7 +75,7 @@ def test_a_forecast_of_nothing_is_a_text_too():
     assert checkpoint.read(checkpoint.write(Forecast(), NOON), NOON, TUNING) == (Forecast(), "")
 
 
-def test_256_workloads_with_every_bucket_in_use_stay_far_below_what_is_read():
+def test_256_full_workloads_stay_far_below_the_limit():
     history = lived().histories["shop/web"]
     series = history.memory
     full = expectations.Series(
@@ -149,5 +149,5 @@ def test_one_of_a_former_life_long_ago_is_refused():
     assert reason(TEXT, NOON + 8 * 86_400.0) == "is 8.0 days old"
 
 
-def test_one_from_the_future_counts_since_the_clock_may_have_been_wrong_then():
+def test_a_checkpoint_from_the_future_counts():
     assert checkpoint.read(TEXT, NOON - 1e9, TUNING).forecast is not None

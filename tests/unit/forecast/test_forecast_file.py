@@ -78,7 +78,7 @@ def test_another_save_replaces_the_file_whole(rig):
     ],
     ids=["empty", "bytes", "version"],
 )
-def test_a_file_that_is_not_sound_is_said_and_learning_begins_anew(rig, content, why):
+def test_an_unsound_file_is_reported_and_learning_begins_anew(rig, content, why):
     rig.path.write_bytes(content)
     assert rig.load() == Forecast()
     assert why in rig.said[0]
@@ -97,7 +97,7 @@ def test_a_file_that_cannot_be_read_is_said(rig):
     assert "it is no regular file; the forecast begins without history" in rig.said[0]
 
 
-def test_a_folder_that_cannot_be_written_is_a_problem_until_it_can(tmp_path):
+def test_an_unwritable_folder_is_a_problem_until_it_works(tmp_path):
     rig = Rig(tmp_path / "gone")
     rig.file.save(learnt(), NOON)
     because = "No such file or directory; the forecast is lost at the next restart"

@@ -23,15 +23,15 @@ def test_buckets_widen_by_their_ratio():
 @pytest.mark.parametrize(
     ("amount", "bucket"), [(-5, 0), (0, 0), (9, 0), (10, 1), (29, 1), (149, 3), (150, 4), (10**9, 4)]
 )
-def test_an_amount_is_in_the_bucket_that_begins_at_or_below_it(amount, bucket):
+def test_an_amount_is_in_the_bucket_below_it(amount, bucket):
     assert SCALE.bucket(amount) == bucket
 
 
-def test_the_last_bucket_has_no_upper_end_and_says_where_it_begins():
+def test_the_last_bucket_has_no_upper_end():
     assert [SCALE.most_of(n) for n in (0, 3, 4)] == [10, 150, 150]
 
 
-def test_the_scales_reach_as_far_as_machines_do_with_a_small_first_step():
+def test_the_scales_reach_as_far_as_machines_do():
     assert CPU_MILLI.edges[:3] == (0, 25, 51)
     assert MEMORY_BYTES.edges[1] == 5 << 20
     assert CPU_MILLI.edges[-1] >= 1_024_000
@@ -47,7 +47,7 @@ def test_of_nothing_there_is_no_percentile():
 @pytest.mark.parametrize(
     ("part", "amount"), [(0.0, 10), (0.5, 10), (0.9, 10), (0.91, 150), (1.0, 150), (7.0, 150)]
 )
-def test_a_percentile_is_the_end_of_the_bucket_in_which_that_part_is_reached(part, amount):
+def test_a_percentile_is_the_end_of_its_bucket(part, amount):
     nine_low_one_high = filled(*((5, 0.0),) * 9, (100, 0.0))
     assert histogram.percentile(nine_low_one_high, SCALE, part) == amount
 
@@ -70,7 +70,7 @@ def test_a_clock_set_back_ages_nothing():
     assert histogram.percentile(back, SCALE, 0.5) == 10
 
 
-def test_weights_stay_small_over_any_time_and_what_faded_away_is_gone():
+def test_weights_stay_small_and_faded_samples_go():
     made = filled((100, 0.0))
     for step in range(1, 60):
         made = histogram.added(made, SCALE.bucket(5), step * HALF_LIFE_S, HALF_LIFE_S)

@@ -25,7 +25,7 @@ def test_of_nothing_there_is_no_yesterday():
     assert yesterday(hours.unknown(), 0) is None
 
 
-def test_the_same_hour_of_the_day_before_is_remembered_through_this_hour():
+def test_yesterdays_hour_is_remembered_through_this_hour():
     made = ring((0, 700), *((n, 10) for n in range(1, 24)), (24, 5))
     assert yesterday(made, 24) == 700
 
@@ -48,7 +48,7 @@ def test_two_days_later_it_is_forgotten():
     assert yesterday(ring((0, 700)), 49) is None
 
 
-def test_hours_without_a_sample_are_unknown_not_those_of_the_day_before():
+def test_hours_without_a_sample_are_unknown():
     made = ring((0, 700), (1, 800), (24, 5), (27, 6))
     assert yesterday(made, 49) is None
 

@@ -86,7 +86,7 @@ def test_two_pictures_make_an_offer_that_names_its_terms(rig):
     assert "8000m lendable" in offer.because
 
 
-def test_another_bound_of_an_operator_ends_the_offer_whichever_way_it_goes(rig):
+def test_another_bound_of_an_operator_ends_the_offer(rig):
     offers = []
     rig.turn()
     for most in (None, 2000, 3000, None):
@@ -191,7 +191,7 @@ def test_pictures_of_nothing_are_failed_readings_and_the_offer_never_rises(rig):
 
 
 class TestWhereOneResourceCanBeReadNoMore:
-    def test_an_offer_of_cpu_does_not_rise_while_that_of_memory_does(self, rig):
+    def test_a_cpu_offer_stays_while_memorys_rises(self, rig):
         for _ in range(3):
             rig.turn(4000)
         first = rig.offer.capacity
@@ -204,7 +204,7 @@ class TestWhereOneResourceCanBeReadNoMore:
         assert "CPU could not be read for 300 s" in offer.because
         assert "memory could" not in offer.because
 
-    def test_an_offer_of_memory_does_not_rise_while_that_of_cpu_follows_the_use(self, rig):
+    def test_a_memory_offer_stays_while_cpus_follows_use(self, rig):
         for _ in range(3):
             rig.turn(1000)
         first = rig.offer.capacity
@@ -226,7 +226,7 @@ class TestKubepodsOwnLimit:
         assert 0 < rig.offer.capacity.memory_bytes <= first < 3 * GIB
         assert f"{3 * GIB - MARGIN} bytes below kubepods' own limit" in rig.offer.capacity.because
 
-    def test_that_is_what_was_read_last_and_not_what_an_offer_was_made_of(self, rig):
+    def test_it_is_the_last_reading_not_an_offers(self, rig):
         rig.turn()
         rig.turn()
         first = rig.offers

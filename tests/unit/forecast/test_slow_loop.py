@@ -93,7 +93,7 @@ def rig(sim, tmp_path) -> Rig:
     return Rig(sim, str(tmp_path))
 
 
-def test_the_first_turn_asks_for_another_soon_and_the_next_for_rest(rig):
+def test_the_first_turn_asks_for_another_soon(rig):
     assert rig.survey.turn() == subject.SOON_S
     assert subject.PERIOD_S <= rig.survey.turn() <= subject.LONGEST_S
 
@@ -158,7 +158,7 @@ class TestBeforeTheRuntimeHasToldWhoThereIs:
         rig.survey.turn()
         assert rig.worker.bounds is None
 
-    def test_a_picture_of_then_is_compared_with_none_of_those_who_are_told_of(self, rig):
+    def test_a_snapshot_before_the_list_is_not_compared(self, rig):
         rig.survey.turn()
         rig.node.told = True
         rig.survey.turn()
@@ -173,7 +173,7 @@ class TestBeforeTheRuntimeHasToldWhoThereIs:
         assert rig.offer.binding is Binding.DISABLED
 
 
-def test_where_pools_are_sized_by_load_the_box_offers_its_own_cpus(sim, tmp_path):
+def test_pools_sized_by_load_offer_the_boxs_own_cpus(sim, tmp_path):
     tuning = Tuning(reclaim=ReclaimTuning(partition=True))
     rig = Rig(sim, str(tmp_path), tuning)
     start_pod(rig.node, "batch")
@@ -193,7 +193,7 @@ def test_the_operators_maximum_bounds_the_offer(sim, tmp_path):
     assert "pools.reclaim.maxCPUs" in rig.offer.because
 
 
-def test_who_claims_what_is_lent_is_asked_again_when_cpus_are_somebodys(rig):
+def test_claims_are_asked_again_when_cpus_get_an_owner(rig):
     create(rig.node, "app")
     claimed: list[object] = []
     rig.survey.offer.saw = lambda _before, _after, online, *_: claimed.append(online)
@@ -217,7 +217,7 @@ def test_a_node_without_a_cgroup_for_pods_is_an_empty_one(sim, tmp_path):
     assert rig.memory.headroom_bytes > 29 * GIB
 
 
-def test_who_is_in_the_box_is_bounded_by_what_the_others_leave(rig):
+def test_members_of_the_box_are_bounded_by_the_remainder(rig):
     pod = rig.sim.run_pod(PodRequest("batch"))
     container = rig.sim.run_container(pod, ContainerRequest("app"))
     rig.sim.set_memory(container, Held(anon=2 * GIB))
@@ -255,7 +255,7 @@ def test_containers_and_pods_io_are_in_one_picture_a_minute(rig):
     assert rig.metric('io_bytes_total{class="shared",direction="read"}') == 0
 
 
-def test_a_container_that_is_lent_to_in_an_online_pod_is_in_every_picture(rig):
+def test_a_lent_container_in_an_online_pod_is_read(rig):
     create(rig.node, "app")
     create(rig.node, "job", RECLAIMED)
     rig.sim.tree.make("kubepods/podweb/app")

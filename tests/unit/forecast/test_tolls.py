@@ -46,7 +46,7 @@ def test_the_first_picture_tells_what_is_held_and_nothing_that_rose():
     assert rig.value('cpu_throttled_seconds_total{class="shared",pool="share"}') is None
 
 
-def test_from_the_second_on_what_rose_is_counted_for_its_class_and_pool():
+def test_rises_are_counted_by_class_and_pool_after_one():
     rig = Rig()
     for count in (7, 9, 12):
         rig.see(count)

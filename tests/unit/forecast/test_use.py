@@ -51,7 +51,7 @@ def test_a_pod_on_its_own_cpus_counts_for_memory_only():
     [({"job": group(8, 0.0)}, 100), ({}, 400), ({"job": group(9, 0.0)}, 400)],
     ids=["it is known", "it just came", "it was created again"],
 )
-def test_what_a_container_used_that_is_lent_to_is_not_its_pods(began, expected):
+def test_a_lent_containers_use_is_not_its_pods(began, expected):
     before, after = picture(0.0, {"a": group(7, 0.0)}), picture(10.0, {"a": group(7, 10.0, 400)})
     before, after = replace(before, containers=began), replace(after, containers={"job": group(8, 10.0, 300)})
     mixed = {"a": OnlinePod("shop/web", lent_to=("job",))}
@@ -90,7 +90,7 @@ def test_the_system_is_what_neither_pods_nor_reserved_cpus_used():
     ],
     ids=["of other CPUs", "unreadable before", "unreadable after", "set back"],
 )
-def test_what_reserved_cpus_used_is_left_out_only_where_it_is_known(first, last):
+def test_known_use_of_reserved_cpus_is_left_out(first, last):
     before = picture(0.0, {}, group(1, 0.0), usage_us=0, **first)
     after = picture(1.0, {}, group(1, 1.0), usage_us=1_000_000, **last)
     assert uses_between(before, after, {})[SYSTEM].cpu_milli == 1000
@@ -129,7 +129,7 @@ def test_slab_of_pods_and_host_groups_is_taken_off_once(story, pods, host, syste
     assert uses_between(picture(0.0, {}), after, {})[SYSTEM].memory_bytes == system
 
 
-def test_pods_that_ran_on_reserved_cpus_do_not_make_the_system_negative():
+def test_pods_on_reserved_cpus_make_no_negative_system_use():
     before = picture(0.0, {}, group(1, 0.0), usage_us=0)
     after = picture(1.0, {}, group(1, 1.0, 900, 2 * GIB), usage_us=800_000, memory_total=GIB)
     assert uses_between(before, after, {})[SYSTEM] == Use(SYSTEM, 0, 0)
@@ -183,7 +183,7 @@ def test_of_several_agents_each_gives_in_proportion_to_its_use():
     assert [found[name].cpu_milli for name in pods] == [500, 1500]
 
 
-def test_where_one_agents_use_is_not_known_nothing_is_taken_off_another():
+def test_an_agents_unknown_use_reduces_no_other():
     before = with_agents(0.0, 1000, 0, {"agent": 1000})
     after = with_agents(10.0, 1000, 0, {"agent": 1000, "new": 0})
     found = uses_between(before, after, {"agent": AGENT, "new": AGENT})

@@ -35,7 +35,7 @@ def test_one_whose_container_is_known_is_not(node):
     assert gone(node, "batch") == []
 
 
-def test_of_two_in_one_cgroup_the_one_without_a_container_is_gone(node):
+def test_of_two_in_a_cgroup_the_empty_is_gone(node):
     node.decide(PodStarted(replace(kit.pod("former"), cgroup_parent="/kubepods/podweb"), kit.SHARED))
     assert gone(node, "web", "batch") == ["former"]
 

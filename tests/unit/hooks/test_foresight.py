@@ -71,7 +71,7 @@ def test_a_pod_with_a_word_of_its_own_is_decided_first():
     assert foreseen(foresight, node, spoken) is None
 
 
-def test_a_container_with_cpus_or_a_record_in_its_spec_is_decided_first():
+def test_cpus_or_a_record_in_the_spec_need_deciding():
     node = a_node()
     foresight = learnt(node, started(node, "a"))
     pinned, recorded = creation("a"), creation("a")
@@ -102,7 +102,7 @@ def test_changed_pools_or_settings_make_everything_unknown():
 
 
 @pytest.mark.parametrize("tuning", [Tuning(strict=True), Tuning(observe=True)], ids=["strict", "observe"])
-def test_where_an_answer_can_be_refused_or_must_say_nothing_none_is_learnt(tuning):
+def test_no_answer_is_learnt_where_it_may_be_refused(tuning):
     node = a_node(tuning)
     hook = started(node, "a")
     assert foreseen(learnt(node, hook), node, hook) is None

@@ -35,9 +35,7 @@ def test_connecting_and_sending_give_up_in_time(tmp_path: Path):
     assert struct.unpack("ll", kept) == (SEND_TIMEOUT_S, 0)
 
 
-def test_a_listener_whose_queue_is_full_is_an_error_and_no_wait_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_listeners_full_queue_is_an_error_without_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(connection, "SEND_TIMEOUT_S", 1)
     path = str(tmp_path / "nri.sock")
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as guest:
@@ -136,7 +134,7 @@ def test_tries_are_not_in_step_with_those_of_other_nodes():
     assert len({round(seconds, 6) for seconds in waits(30, nobody)[10:]}) > 10
 
 
-def test_after_a_long_wait_the_first_loss_is_mended_within_a_second():
+def test_after_a_long_wait_a_loss_is_mended_soon():
     tried: list[None] = []
 
     def comes_at_last() -> socket.socket:
@@ -182,7 +180,7 @@ def synchronised_late(plugin: RawPlugin, nri_version: str) -> None:
     assert plugin.call("Synchronize", timeout_nano=1).code == 0
 
 
-def test_after_a_late_synchronize_a_runtime_that_drops_us_silently_is_asked_anew(runtime):
+def test_a_silent_drop_after_a_late_synchronize_is_noticed(runtime):
     with runtime.accept(PATIENCE_SECONDS) as plugin:
         synchronised_late(plugin, "")
         assert plugin.ends(PATIENCE_SECONDS)
@@ -190,13 +188,13 @@ def test_after_a_late_synchronize_a_runtime_that_drops_us_silently_is_asked_anew
         assert again.take_registration().plugin_name == "nri-coloc"
 
 
-def test_after_a_late_synchronize_a_runtime_that_closes_by_itself_is_left_to_it(runtime):
+def test_a_runtime_that_closes_after_late_synchronize_is_left(runtime):
     with runtime.accept(PATIENCE_SECONDS) as plugin:
         synchronised_late(plugin, "v0.12.1")
         assert plugin.call(HookKind.RUN_POD_SANDBOX.value).code == 0
 
 
-def test_a_synchronize_in_time_is_no_reason_to_leave_an_old_runtime(runtime):
+def test_a_synchronize_in_time_keeps_an_old_runtime(runtime):
     with runtime.accept(PATIENCE_SECONDS) as plugin:
         plugin.welcome(runtime_version="v1.7.24", nri_version="")
         assert plugin.call("StateChange").code == 0
@@ -221,7 +219,7 @@ class CountingSocket:
         return b""
 
 
-def test_what_a_hook_left_is_freed_before_the_next_is_waited_for():
+def test_a_hooks_leftovers_are_freed_before_the_next():
     connection: Any = CountingSocket(struct.pack(">II4x", 7, 4))
     with pytest.raises(TransportLost, match="closed the connection"):
         a_trunk(nobody)._read(connection, reading(Session("coloc", "10")))
@@ -252,7 +250,7 @@ class TwoHooks:
         return b""
 
 
-def test_who_ends_waits_for_the_hook_at_hand_and_no_other_is_begun():
+def test_an_ending_trunk_finishes_the_present_hook_alone():
     hooks = SlowHooks()
     ours = a_trunk(nobody, hooks)
     assert ours.ended(0.0)

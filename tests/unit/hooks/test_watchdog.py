@@ -73,7 +73,7 @@ OVERDUE_AT_ONCE = -1
 """A timeout, in nanoseconds, whose quarter is over when the hook begins."""
 
 
-def test_an_overdue_hook_is_answered_at_its_deadline_while_the_runtime_still_waits(watchdog, neutral):
+def test_an_overdue_hook_is_answered_at_its_deadline(watchdog, neutral):
     watchdog.start()
     took, tickets = [], []
     for _ in range(3):
@@ -128,6 +128,6 @@ def test_hooks_keep_it_looking(watchdog):
         assert watchdog._look() == POLL_S
 
 
-def test_one_that_waits_for_its_answer_is_looked_at_however_quiet_it_was(watchdog):
+def test_a_waiting_hook_is_watched_after_long_quiet(watchdog):
     watchdog.begin(call(8_000_000_000), "CreateContainer")
     assert [watchdog._look() for _ in range(2 * RESTS_AFTER)] == [POLL_S] * 2 * RESTS_AFTER

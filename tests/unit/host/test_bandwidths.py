@@ -174,7 +174,7 @@ def test_after_a_restart_a_raised_quota_is_known_to_be_ours(kernel):
     assert (kernel.get("pod", "quota"), kernel.noted()) == (200 * MS, {})
 
 
-def test_what_a_former_life_noted_and_did_not_write_is_the_kubelets(kernel):
+def test_values_noted_but_never_written_are_the_kubelets(kernel):
     kernel.apply(a=Share(100 * MS, 150 * MS))
     for path in ("pod", "pod/a"):  # the cgroups are made again, as by a reboot
         kernel.set(path, "quota", 200 * MS if path == "pod" else 100 * MS)
@@ -300,7 +300,7 @@ def test_what_somebody_resets_is_put_right(kernel):
     assert kernel.apply(a=Share(100 * MS, burst=50 * MS)) == ("pod/a burst 50000",)
 
 
-def test_a_burst_that_nobody_wants_any_more_leaves_the_pod_as_it_was(kernel):
+def test_an_unwanted_burst_leaves_the_pod_as_before(kernel):
     kernel.apply(a=Share(100 * MS, burst=50 * MS))
     kernel.apply(b=Share(100 * MS))
     assert kernel.get("pod", "burst") == 0
@@ -351,7 +351,7 @@ def test_a_file_that_cannot_be_read_is_a_refusal(kernel, monkeypatch):
 
 
 @pytest.mark.parametrize("survives", range(6))
-def test_killed_before_any_of_its_writes_restore_leaves_every_file_as_it_was(kernel, monkeypatch, survives):
+def test_killed_before_a_write_restore_changes_no_file(kernel, monkeypatch, survives):
     before = {file: file.read_text() for file in sorted(kernel.root.rglob("cpu.*"))}
     left = [survives]
 
@@ -375,7 +375,7 @@ def test_killed_before_any_of_its_writes_restore_leaves_every_file_as_it_was(ker
 class TestVirtualMachines:
     """A VM lives in the pod's cgroup; no cgroup of its containers is written."""
 
-    def test_a_quota_holds_where_the_kubelet_gives_none_and_goes_back_to_none(self, kernel):
+    def test_a_quota_holds_where_the_kubelet_sets_none(self, kernel):
         kernel.make("vm", -1)
         kernel.bandwidths.apply(PodBandwidth("vm", quota=200 * MS, burst=50 * MS), 0.0)
         assert kernel.file("vm", "quota").read_text().split()[0] == "200000"

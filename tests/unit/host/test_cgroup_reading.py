@@ -82,7 +82,7 @@ def test_its_key_is_the_one_that_the_fast_tick_uses(bed):
     assert bed.group().key == bed.tree.folder(name, POD).stat().st_ino
 
 
-def test_a_containers_reading_leaves_to_its_pod_what_costs_a_third_more(bed):
+def test_a_containers_reading_leaves_expensive_values_to_its_pod(bed):
     found = bed.container()
     assert (found.io, found.memory_stall_us, found.io_stall_us) == (None, None, None)
     assert (found.usage_us, found.memory, found.cpu_stall_us) == (5000, bed.group().memory, 1)
@@ -206,7 +206,7 @@ class TestRunDelay:
         (old.folder / "proc/101/schedstat").write_text("0 0 0\n")
         assert old.reader.tasks(f"/{POD}") == {100: Schedstat(0, 40)}
 
-    def test_of_a_vm_the_threads_are_in_a_cgroup_that_its_shim_made_below(self, old):
+    def test_a_vms_threads_are_in_its_shims_cgroup(self, old):
         self.threads(old, 40, 2)
         above = POD.rpartition("/")[0]
         assert old.reader.tasks(above) == {}

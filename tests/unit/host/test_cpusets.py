@@ -36,7 +36,7 @@ class TestMemoryNodes:
     """The pod contains a VM."""
 
     @pytest.mark.parametrize("wanted", ["0", "1-2", "0-3"], ids=["narrower", "shifted", "wider"])
-    def test_on_v1_all_below_it_is_bound_and_no_write_is_refused(self, tmp_path, wanted):
+    def test_on_v1_all_below_is_bound_without_refusals(self, tmp_path, wanted):
         before = {"": "0-3", "pod": "0-1", "pod/pause": "0-1", "pod/app": "0", "pod/app/inner": "0"}
         tree = WatchedTree(tmp_path, before, "cpuset.mems")
         with tree.watched():
@@ -48,7 +48,7 @@ class TestMemoryNodes:
         assert cpusets.write(str(tree.folder("pod") / "cpuset.mems"), "0", 2, inherited=True)
         assert tree.cpus() == {"pod": "0", "pod/app": "0-1"}
 
-    def test_a_child_without_the_file_and_a_cgroup_that_is_gone_are_passed_over(self, tmp_path):
+    def test_a_child_without_file_or_cgroup_is_skipped(self, tmp_path):
         tree = WatchedTree(tmp_path, {"pod": "0-1"}, "cpuset.mems")
         tree.folder("pod/leaf").mkdir()
         assert cpusets.bind(str(tree.folder("pod")), 1, "1")
@@ -83,11 +83,11 @@ class TestOnV1:
         assert tree.cpus()["pod/app"] == "4-7"
         assert tree.cpus()["pod/app/inner"] == "5"
 
-    def test_a_child_that_would_lose_some_of_its_part_keeps_the_rest(self, tmp_path):
+    def test_a_child_that_loses_a_part_keeps_the_rest(self, tmp_path):
         tree = moved(tmp_path, {**NODE, "pod/app": "0-3", "pod/app/inner": "0-3"}, "2-7")
         assert tree.cpus()["pod/app"] == tree.cpus()["pod/app/inner"] == "2-3"
 
-    def test_a_child_that_would_lose_all_of_it_gets_the_new_set(self, tmp_path):
+    def test_a_child_that_loses_all_gets_the_new_set(self, tmp_path):
         tree = moved(tmp_path, {**NODE, "pod/app": "0-1", "pod/app/inner": "0"}, "4-7")
         assert tree.cpus()["pod/app"] == tree.cpus()["pod/app/inner"] == "4-7"
 
@@ -107,9 +107,7 @@ class TestOnV1:
         [("4-15", "4-11"), ("14-15", "0-7"), ("8-15", "8-11")],
         ids=["narrower", "nothing of it", "elsewhere"],
     )
-    def test_of_a_set_that_the_parent_lacks_a_part_of_the_rest_is_had(
-        self, tmp_path, monkeypatch, wanted, has
-    ):
+    def test_a_set_partly_absent_above_is_used_in_part(self, tmp_path, monkeypatch, wanted, has):
         monkeypatch.setattr(files, "write", written_within_the_parent)
         tree = WatchedTree(tmp_path, {**NODE, "": "0-11"})
         with tree.watched(), pytest.raises(KernelInterfaceError, match="denied"):
@@ -184,7 +182,7 @@ class TestReleasing:
         before = {path: cpus if cpus == "2-3" else pod for path, cpus in HALF.items()} | {"": "0-15"}
         assert self.release(tmp_path, before, "0-15") == dict.fromkeys(HALF, "0-15")
 
-    def test_who_has_a_set_of_its_own_keeps_it_with_all_below(self, tmp_path):
+    def test_a_cgroup_with_its_own_set_keeps_it(self, tmp_path):
         before = {**NODE, "pod/pause": "2-3", "pod/app": "4-5", "pod/app/inner": "4"}
         after = self.release(tmp_path, before, "0-15", "pod/app")
         assert after == {**before, "": "0-15", "pod": "0-15", "pod/pause": "0-15"}

@@ -73,7 +73,7 @@ def test_there_are_never_more_than_the_limit(folder):
     assert bank.count == 0
 
 
-def test_a_file_that_is_too_long_to_be_a_counter_is_unreadable(folder):
+def test_a_file_too_long_for_a_counter_is_unreadable(folder):
     (folder / "usage").write_bytes(b"7" * (READ_SIZE + 1))
     file = Descriptors().open(str(folder), "usage")
     assert file is not None
@@ -127,7 +127,7 @@ def test_a_process_that_has_ended_is_vanished():
     file.close()
 
 
-def test_a_file_that_shows_the_same_for_long_is_found_removed_before_many_reads(folder):
+def test_an_unchanging_file_is_soon_found_removed(folder):
     file = Descriptors().open(str(folder), "usage")
     assert file is not None
     assert [file.read() for _ in range(NAMES_EVERY)] == [b"1\n"] * NAMES_EVERY

@@ -66,7 +66,7 @@ def test_a_list_of_several_pages_is_read_to_its_end():
     assert len(files.read("/proc/self/maps") or "") > 2 * page
 
 
-def test_of_a_list_beyond_the_limit_no_number_is_read_in_part(tmp_path, monkeypatch):
+def test_beyond_the_limit_no_number_is_read_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_BYTES", 10)
     (tmp_path / "procs").write_text("1001\n1002\n10034\n")
     monkeypatch.setattr(files, "READ_SIZE", 7)

@@ -180,7 +180,7 @@ class TestWhatATextSays:
 
     @pytest.mark.parametrize("text", [text for text in NO_NUMBERS.values() if text.strip()])
     @pytest.mark.parametrize("name", [*NUMBERS, "cpu.max"])
-    def test_what_is_no_number_makes_no_sense_in_a_file_of_numbers(self, name, text):
+    def test_files_of_numbers_refuse_other_text(self, name, text):
         assert not knob_files.makes_sense(name, text)
 
     @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_bound_that_is_no_more_is_taken_away_at_once(v2):
     assert v2.text("memory.high") == "max"
 
 
-def test_an_order_that_is_stale_when_its_turn_comes_is_not_carried_out(v2):
+def test_a_stale_order_is_not_carried_out(v2):
     hold(v2, 5000)
     (later,) = v2.apply("", HIGH).later
     v2.cgroup(memory_high="8192")
@@ -73,7 +73,7 @@ def test_what_was_put_back_before_its_turn_stays_so(v2):
     assert (later.write(), v2.text("memory.high")) == (None, "max")
 
 
-def test_what_is_put_back_while_it_is_written_is_put_back_again(v2, monkeypatch):
+def test_a_restore_during_a_write_is_restored_again(v2, monkeypatch):
     hold(v2, 5000)
     (later,) = v2.apply("", HIGH, journalled=True).later
     write = files.write

@@ -65,7 +65,7 @@ class TestReading:
         assert (found.slab_reclaimable, found.most_slab) == (300, 300)
 
     @pytest.mark.parametrize(("files", "line"), [(V1, b"total_shmem"), (V2, b"shmem")], ids=["v1", "v2"])
-    def test_where_it_is_not_told_it_is_at_most_what_is_nobodys(self, files, line):
+    def test_an_untold_amount_is_at_most_the_unowned_one(self, files, line):
         found = counters.reading(files._replace(stat=files.stat + b"%b 3000\n" % line))
         assert found is not None
         assert (found.slab_reclaimable, found.shared, found.most_slab) == (None, 3000, 500)

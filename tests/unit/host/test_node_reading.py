@@ -69,7 +69,7 @@ class TestCPU:
     def test_without_it_the_cpus_busy_time_is(self, root):
         assert reader(root).read(1.0, 0, (0,)).usage_us == 120_000
 
-    def test_where_the_root_cgroup_counted_once_nothing_else_stands_in_for_it(self, root):
+    def test_a_root_cgroup_that_counted_has_no_substitute(self, root):
         tree = CgroupTree(root, 1, 0b11, 1)
         tree.plant()
         reads = NodeReader(cgroup_layout.detect(str(root)), str(root))

@@ -89,7 +89,7 @@ def test_values_beside_it_are_written(v2):
     assert v2.text("memory.high") == "400"
 
 
-def test_a_burst_that_makes_no_sense_keeps_its_own_container_alone_from_its_burst(v2):
+def test_a_senseless_burst_costs_its_container_alone_its_burst(v2):
     for path in ("pod/a", "pod/b"):
         (v2.base / path).mkdir()
         (v2.base / path / "cpu.max").write_text("50000 100000\n")
@@ -100,7 +100,7 @@ def test_a_burst_that_makes_no_sense_keeps_its_own_container_alone_from_its_burs
     assert v2.text("cpu.max.burst", "pod/a") == "5"
 
 
-def test_a_journalled_burst_that_makes_no_sense_is_nothing_to_go_back_to(v2):
+def test_a_senseless_journalled_burst_is_never_restored(v2):
     v2.journal.note(str(v2.file("cpu.max.burst")), "garbage")
     v2.file("cpu.max.burst").write_text("7\n")
     assert v2.writer.bandwidth(PodBandwidth("pod"), 0.0).failures == ()
@@ -139,7 +139,7 @@ def test_an_original_that_is_no_text_is_kept(tmp_path: Path):
     assert load(str(journal)).keys() == {"/cpu.weight"}
 
 
-def test_a_set_below_a_cgroup_that_makes_no_sense_is_a_refusal_too(v1):
+def test_a_senseless_set_below_a_cgroup_is_refused(v1):
     v1.cgroup("pod/app", cpuset_cpus="garbage")
     assert [failure.path for failure in v1.apply("2-7").failures] == [str(v1.file("cpuset.cpus", "pod/app"))]
 

@@ -68,7 +68,7 @@ def test_a_score_that_a_process_gave_itself_stays(host):
     assert [host.score(pid) for pid in (7, 8)] == ["900", "-5"]
 
 
-def test_where_the_first_process_has_it_the_others_keep_what_they_gave_themselves(host):
+def test_processes_keep_their_scores_if_the_first_has_it(host):
     host.scored(p7=1000, p8=500)
     host.writer.score("pod", [7, 8], 1000)
     assert host.score(8) == "500"

@@ -60,7 +60,7 @@ class TestOfFiles:
         assert found == Original(frozenset({"cpus"}), Knobs(cpus="0-7"))
 
 
-def test_what_became_ours_later_completes_what_was_ours_and_never_replaces_it():
+def test_later_values_of_ours_complete_and_never_replace():
     first = Original(frozenset({"shares", "quota"}), Knobs(shares=2))
     later = Original(frozenset({"cpus", "quota"}), Knobs(cpus="0-7", quota=-1))
     assert first.completed(later) == Original(
@@ -73,7 +73,7 @@ class TestAsUpdate:
         was = Knobs(cpus="0-5", mems="0", shares=2, quota=20_000, period=100_000, memory_limit=4096)
         assert originals.as_update(Original(ALL, was), POD, OURS) == was
 
-    def test_where_there_was_nothing_the_kernels_own_is_told_and_the_pods_cpus(self):
+    def test_without_an_original_kernels_values_and_pods_cpus_count(self):
         told = originals.as_update(Original(ALL), POD, OURS)
         assert told == POD._replace(shares=1024, quota=-1, period=100_000, memory_limit=-1)
 
@@ -84,7 +84,7 @@ class TestAsUpdate:
         was = Knobs(shares=512)
         assert originals.as_update(Original(frozenset({"shares"}), was), POD, OURS) == NO_KNOBS
 
-    def test_a_spec_is_not_made_to_speak_of_what_it_does_not(self):
+    def test_a_spec_gains_no_field_it_lacked(self):
         assert originals.as_update(Original(ALL, Knobs(quota=-1)), POD, NO_KNOBS) == NO_KNOBS
 
     def test_what_no_update_carries_is_not_in_it(self):
@@ -133,7 +133,7 @@ class TestAsFiles:
             "io.bfq.weight": "100",
         }
 
-    def test_on_v2_the_former_values_but_for_a_weight_which_the_runtime_converts(self):
+    def test_on_v2_original_values_except_converted_weights(self):
         was = Knobs(cpus="0-5", shares=2, quota=20_000, memory_limit=4096)
         found = texts(originals.as_files(Original(frozenset({"cpus", "shares", "quota"}), was), POD, 2))
         assert found == {"cpuset.cpus": "0-5", "cpu.max": "20000 100000"}

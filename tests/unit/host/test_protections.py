@@ -13,7 +13,7 @@ class TestProtections:
         assert (v2.text("memory.low"), v2.noted()) == ("100", {"memory.low": "0"})
         assert v2.writer.protected() == {"pod"}
 
-    def test_it_falls_with_what_we_ask_for_but_not_below_what_was_there(self, v2):
+    def test_it_falls_with_our_request_to_the_original(self, v2):
         v2.cgroup(memory_low="50")
         for amount, text in ((100, "100"), (70, "70"), (0, "50")):
             v2.writer.protect("pod", "memory.low", amount)

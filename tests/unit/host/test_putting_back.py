@@ -46,7 +46,7 @@ class TestJournal:
         assert (v1.text("cpuset.cpus"), v1.text("cpu.shares")) == ("2-7", "2")
         assert v1.journal.problem
 
-    def test_on_v1_members_that_a_former_life_left_behind_follow_their_pod(self, v1):
+    def test_on_v1_left_behind_members_follow_their_pod(self, v1):
         v1.cgroup(cpuset_cpus="0-7")
         v1.cgroup("pod/app", cpuset_cpus="2-3")
         applied = v1.writer.apply(Target("pod", 0xFF, inherited=True))
@@ -104,7 +104,7 @@ class TestRemembering:
 
 
 class TestBandwidths:
-    def test_whose_quota_or_burst_is_not_the_kubelets_is_known_to_the_next_life(self, v2):
+    def test_the_next_process_knows_whose_quotas_are_raised(self, v2):
         for path, text in (("pod", "200000"), ("pod/a", "100000"), ("pod/b", "100000")):
             (v2.base / path).mkdir(exist_ok=True)
             (v2.base / path / "cpu.max").write_text(f"{text} 100000\n")
@@ -125,7 +125,7 @@ class TestPuttingBack:
         assert (v1.text("cpuset.cpus"), v1.text("cpu.shares"), v1.noted()) == ("0-7", "1024", {})
 
     @pytest.mark.parametrize(("host", "name"), [("v1", "tasks"), ("v2", "cgroup.threads")])
-    def test_what_tasks_and_processes_were_told_is_taken_back_and_no_task_is_moved(self, host, name, request):
+    def test_hints_and_scores_go_and_no_task_moves(self, host, name, request):
         found: Host = request.getfixturevalue(host)
         for listed in ("cgroup.procs", name):
             found.file(listed).write_text("7\n" if listed == "cgroup.procs" else "")
@@ -161,7 +161,7 @@ class TestPuttingBack:
         for path in ("pod/app", "pod/app/inner", "pod/other", "pod/known"):
             host.cgroup(path, cpuset_cpus="2-3")
 
-    def test_on_v1_all_below_a_pod_follows_but_for_who_has_its_own(self, v1):
+    def test_on_v1_all_but_own_sets_follow_their_pod(self, v1):
         self.killed_half_way(v1)
         v1.apply("2", path="pod/known", journalled=True)
         assert v1.writer.put_back("pod", frozenset(), iter([Apart("pod/other")])) == ()
@@ -176,7 +176,7 @@ class TestPuttingBack:
         v1.writer.put_back("pod", frozenset())
         assert (v1.text("cpuset.cpus"), v1.text("cpuset.cpus", "pod/app")) == ("0-7", "2-3")
 
-    def test_on_v1_members_of_a_pod_that_comes_again_are_looked_at_again(self, v1):
+    def test_on_v1_a_returning_pods_members_are_read_again(self, v1):
         v1.cgroup("pod/app", cpuset_cpus="0-7")
         into_the_box = Target("pod", 0xFF, journalled=True, inherited=True)
         v1.writer.apply(into_the_box)

@@ -65,13 +65,13 @@ def test_what_was_given_back_already_is_left_alone(root):
     assert (result.done, (root / "cg/cpu.weight").read_text()) == ((), "1\n")
 
 
-def test_a_file_that_was_given_back_and_written_again_has_its_newer_original(root):
+def test_a_restored_file_written_again_has_its_newer_original(root):
     path = journal(root, ("/cg/cpu.weight", "100"), ("/cg/cpu.weight", None), ("/cg/cpu.weight", "40"))
     restored(path, str(root), 2)
     assert (root / "cg/cpu.weight").read_text() == "40"
 
 
-def test_without_a_journal_there_is_nothing_to_do_and_none_is_made(root):
+def test_without_a_journal_none_is_made(root):
     result = restored(root / "none", str(root), 2)
     assert result == restoration.Restored((), (), ())
     assert not (root / "none").exists()
@@ -130,7 +130,7 @@ class TestAPodThatWasLeftHalfMovedOnV1:
         restored(journal(tmp_path, *entries), str(tmp_path), 1)
         assert self.found(tmp_path) == {".": "0-7", "app": "4-5", "pause": "0-7"}
 
-    def test_so_it_does_where_the_pod_is_put_back_at_the_second_try(self, tmp_path, monkeypatch):
+    def test_a_second_try_restores_the_pod_too(self, tmp_path, monkeypatch):
         self.tree(tmp_path, "2-3", app="2-3")
         entries = ((f"/{self.POD}/app/cpuset.cpus", "2"), (f"/{self.POD}/cpuset.cpus", "0-7"))
         release, tries = cpusets.release, []

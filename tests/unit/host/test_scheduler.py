@@ -54,7 +54,7 @@ def test_batch_is_set_and_niceness_stays(child):
     assert of(child) == before
 
 
-def test_who_chose_batch_itself_keeps_it_where_only_a_slice_was_told(child):
+def test_a_task_that_chose_batch_itself_keeps_it(child):
     os.sched_setscheduler(child, os.SCHED_BATCH, os.sched_param(0))
     before = of(child)
     assert scheduler.tell(child, SHORT) is None
@@ -72,7 +72,7 @@ def test_idle_is_set_and_taken_back_where_it_was_told(child):
     assert of(child) == before
 
 
-def test_a_short_slice_is_kept_where_the_kernel_has_them_and_else_ignored(child):
+def test_a_short_slice_is_ignored_where_kernels_lack_it(child):
     before = of(child)
     assert scheduler.tell(child, SHORT) is None
     assert of(child).slice_us == (100 if has_slices() else 0)
@@ -105,7 +105,7 @@ def test_a_task_that_is_gone_is_nothing():
     assert scheduler.reset(process.pid) is None
 
 
-def test_a_look_at_a_task_leaves_nothing_to_the_collector_of_cycles():
+def test_reading_a_task_leaves_nothing_to_collect():
     gc.collect()
     gc.disable()
     try:
@@ -214,7 +214,7 @@ class TestTheTasksOfACgroup:
         assert host.writer.unhint("pod") is None
         assert (of(child), host.noted()) == (before, {})
 
-    def test_what_a_former_life_told_stays_noted_where_it_cannot_be_taken_back(self, tmp_path, monkeypatch):
+    def test_hints_that_cannot_be_reverted_stay_noted(self, tmp_path, monkeypatch):
         host = Host(tmp_path, 1)
         host.writer.hint("pod", OFFLINE)
         refusal = KernelInterfaceError("/proc/5/sched", "tell", "Operation not permitted")
@@ -246,7 +246,7 @@ class TestTheTasksOfACgroup:
         assert scheduler.tell_all(str(tmp_path), 1, SHORT) is refusal
         assert scheduler.reset_all(str(tmp_path), 1, "SCHED_IDLE") is refusal
 
-    def test_a_cgroup_that_cannot_be_read_or_is_gone_has_no_tasks(self, tmp_path, monkeypatch):
+    def test_an_unreadable_or_ended_cgroup_has_no_tasks(self, tmp_path, monkeypatch):
         assert scheduler.tell_all(str(tmp_path / "gone"), 2, SHORT) is None
 
         def unreadable(path: str) -> str:

@@ -245,7 +245,7 @@ class TestNodes:
         assert machine.nodes[0].memory_bytes == 0
         assert machine.all_mems == 1
 
-    def test_a_single_node_has_all_the_memory_whatever_its_own_file_says(self, tmp_path):
+    def test_a_single_node_has_all_the_memory(self, tmp_path):
         machines.plant(MACHINES["2cpu"], tmp_path)
         (tmp_path / NODE / "node0/meminfo").write_text("Node 0 MemTotal: 1024 kB\n")
         assert sysfs.read(str(tmp_path)).nodes[0].memory_bytes == 16 * GIB

@@ -80,7 +80,7 @@ def test_who_is_not_watched_any_more_is_not_told_of(watches, tmp_path):
     assert watches.files == {other}
 
 
-def test_a_file_that_is_deleted_is_told_of_and_not_watched_any_more(watches, tmp_path):
+def test_a_deleted_file_is_reported_and_unwatched(watches, tmp_path):
     path = file(tmp_path)
     watches.add(path)
     os.unlink(path)  # noqa: PTH108 - as any program
@@ -88,7 +88,7 @@ def test_a_file_that_is_deleted_is_told_of_and_not_watched_any_more(watches, tmp
     assert watches.files == frozenset()
 
 
-def test_what_was_made_anew_is_watched_when_it_is_asked_for_again(watches, tmp_path):
+def test_a_file_made_anew_is_watched_when_requested(watches, tmp_path):
     path = file(tmp_path)
     watches.add(path)
     fresh = file(tmp_path, "fresh")
@@ -101,7 +101,7 @@ def test_what_was_made_anew_is_watched_when_it_is_asked_for_again(watches, tmp_p
     os.close(held)
 
 
-def test_a_file_that_went_and_is_asked_for_again_is_not_watched_any_more(watches, tmp_path):
+def test_a_deleted_file_requested_again_is_unwatched(watches, tmp_path):
     path = file(tmp_path)
     watches.add(path)
     held = os.open(path, os.O_RDONLY)
@@ -139,7 +139,7 @@ def test_a_kernel_that_grants_no_further_watch_raises(watches, tmp_path, monkeyp
         watches.add(file(tmp_path))
 
 
-def test_a_kernel_that_grants_none_at_all_raises_and_keeps_nothing_open(monkeypatch):
+def test_a_kernel_without_watches_raises_and_leaks_nothing(monkeypatch):
     monkeypatch.setattr(module._libc, "inotify_init1", refusal(errno.EMFILE))
     with pytest.raises(OSError, match="Too many open files"):
         Watches().open()
@@ -176,7 +176,7 @@ class TestThisKernel:
         write(shares, "77")
         assert watches.read() == Touched(frozenset({shares}))
 
-    def test_a_cgroup_that_was_made_anew_is_watched_when_it_is_asked_for_again(self, watches, shares):
+    def test_a_cgroup_made_anew_is_watched_when_requested(self, watches, shares):
         watches.add(shares)
         assert kubepods.remove(self.PATH)
         kubepods.create(self.PATH)

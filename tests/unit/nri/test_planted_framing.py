@@ -83,7 +83,7 @@ def test_a_message_in_wrong_frames_is_the_end(mistake, end, plugin, monkeypatch)
         plugin.push(300)
 
 
-def test_a_frame_that_crosses_the_end_of_its_message_is_the_end(plugin, monkeypatch):
+def test_a_straddling_frame_is_the_end(plugin, monkeypatch):
     plant(monkeypatch, Joined())
     plugin.push(300)
     with pytest.raises(GoOutOfMemory):
@@ -98,7 +98,7 @@ def test_a_straddling_frame_crashes_the_runtime(plugin, monkeypatch):
         plugin.push(1)
 
 
-def test_a_mistake_that_hurts_in_long_messages_only_is_not_seen_in_short_ones(plugin, monkeypatch):
+def test_short_messages_hide_a_mistake_of_long_ones(plugin, monkeypatch):
     plant(monkeypatch, in_one_frame)
     plugin.push(1)
     with pytest.raises(GoFailure):

@@ -160,7 +160,7 @@ def test_each_part_of_synchronize_is_an_event_and_echoed():
     assert not pair.reply(pair.session.answer(parts[-1].call, None)).message.more
 
 
-def test_one_synchronize_of_more_than_four_mebibytes_is_taken_from_an_old_runtime():
+def test_an_old_runtimes_5_mebibyte_synchronize_is_read():
     pair = Pair(OLDEST, "1.7.24").configure()
     ((_, data),) = pair.runtime.synchronize(pods(10), containers(600, 10_000))
     assert len(data) > frames.MESSAGE_LIMIT

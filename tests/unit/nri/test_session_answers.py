@@ -132,7 +132,7 @@ def test_too_many_updates_are_not_sent():
 # ---- the end ----
 
 
-def test_a_hook_before_configure_is_the_peers_fault_and_closes_the_session():
+def test_a_hook_before_configure_closes_the_session():
     pair = Pair().register()
     with pytest.raises(RemoteProtocolError, match="hook came while registering") as first:
         pair.session.receive_data(request(1, "StartContainer", b""))
@@ -181,7 +181,7 @@ def test_an_end_inside_a_message_is_a_fault(kept):
         pair.session.receive_end()
 
 
-def test_an_end_inside_a_message_is_seen_when_the_frame_was_whole():
+def test_an_end_inside_a_message_is_seen():
     pair = Pair().serve()
     pair.session.receive_data(multiplexer.frame(multiplexer.PLUGIN_SERVICE, b"\x00\x00"))
     with pytest.raises(RemoteProtocolError, match="inside a message"):

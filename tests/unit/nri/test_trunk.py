@@ -44,7 +44,7 @@ def test_the_largest_frame_of_the_oldest_sender_is_believed():
     assert received(Trunk(), HEADER.pack(1, FRAME_LIMIT) + b"x") == [(1, b"x")]
 
 
-def test_a_longer_frame_is_refused_before_anything_is_allocated_and_the_trunk_stays_dead():
+def test_a_longer_frame_is_refused_before_allocation_for_good():
     trunk = Trunk()
     with pytest.raises(RemoteProtocolError) as first:
         trunk.receive_data(HEADER.pack(1, FRAME_LIMIT + 1))

@@ -116,7 +116,7 @@ def test_a_container_may_have_a_class_of_its_own():
     ],
     ids=["dedicated without a request", "system outside of its namespaces"],
 )
-def test_a_class_that_may_not_be_named_is_denied_and_the_default_applies(of, expected):
+def test_a_forbidden_class_is_denied_and_the_default_applies(of, expected):
     found = wish(of)
     (finding,) = found.findings
     assert (found.qos, finding.kind, finding.used) == (expected, FindingKind.DENIED, expected.value)
@@ -398,7 +398,7 @@ def test_an_annotation_about_something_else_leaves_the_burst_of_the_class():
     assert burst(pod(io_weight="50")) == (30, "classes.shared.cpuBurst")
 
 
-def test_an_invalid_burst_is_told_and_the_burst_of_the_class_is_used():
+def test_an_invalid_burst_is_reported_and_the_classs_used():
     (finding,) = wish(pod(cpu_burst="400"), tuning=BURSTING).findings
     assert (finding.kind, finding.used) == (FindingKind.INVALID, "30")
     assert burst(pod(cpu_burst="400")) == (30, "classes.shared.cpuBurst")

@@ -81,7 +81,7 @@ class TestAnnotation:
         found = asking("late", labels={"tier": "gold"})
         assert (found.pool, found.pool_because) == ("late", f"annotation {KEY}")
 
-    def test_the_class_s_own_pool_can_be_asked_for_in_spite_of_them(self):
+    def test_the_classs_own_pool_can_always_be_requested(self):
         assert asking("share", labels={"tier": "gold"}).pool == "share"
 
     @pytest.mark.parametrize("pool", ["nosuch", "mon", "reclaim", "etl/x"])

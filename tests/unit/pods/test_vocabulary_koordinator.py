@@ -156,7 +156,7 @@ def test_a_good_limit_holds_beside_a_bad_request():
     assert found.findings[0].used == "shares 2"
 
 
-def test_a_bad_limit_is_told_with_the_good_one_of_memory_beside():
+def test_a_bad_limit_is_reported_beside_a_good_one():
     found = lent_wish({CPU: "500"}, {CPU: "-1", MEMORY: "lots"})
     assert [key for _, key, _ in told(found)] == [
         f"{LENT}[app][limits][{MEMORY}]",

@@ -130,7 +130,7 @@ PIECES = (
 )
 
 
-def test_whatever_strangers_write_gives_a_wish_with_findings_fit_to_be_shown():
+def test_any_annotations_give_a_wish_and_printable_findings():
     dice = random.Random(21)
     names = sorted(annotations._ANNOTATIONS)
     for _ in range(3000):

@@ -45,7 +45,7 @@ def test_a_stateful_pods_label_keeps_a_name_that_looks_generated():
 
 
 @pytest.mark.parametrize("label", ["job_name", "batch.kubernetes.io__job_name"])
-def test_a_jobs_label_names_the_job_and_a_cron_jobs_minute_is_taken_off(label):
+def test_a_jobs_label_names_it_without_the_cron_minute(label):
     assert of("report-29384760-kx2tl", **{label: "report-29384760"}) == "shop/report"
     assert of("import-kx2tl", **{label: "import"}) == "shop/import"
 

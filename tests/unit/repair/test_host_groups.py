@@ -44,7 +44,7 @@ def test_a_leaving_host_group_is_restored():
     assert rig.cgroups.put == [("yarn", frozenset())]
 
 
-def test_a_host_group_of_former_settings_gets_its_own_back_once_everybody_is_known():
+def test_former_host_groups_are_restored_once_all_is_known():
     rig = Rig(lending_to("yarn"))
     start_pod(rig.node, "batch")
     create(rig.node, "app")
@@ -56,7 +56,7 @@ def test_a_host_group_of_former_settings_gets_its_own_back_once_everybody_is_kno
     assert rig.cgroups.put == [("old", frozenset())]
 
 
-def test_an_observer_places_no_host_group_and_knows_who_would_be_one():
+def test_an_observer_places_no_host_group():
     rig = Rig(lending_to("yarn", "later", observe=True))
     rig.place()
     assert rig.cgroups.targets == []
@@ -147,7 +147,7 @@ def test_a_reset_on_a_host_group_is_repaired_and_recorded():
     assert record.because == "repaired in yarn: CPUs 0-1 instead of 0-7"
 
 
-def test_a_rival_on_a_host_group_is_let_be_until_something_else_is_wanted():
+def test_a_rival_on_a_host_group_pauses_repairs():
     rig = Rig(lending_to("yarn"))
     rig.place()
     for _ in range(REPAIRS_PER_MINUTE + 3):

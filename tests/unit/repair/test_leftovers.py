@@ -52,7 +52,7 @@ def test_all_but_the_pods_values_and_protections_goes_back(leftovers, writer):
     assert writer.put == [(WEB, {*protected, HIGH, "cpuset.cpus"}), (WEB, protected)]
 
 
-def test_a_member_of_the_box_has_the_boxs_values_as_they_are(leftovers, writer):
+def test_a_member_of_the_box_has_its_values(leftovers, writer):
     leftovers.clear(a_state(kit.RECLAIMED), "web", FREE)
     assert writer.put == []
 

@@ -47,7 +47,7 @@ def test_protections_are_raised_from_the_top_and_given_back(protecting):
     assert protecting.cgroups.protections == []
 
 
-def test_a_former_lifes_protections_are_given_back_only_once_the_runtime_told_everything():
+def test_earlier_protections_are_restored_after_the_whole_list():
     rig = Rig()
     create(rig.node, "app")
     rig.cgroups.former = {"kubepods", "kubepods/podold", "kubepods/podweb/app"}
@@ -130,7 +130,7 @@ class TestCgroupsAbovePods:
         ]
 
 
-def test_a_pod_that_gets_less_than_it_may_have_is_told_of():
+def test_a_pod_that_gets_less_is_reported():
     rig = Rig()
     whole = rig.node.state.topology.memory_bytes
     for on in ("old", "new"):

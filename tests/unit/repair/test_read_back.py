@@ -81,14 +81,14 @@ def test_a_cut_reaches_all_whose_files_make_sense(rig):
     assert "podmiddle/cpuset.cpus" in rig.told[0]
 
 
-def test_a_cut_reaches_all_although_a_container_of_one_cannot_be_looked_at(rig):
+def test_a_cut_reaches_all_despite_one_unreadable_container(rig):
     rig.break_cpus("kubepods/podfirst/app-first")
     rig.cut(2)
     box = cpuset.render(rig.node.state.pools.reclaim)
     assert (rig.has("middle"), rig.has("last")) == (box, box)
 
 
-def test_a_pod_that_was_refused_is_looked_at_again_after_a_pause_only(rig):
+def test_a_refusing_pod_is_read_again_after_a_pause(rig):
     rig.break_cpus("kubepods/podmiddle")
     rig.cut(2)
     assert rig.actuator.drifts.refusals.pauses("middle")
@@ -148,7 +148,7 @@ def test_the_former_box_is_that_of_those_who_can_be_read(rig):
     assert rig.actuator.former_box() == 2
 
 
-def test_a_score_is_set_although_the_list_of_processes_cannot_be_read(rig):
+def test_a_score_is_set_despite_an_unreadable_process_list(rig):
     folder = rig.tree.folder("cpuset.cpus", "kubepods/podfirst/app-first")
     (folder / "cgroup.procs").unlink()
     (folder / "cgroup.procs").mkdir()

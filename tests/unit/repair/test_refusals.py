@@ -170,7 +170,7 @@ def test_the_schedulers_refusal_is_returned_and_ends_the_round(rig, monkeypatch,
 
 @pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
 @pytest.mark.parametrize("name", ["cpu.shares", "cpuset.cpus"])
-def test_a_pod_that_refuses_is_told_once_and_tried_so_often_and_no_more(rig, name, error):
+def test_a_refusing_pod_is_reported_once_and_retries_end(rig, name, error):
     """Kernels refuse so where `cpu.idle` locks a weight (EINVAL), or a child's set lies outside (EBUSY)."""
     actuator = an_actuator(rig.node, rig.writer, rig.report)
     rig.node.learn(Capability(cgroup=1))
@@ -198,7 +198,7 @@ def test_an_order_is_carried_out_however_often_repairs_were_refused(rig):
 
 
 @pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
-def test_a_container_that_refuses_is_told_once_and_tried_so_often_and_no_more(rig, error):
+def test_a_refusing_container_is_reported_once_and_retries_end(rig, error):
     create(rig.node, "app")
     self_made = "kubepods/podweb/app"
     rig.tree.make("kubepods/podweb")
@@ -213,7 +213,7 @@ def test_a_container_that_refuses_is_told_once_and_tried_so_often_and_no_more(ri
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_the_memory_worker_tells_once_and_does_not_write_at_every_turn(rig, error):
+def test_the_memory_worker_reports_once_and_pauses_writes(rig, error):
     worker = MemoryWorker(rig.node, rig.writer, rig.report)
     rig.refuse("memory.limit_in_bytes", ERRORS[error])
     for _ in range(10):
@@ -229,7 +229,7 @@ def test_the_memory_worker_tells_once_and_does_not_write_at_every_turn(rig, erro
     )
 
 
-def test_bounds_that_cannot_be_taken_back_are_tried_again_with_pauses_and_not_forgotten(rig, monkeypatch):
+def test_refused_bounds_are_retried_with_pauses(rig, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(drift, "time", clock)
     worker = MemoryWorker(rig.node, rig.writer, rig.report)
@@ -248,7 +248,7 @@ def test_bounds_that_cannot_be_taken_back_are_tried_again_with_pauses_and_not_fo
 
 
 @pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
-def test_a_host_group_that_refuses_is_told_once_and_not_written_at_every_look(rig, error):
+def test_a_refusing_host_group_is_reported_once_and_paused(rig, error):
     rig.tree.make("yarn")
     rig.node.tuning = Tuning(reclaim=ReclaimTuning(host_groups=("yarn",)))
     groups = HostGroups(rig.node, rig.writer, rig.report)
@@ -263,7 +263,7 @@ def test_a_host_group_that_refuses_is_told_once_and_not_written_at_every_look(ri
     assert rig.tree.read("yarn", "cpu.shares") == "2", "another size of the reclaim pool is tried at once"
 
 
-def test_a_host_groups_own_value_that_is_refused_is_given_back_later(rig, monkeypatch):
+def test_a_host_groups_refused_original_is_restored_later(rig, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(drift, "time", clock)
     rig.tree.make("yarn")
@@ -283,7 +283,7 @@ def test_a_host_groups_own_value_that_is_refused_is_given_back_later(rig, monkey
 
 
 @pytest.mark.parametrize("error", ["EINVAL", "EBUSY", "EACCES"])
-def test_a_burst_that_is_refused_is_told_once_and_not_written_at_every_sweep(rig, error):
+def test_a_refused_burst_is_reported_once_and_paused(rig, error):
     create(rig.node, "app", replace(kit.SHARED, cpu_burst_percent=50))
     for path in ("kubepods/podweb", "kubepods/podweb/app"):
         rig.tree.make(path)

@@ -25,7 +25,7 @@ def test_a_shared_container_has_its_pools_cpus():
     assert (target.path, target.cpus, target.journalled) == ("kubepods/podweb/app", kit.mask("2-7"), False)
 
 
-def test_what_no_push_brings_is_a_matter_of_files_though_the_creation_was_answered():
+def test_values_without_a_push_are_always_files():
     node = a_node()
     create(
         node,
@@ -52,7 +52,7 @@ def test_a_later_sidecar_is_not_bound_by_file():
     assert side.values == ()
 
 
-def test_an_offline_container_of_the_box_inherits_and_its_pod_is_limited():
+def test_a_reclaimed_container_inherits_and_its_pod_is_limited():
     node = a_node()
     start_pod(node, "batch")
     create(node, "job", kit.RECLAIMED, 0, on="batch")
@@ -131,7 +131,7 @@ def test_a_path_that_is_none_has_no_target(path):
         ("/kubepods/../podx", None),
     ],
 )
-def test_only_a_cgroup_that_is_the_pods_own_is_a_pods_target(parent, path):
+def test_only_a_pods_own_cgroup_is_its_target(parent, path):
     node = a_node()
     node.decide(PodStarted(Pod("batch", cgroup_parent=parent), kit.RECLAIMED))
     target = targets.of_pod(node.state, "batch", CAN)

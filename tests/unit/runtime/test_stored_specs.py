@@ -12,7 +12,7 @@ from tests.unit.placing.kit import RECLAIMED, SHARED, Node
 MI = 1 << 20
 
 
-def test_where_the_kubelet_gave_a_value_only_an_annotation_puts_another_there():
+def test_over_the_kubelets_value_only_an_annotations_is_written():
     node = Node()
     by_class = replace(SHARED, knobs=Knobs(shares=4096, memory_limit=64 * MI))
     given = Resources(shares=512, memory_limit=128 * MI)
@@ -22,7 +22,7 @@ def test_where_the_kubelet_gave_a_value_only_an_annotation_puts_another_there():
     assert stored_specs.wanted(node.state, node["told"]) == Knobs(cpus="0-7", memory_limit=64 * MI)
 
 
-def test_what_a_former_life_changed_in_a_spec_is_known_by_the_journal(tmp_path):
+def test_the_journal_knows_earlier_changes_to_a_spec(tmp_path):
     host = Host(tmp_path, 2)
     host.cgroup("kubepods/podu/c", memory_max=str(128 * MI), cpu_weight="39")
     limit = FileValue("memory", "memory.max", str(64 * MI))
@@ -39,7 +39,7 @@ def test_of_a_cgroup_that_can_be_none_no_journal_tells(tmp_path):
     assert stored_specs.journalled(Host(tmp_path, 2).writer, odd).ours == frozenset()
 
 
-def test_what_an_annotation_put_there_is_the_kubelets_again_once_it_does_not_hold():
+def test_an_ended_annotation_leaves_the_kubelets_value():
     node = Node()
     less = Knobs(memory_limit=64 * MI)
     node.create(
@@ -51,7 +51,7 @@ def test_what_an_annotation_put_there_is_the_kubelets_again_once_it_does_not_hol
     assert stored_specs.wanted(node.state, node["app"]) == Knobs(cpus="0-7", memory_limit=128 * MI)
 
 
-def test_who_is_lent_nothing_any_more_has_no_quota_and_no_limit():
+def test_a_container_without_loans_has_no_limits():
     node = Node()
     loan = Knobs(shares=512, quota=50_000, period=100_000, memory_limit=64 * MI)
     node.create("app", wish=replace(RECLAIMED, knobs=loan, annotated=loan), resources=Resources(shares=2))

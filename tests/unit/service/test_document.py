@@ -64,7 +64,7 @@ def test_every_key_knows_its_line():
     [(("a",), 2), (("a", "missing"), 2), (("elsewhere", "b"), 2), ((), 2)],
     ids=["written", "in a written one", "nowhere", "the file"],
 )
-def test_the_line_of_what_is_not_written_is_that_of_its_surroundings(path, expected):
+def test_an_absent_key_has_its_surroundings_line(path, expected):
     assert document.read("\na: {}").line_of(path) == expected
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_yaml_is_refused_with_its_line(text, line, said):
     assert (problem.line, said in problem.text) == (line, True)
 
 
-def test_what_is_more_than_any_configuration_is_refused_where_it_gets_too_much(monkeypatch):
+def test_an_oversized_configuration_is_refused_at_its_excess(monkeypatch):
     monkeypatch.setattr(document, "MAX_NODES", 50)
     problem = refused("".join(f"k{i}: 1\n" for i in range(70)))
     assert problem == Problem(25, "", "too much; allowed: at most 50 keys and values")

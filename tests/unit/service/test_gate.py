@@ -123,7 +123,7 @@ def test_an_invalid_order_is_wrong_usage(rig):
         rig.client.repair()
 
 
-def test_a_mistake_of_ours_is_in_the_log_and_the_next_call_is_served(rig):
+def test_our_mistake_is_logged_and_the_next_call_served(rig):
     rig.orders.error = ValueError("secret")
     with pytest.raises(AdminRefused):
         rig.client.repair()
@@ -168,7 +168,7 @@ def as_stranger(rig: Rig) -> Caller:
     return rig.refused[0]._replace(uid=NO_MOVES)
 
 
-def test_another_user_is_turned_away_even_where_the_socket_can_be_reached(rig):
+def test_another_user_is_turned_away_at_the_socket(rig):
     reach(rig.path)
     stranger = as_stranger(rig)
     assert rig.refused == [stranger]
@@ -237,7 +237,7 @@ def test_more_connections_than_there_is_room_for_are_closed(rig):
     assert rig.client.resume_lending().was_paused
 
 
-def test_a_socket_that_was_taken_away_is_made_anew_and_that_is_said(rig):
+def test_a_removed_socket_is_made_again_and_reported(rig):
     rig.path.unlink()
     rig.gate.look()
     assert rig.said == [f"the admin socket {rig.path} was removed; creating it again"]
@@ -248,7 +248,7 @@ def never(_path, _caller_of) -> AdminServer:
     raise AssertionError("nobody calls")
 
 
-def test_a_socket_that_cannot_be_made_is_said_once_and_tried_again(tmp_path):
+def test_an_impossible_socket_is_reported_once_and_retried(tmp_path):
     said: list[str] = []
     place = tmp_path / "run"
     place.write_text("in the way")

@@ -286,7 +286,7 @@ def held(server: HttpServer, count: int, sent: bytes):
 
 
 class TestPort:
-    def test_a_port_that_is_taken_is_reported_once_and_tried_until_it_is_free(self, view):
+    def test_a_taken_port_is_reported_once_and_retried(self, view):
         taken = socket.create_server(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         reports: list[str] = []
@@ -325,7 +325,7 @@ class TestPort:
         with pytest.raises(ValueError, match="is not an address with a port"):
             HttpServer(View(), print).start(text)
 
-    def test_an_address_of_the_newer_kind_is_served_or_its_lack_reported(self, view, reports):
+    def test_an_ipv6_address_is_served_or_reported(self, view, reports):
         server = HttpServer(view, reports.append)
         server.start("[::1]:0")
         if not server.wait_bound(30):

@@ -19,7 +19,7 @@ def test_the_folder_is_made_for_its_owner_alone(tmp_path):
     assert (tmp_path / "a/b/lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_second_one_does_not_get_it_and_the_first_keeps_it(tmp_path):
+def test_a_second_instance_does_not_get_it(tmp_path):
     first, second = InstanceLock(str(tmp_path)), InstanceLock(str(tmp_path))
     assert (first.take(), second.take(), first.take(), second.take()) == (True, False, True, False)
 

@@ -126,7 +126,7 @@ class TestWishes:
     def test_everyone_else_is_ours(self, kept):
         assert self.wish(kept).preserve == frozenset()
 
-    def test_a_reclaimed_pod_with_a_pinned_container_is_not_limited_as_a_whole(self):
+    def test_a_pinned_container_leaves_its_reclaimed_pod_unlimited(self):
         pod = Pod("p", "uid", "web", "shop", cgroup_parent="/kubepods/besteffort/poduid")
         plain = self.translator.pod_wish(pod, Tuning())
         kept = self.translator.pod_wish(pod, Tuning(kept_by_kubelet={"uid": {"app": 1}}))

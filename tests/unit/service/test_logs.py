@@ -46,7 +46,7 @@ def test_json_is_the_other_form(stream):
     assert (said["event"], said["level"], said["part"], said["n"]) == ("hello", "info", "daemon", 1)
 
 
-def test_what_is_below_the_level_is_silent_and_a_new_level_holds_at_once(stream):
+def test_lower_levels_are_silent_and_changes_hold_at_once(stream):
     logs.configure("warning", stream=stream)
     log = logs.logger("daemon")
     log.info("unheard")

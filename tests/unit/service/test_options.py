@@ -79,7 +79,7 @@ def test_the_environment_tells_descriptor_name_and_index(descriptor):
 @pytest.mark.parametrize(
     ("name", "index"), [(None, None), ("", ""), ("a b", "1"), ("a/b", "xx"), ("a\n", "33\n")]
 )
-def test_a_name_that_no_plugin_can_have_is_replaced_by_our_own(name, index, descriptor):
+def test_an_impossible_plugin_name_is_replaced_by_ours(name, index, descriptor):
     environment = {"NRI_PLUGIN_SOCKET": descriptor}
     if name is not None:
         environment |= {"NRI_PLUGIN_NAME": name, "NRI_PLUGIN_IDX": index}

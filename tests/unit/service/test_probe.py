@@ -106,7 +106,7 @@ def test_files_stay_known_without_pods(tmp_path):
     assert probe.with_files_of_pods(layout, (), known) is known
 
 
-def test_a_v1_machine_has_v1s_files_of_all_controllers_and_nothing_unified(tmp_path):
+def test_a_v1_machine_has_v1s_files_alone(tmp_path):
     can = look(Node(tmp_path, cgroup=1))
     assert can.cgroup == 1
     assert {"blkio.bfq.weight", "cpu.cfs_burst_us", "cpuset.cpus"} <= can.files
@@ -138,7 +138,7 @@ def test_an_old_runtime_takes_no_oom_score(version, takes, tmp_path):
         ("Name:\t\udcff\nCapEff:\t000001ffffffffff\n", True),
     ],
 )
-def test_whether_the_runtime_may_lower_a_score_is_read_from_its_capabilities(status, may, tmp_path):
+def test_the_right_to_lower_scores_is_a_capability(status, may, tmp_path):
     node = Node(tmp_path, cgroup=1)
     proc = node.host_root / "proc/77"
     proc.mkdir(parents=True)
@@ -265,7 +265,7 @@ class TestStallSignal:
             in probe.remarks(cgroup_layout.detect(root), root)
         )
 
-    def test_without_a_hierarchy_for_it_the_machines_pressure_is_of_no_use(self, tmp_path):
+    def test_without_its_hierarchy_machine_pressure_is_of_no_use(self, tmp_path):
         node = Node(tmp_path, cgroup=1)
         self.count(node, "5 6 7\n")
         layout = replace(cgroup_layout.detect(str(node.host_root)), unified=None)

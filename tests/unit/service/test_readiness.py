@@ -163,7 +163,7 @@ def test_without_a_registration_it_is_not_synchronised(rig):
     assert rig.listing.asked == 0
 
 
-def test_a_cri_that_cannot_be_asked_is_asked_again_after_a_pause(rig):
+def test_an_unavailable_cri_is_asked_again_after_a_pause(rig):
     rig.listing.fails = True
     assert not rig.at(COMPARE_AFTER_S)
     assert "cannot compare with CRI: no answer" in rig.detail
@@ -188,7 +188,7 @@ def test_a_missing_container_causes_one_reconnection_a_minute(rig):
     assert len(rig.trunk.dropped) == 2
 
 
-def test_a_container_that_was_just_ending_does_not_cost_us_the_connection(rig):
+def test_an_ending_container_does_not_cost_the_connection(rig):
     assert rig.at(COMPARE_AFTER_S)
     rig.listing.found["ending"] = "running"
     assert rig.at(COMPARE_AFTER_S + COMPARE_AGAIN_S), "one look is no proof"
@@ -216,7 +216,7 @@ def test_whoever_vanished_is_told_of_for_no_hook_will_come(rig):
     assert rig.ended == ["app"]
 
 
-def test_who_came_and_went_while_cri_could_not_be_asked_is_forgotten(rig):
+def test_containers_that_ended_while_cri_failed_are_forgotten(rig):
     rig.listing.fails = True
     for number in range(50):
         create(rig.node, f"guest{number}")
@@ -235,7 +235,7 @@ def test_an_unlisted_container_is_kept_a_while_for_its_creation(rig):
     assert "coming" not in rig.node.state.containers
 
 
-def test_quick_looks_in_a_row_do_not_make_a_container_in_creation_vanish(rig):
+def test_quick_looks_keep_a_container_in_creation(rig):
     create(rig.node, "coming", kit.DEDICATED, 2000, on="db")
     rig.listing.found["hidden"] = "running"  # so the comparison runs again after every pause
     for tenth in range(int((UNLISTED_FOR_S - 1) * 10)):

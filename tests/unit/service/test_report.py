@@ -89,7 +89,7 @@ def test_a_repair_says_what_was_found_and_for_whom():
     assert (pod.container, pod.pod) == ("", "web")
 
 
-def test_who_a_hook_was_about_is_named_also_where_nobody_knows_it():
+def test_an_unknown_subject_of_a_hook_is_named():
     report, heard = a_report(a_node())
     pod = told_pb2.PodSandbox(namespace="shop", name="web", uid="0f6d")
     what = (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, "it failed")

@@ -359,11 +359,11 @@ def test_where_a_word_is_wanted_a_word_is_what_was_written(word):
     assert found.tuning.rules[0].namespace == word
 
 
-def test_a_file_that_is_no_mapping_is_told_what_it_should_hold():
+def test_a_file_without_mapping_is_told_its_form():
     assert refused("- 1").startswith("c.yaml:1: a list does not fit; allowed: apiVersion, node,")
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_the_file():
+def test_all_problems_are_reported_in_file_order():
     text = "mode: fast\nmode: slow\nstrict: 7\nother: 1\n"
     assert [line.split(": ")[:2] for line in refused(text).splitlines()] == [
         ["c.yaml:1", "mode"],
@@ -473,5 +473,5 @@ def test_what_tasks_are_told_is_a_matter_of_two_features(features, slice_us, pol
     assert (found.online_slice_us, found.offline_policy) == (slice_us, policy)
 
 
-def test_reclaimed_tasks_are_nobody_where_a_place_is_sought_unless_said_otherwise():
+def test_reclaimed_tasks_yield_unless_configured_otherwise():
     assert loading.load("", "c.yaml").tuning.reclaim.hints.offline_policy == "SCHED_IDLE"

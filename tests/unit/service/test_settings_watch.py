@@ -47,7 +47,7 @@ def test_a_new_text_is_seen_once(watch, file):
     assert watch.look(1.0) is None
 
 
-def test_one_that_is_written_in_pieces_is_read_when_it_is_whole(watch, file):
+def test_a_file_written_in_pieces_is_read_whole(watch, file):
     looks = []
     with file.open("w") as writer:
         for turn, line in enumerate(OBSERVES.splitlines(keepends=True)):
@@ -71,7 +71,7 @@ def test_one_that_was_put_back_as_it_was_is_no_news(watch, file):
     assert watch.look(STILL_S) is None
 
 
-def test_each_change_in_place_has_its_own_time_to_be_left_alone(watch, file):
+def test_each_change_in_place_has_its_own_wait(watch, file):
     file.write_text("strict: true\n")
     assert when_still(watch) is not None
     file.write_text(OBSERVES)
@@ -108,7 +108,7 @@ def test_an_order_to_read_waits_for_nothing(watch, file):
     assert watch.look(0.0) is None
 
 
-def test_a_text_of_the_same_length_and_time_in_another_file_is_seen(watch, file, tmp_path):
+def test_another_file_of_equal_length_and_time_counts(watch, file, tmp_path):
     before = file.stat()
     other = tmp_path / "other"
     other.write_text("strict: true \n"[: before.st_size])
@@ -143,7 +143,7 @@ def test_an_invalid_text_is_a_problem_and_said_once(text, watch, file):
     assert watch.look(1.0) is None
 
 
-def test_a_file_that_goes_is_a_problem_and_its_return_is_news(watch, file, tmp_path):
+def test_a_removed_file_is_a_problem_until_it_returns(watch, file, tmp_path):
     file.rename(tmp_path / "away")
     gone = watch.look(0.0)
     assert gone is not None

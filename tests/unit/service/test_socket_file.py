@@ -57,7 +57,7 @@ def test_an_empty_folder_that_others_can_enter_is_closed_to_them(file, path):
         assert mode(path.parent) == 0o700
 
 
-def test_a_folder_with_anything_else_in_it_is_not_ours_to_close(file, path):
+def test_a_folder_with_other_files_is_not_closed(file, path):
     path.parent.mkdir()
     path.parent.chmod(0o755)
     (path.parent / "somebody.pid").touch()
@@ -108,7 +108,7 @@ def test_a_file_that_is_no_socket_stays(file, path):
     assert path.read_text() == "precious"
 
 
-def test_of_two_daemons_one_has_it_and_the_other_after_its_end(file, path):
+def test_the_second_daemon_has_it_after_the_first(file, path):
     other = SocketFile(str(path))
     with file.listen():
         with pytest.raises(NoAdminSocket, match="another nri-coloc"):

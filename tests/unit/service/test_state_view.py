@@ -129,7 +129,7 @@ def test_a_sidecar_runs_on_the_main_containers_cpus_without_owning_them():
     assert (container["cpus"], container["exclusive"]) == ("0-1", False)
 
 
-def test_where_we_keep_our_hands_off_the_specs_own_cpus_are_shown():
+def test_a_hands_off_container_shows_its_specs_cpus():
     left = Assignment(
         Container("x", "s1"), QoSClass.SHARED, "share", hands_off=True, original=Knobs(cpus="5")
     )
@@ -159,7 +159,7 @@ def test_the_operators_pools_are_shown_with_and_without_members():
     assert (pools["gold"], pools["etl"]) == ({"cpus": "2-3", "members": 0}, {"cpus": "", "members": 0})
 
 
-def test_memory_nodes_are_all_of_them_unless_bound_or_near_cpus_of_ones_own():
+def test_memory_nodes_are_all_unless_bound_or_near():
     machine = Topology.build([CPU(0), CPU(1, node=1)], {0: GIB, 1: GIB})
     free = Assignment(Container("a", "s1"), QoSClass.SHARED, "share")
     bound = Assignment(Container("b", "s1"), QoSClass.SHARED, "share", mems=0b10)

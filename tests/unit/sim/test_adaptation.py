@@ -30,7 +30,7 @@ def test_parts_hold_everything_once_and_only_the_last_says_so(limit):
     assert all(part.ByteSize() <= limit for part in parts)
 
 
-def test_few_objects_are_not_split_however_large_and_then_cannot_be_sent():
+def test_few_large_objects_are_not_split_and_fail():
     assert len(split(pods(4, 1000), containers(4, 1000), 100)) == 1
     with pytest.raises(LocalError, match="exceeds the limit"):
         list(Adaptation(message_limit=1000).synchronize(pods(4, 1000), containers(4, 1000)))

@@ -75,7 +75,7 @@ def test_an_old_kernel_lacks_what_came_later(tmp_path):
     assert tree.read("kubepods", "blkio.weight") == "500"
 
 
-def test_on_v1_a_child_begins_with_its_parents_set_and_keeps_it(tmp_path):
+def test_on_v1_a_child_keeps_its_parents_first_set(tmp_path):
     tree = planted(tmp_path, 1)
     tree.make(POD)
     tree.write(POD, "cpuset.cpus", "0-3")

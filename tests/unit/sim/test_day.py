@@ -6,7 +6,7 @@ from nri_coloc.sim.day import HOURS, SCRIPT, Day
 from nri_coloc.sim.node import Node
 
 
-def test_the_script_is_in_the_order_of_its_hours_and_ends_before_midnight():
+def test_the_script_is_in_order_and_ends_before_midnight():
     hours = [step.hour for step in SCRIPT]
     assert hours == sorted(hours)
     assert hours[-1] < HOURS

@@ -49,7 +49,7 @@ def test_a_spec_without_cpus_inherits_the_parents(version, tmp_path):
     assert cpuset.render(tree.effective(PATH)) == "4-7"
 
 
-def test_on_v1_cpus_outside_the_parents_are_refused_and_on_v2_they_are_not(tmp_path):
+def test_only_v1_refuses_cpus_outside_the_parents(tmp_path):
     resources = to_message(Resources(cpus="0-1"))
     for version in (1, 2):
         tree = planted(tmp_path / str(version), version)
@@ -63,7 +63,7 @@ def test_on_v1_cpus_outside_the_parents_are_refused_and_on_v2_they_are_not(tmp_p
             assert cpuset.render(tree.effective(PATH)) == "4-7"
 
 
-def test_unified_reaches_its_files_on_v2_and_is_an_error_on_v1(tmp_path):
+def test_unified_is_written_on_v2_and_an_error_on_v1(tmp_path):
     resources = to_message(Resources())
     resources.unified["memory.high"] = "4096"
     tree = planted(tmp_path / "2", 2)

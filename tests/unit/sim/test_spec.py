@@ -79,7 +79,7 @@ def test_the_oldest_runtime_ignores_oom_score_adj(version, score):
     assert found.oom_score_adj == score
 
 
-def test_a_container_under_creation_has_no_state_yet_and_its_own_labels():
+def test_a_container_in_creation_has_labels_and_no_state():
     message = container().message(NEW)
     assert message.state == nri_pb2.CONTAINER_UNKNOWN
     assert message.labels["io.kubernetes.container.name"] == "app"
@@ -93,7 +93,7 @@ def test_older_versions_are_not_told_of_unified():
     assert found.message((0, 10, 0)).linux.resources.unified
 
 
-def test_ids_look_like_the_runtimes_and_are_the_same_in_every_run():
+def test_ids_look_real_and_repeat_in_every_run():
     one, other = Identity(), Identity()
     assert one.runtime_id() == other.runtime_id()
     assert len({one.runtime_id() for _ in range(100)} | {one.uid()}) == 101

@@ -194,7 +194,7 @@ class TestClock:
         wait_until(lambda: (reading.read(1)[0].usage_us or 0) > 100_000, 20, "CPU time that is used")
         reading.close()
 
-    def test_time_in_which_nobody_wants_anything_is_not_charged_to_who_comes_next(self, node):
+    def test_idle_time_is_not_charged_to_the_next(self, node):
         web = online(node)
         node.tick(0)
         node.workload.rest(1000)

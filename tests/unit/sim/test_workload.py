@@ -96,7 +96,7 @@ def test_a_file_that_changes_between_ticks_changes_what_is_had(tmp_path):
     assert workload.tick(2).by_cpu == {2: pytest.approx(1.0)}
 
 
-def test_a_cgroup_that_ended_uses_nothing_and_its_former_parents_keep_their_counts(tmp_path):
+def test_an_ended_cgroup_leaves_its_use_above(tmp_path):
     tree, workload = simulated(tmp_path, 2)
     workload.attach(ONE, lambda _: 1)
     workload.tick(0)

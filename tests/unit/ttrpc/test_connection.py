@@ -257,7 +257,7 @@ def test_success_is_no_error(server):
         server.send_error(1, Code.OK, "")
 
 
-def test_an_answer_over_the_limit_is_refused_and_its_stream_stays_open(server):
+def test_an_oversized_answer_leaves_its_stream_open(server):
     server.receive_data(request(1))
     with pytest.raises(LocalError, match="exceeds the limit"):
         server.send_response(1, bytes(frames.MESSAGE_LIMIT))

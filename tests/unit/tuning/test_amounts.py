@@ -54,14 +54,14 @@ def test_a_loan_is_what_a_vocabulary_told():
     assert lent(wish(*ALL_KEYS)) == TOLD
 
 
-def test_a_loan_is_found_in_what_the_configuration_makes_of_a_pod():
+def test_a_loan_is_what_the_configuration_gives_a_pod():
     cpu, memory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
     told = {"containers": {"app": {"limits": {cpu: "2000", memory: "1Gi"}}}}
     found = vocabulary_kit.wish({"noderesource.dev/resources": told}, qos="reclaimed", shares=2)
     assert lent(found) == cpus(2000, GIB)._replace(shares=1024)
 
 
-def test_a_memory_limit_in_our_own_words_is_the_authors_and_no_loan():
+def test_a_memory_limit_by_our_annotation_is_no_loan():
     assert lent(wish("lent-quota")) == TOLD._replace(memory_limit=None)
 
 
@@ -187,7 +187,7 @@ def test_a_capacity_must_last_before_anybody_is_changed():
     assert figures.items() <= third.inputs.items()
 
 
-def test_one_dip_at_the_end_of_five_minutes_of_more_takes_nothing_from_anybody():
+def test_one_late_dip_takes_nothing_away():
     first = rebalance(settled(8000), FULL, there_are(9000), 0.0, TUNING)
     assert rebalance(first.settled, FULL, there_are(1000), 300.0, TUNING).changes == {}
 
@@ -205,7 +205,7 @@ def test_a_start_takes_nothing_from_anybody_before_a_capacity_has_lasted():
 
 
 @pytest.mark.parametrize("binding", [Binding.DISABLED, Binding.NOT_MEASURED, Binding.STALE])
-def test_a_capacity_that_is_not_known_is_no_reason_to_starve_anybody(binding):
+def test_an_unknown_capacity_takes_nothing_away(binding):
     before = Settled(Course(8000, 0.0, 1000), Course(GIB))
     found = rebalance(before, FULL, there_are(0, 0, binding), 900.0, TUNING)
     assert (found.settled, found.changes) == (settled(8000, GIB), {})
@@ -237,7 +237,7 @@ def test_a_guess_about_memory_takes_none_either():
     assert found.changes == {"a": Knobs(memory_limit=3 * GIB)}
 
 
-def test_what_was_measured_must_last_too_and_the_offer_is_told_beside_it():
+def test_the_measured_amount_must_last_too():
     less = Capacity(100, 64 * GIB, Binding.LEARNING, borne_milli=1000, borne_bytes=64 * GIB)
     first = rebalance(settled(8000), FULL, less, 0.0, TUNING)
     second = rebalance(first.settled, FULL, less, 300.0, TUNING)
@@ -265,7 +265,7 @@ def test_only_who_differs_is_changed():
     assert set(rebalanced(two, there_are(8000)).changes) == {"b"}
 
 
-def test_a_container_that_has_none_of_its_loan_gets_it_with_the_period():
+def test_a_container_without_its_loan_gets_it():
     assert rebalanced({"a": Loan(cpus(2000, GIB))}, there_are(8000)).changes == {"a": cpus(2000, GIB)}
 
 
@@ -315,9 +315,7 @@ LOWERED = 1564 * MIB
     [there_are(8000, GIB), there_are(0, 0, Binding.STALE), there_are(0, 0, Binding.PAUSED)],
     ids=["less than is lent", "not known", "paused"],
 )
-def test_a_lowered_limit_that_use_comes_near_to_is_raised_within_the_dead_band(
-    story, in_use, raised, capacity
-):
+def test_use_near_a_lowered_limit_raises_it(story, in_use, raised, capacity):
     loan = Loan(Knobs(memory_limit=4 * GIB), Knobs(memory_limit=LOWERED), in_use)
     found = rebalanced({"a": loan}, capacity, there_are(8000, GIB)).changes
     assert found == ({} if raised is None else {"a": Knobs(memory_limit=raised)})

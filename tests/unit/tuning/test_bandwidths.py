@@ -28,7 +28,7 @@ def rig() -> Rig:
 class TestPodsBandwidths:
     BURSTING = replace(kit.SHARED, cpu_burst_percent=50)
 
-    def test_a_container_that_starts_has_its_burst_and_its_pod_is_told(self):
+    def test_a_starting_container_has_its_burst(self):
         rig = Rig(wish=self.BURSTING)
         rig.bandwidths.place("app")
         (pod,) = rig.files.applied
@@ -112,7 +112,7 @@ class TestPodsBandwidths:
         rig.bandwidths.resized("nobody")
         assert rig.files.applied == []
 
-    def test_a_raise_that_is_reckoned_while_it_is_resized_is_not_written(self, rig: Rig):
+    def test_a_raise_computed_during_a_resize_is_not_written(self, rig: Rig):
         rig.raised()
 
         def resized_meanwhile() -> Headroom:
@@ -123,7 +123,7 @@ class TestPodsBandwidths:
         rig.pass_by()
         assert rig.last_written() == [50_000]
 
-    def test_a_write_under_way_does_not_come_after_that_of_a_resize(self, rig):
+    def test_a_resize_comes_after_the_write_under_way(self, rig):
         rig.raised()
         hook = Thread(target=rig.resize, args=(50_000,))
 

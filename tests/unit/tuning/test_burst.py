@@ -123,7 +123,7 @@ def test_too_many_raises_are_cut_in_proportion():
     assert quotas == {"a": 110_000, "b": 330_000}
 
 
-def test_a_raise_that_was_cut_goes_on_from_where_it_was_cut():
+def test_a_raise_continues_from_where_it_was_cut():
     after, _ = quota_burst(QuotaBurst({"c": Raise(2.0)}, 0.0), {"c": HELD}, COOLING, 100, 1.0, ON)
     assert after.raises["c"].factor == 1.1
 

@@ -16,7 +16,7 @@ def after(course: Course, *seen: tuple[float, int]) -> Course:
 
 
 @pytest.mark.parametrize("value", [9000, 10_000, 11_000])
-def test_what_differs_by_no_more_than_the_dead_band_is_the_same(value):
+def test_a_difference_within_the_dead_band_is_none(value):
     assert after(SETTLED, (0.0, value)) == SETTLED
 
 

@@ -138,7 +138,7 @@ def test_when_lending_is_switched_off_all_are_told_back(rig):
     assert rig.tasks.hints == {}
 
 
-def test_a_hint_of_the_previous_process_without_a_cause_is_taken_back():
+def test_a_causeless_hint_of_earlier_processes_is_reverted():
     rig = Rig(OFF)
     rig.tasks.hints = {APP: SHORT, "kubepods/podgone/app": SHORT}
     rig.hints.sweep()

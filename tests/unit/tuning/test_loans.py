@@ -129,7 +129,7 @@ def test_a_capacity_that_is_not_known_takes_nothing(rig):
     assert rig.granted == Knobs(shares=1024, quota=100_000)
 
 
-def test_memory_stays_above_what_is_in_use_and_is_left_alone_unread(rig):
+def test_memory_stays_above_use_and_unread_limits_stay(rig):
     rig.lasts(2000, GI // 2)
     assert rig.granted == Knobs(memory_limit=GI // 2)
     other = Rig()
@@ -138,14 +138,14 @@ def test_memory_stays_above_what_is_in_use_and_is_left_alone_unread(rig):
     assert other.granted == NO_KNOBS
 
 
-def test_a_pod_that_requests_much_and_uses_little_takes_nothing_while_it_is_learnt(rig):
+def test_a_learning_pods_requests_take_nothing(rig):
     rig.capacity = Capacity(100, GI, Binding.LEARNING, borne_milli=7000, borne_bytes=GI)
     for _ in range(3):
         rig.look(DWELL)
     assert (rig.granted, rig.changes) == (NO_KNOBS, [])
 
 
-def test_one_that_uses_much_takes_it_at_once_when_that_has_lasted(rig):
+def test_lasting_use_takes_its_part_at_once(rig):
     rig.capacity = Capacity(100, GI, Binding.LEARNING, borne_milli=1000, borne_bytes=GI)
     for _ in range(3):
         rig.look(DWELL)
@@ -158,7 +158,7 @@ def grows_while_away(rig: Rig, in_use: int | None) -> None:
     rig.in_use = in_use
 
 
-def test_a_lowered_limit_that_use_has_outgrown_since_is_raised_before_it_is_told(rig):
+def test_an_outgrown_lowered_limit_is_raised_before_its_push(rig):
     grows_while_away(rig, GI // 2)
     assert rig.loans.ease("job")
     assert rig.granted == Knobs(memory_limit=GI // 2 + (64 << 20))
@@ -184,14 +184,14 @@ def test_who_has_the_whole_loan_is_not_even_read(rig):
     assert rig.loans.ease("gone")
 
 
-def test_an_observer_raises_nothing_before_a_push_that_it_will_not_make(rig):
+def test_an_observer_raises_no_limit_before_pushes(rig):
     grows_while_away(rig, GI)
     rig.node.tuning = Tuning(observe=True)
     assert rig.loans.ease("job")
     assert rig.granted == Knobs(memory_limit=GI // 2)
 
 
-def test_a_limit_that_is_to_be_left_alone_by_now_is_not_looked_at(rig):
+def test_a_preserved_limit_is_not_read(rig):
     grows_while_away(rig, None)
     job = rig.node.state.containers["job"]
     kept = replace(job, wish=replace(job.wish, preserve=frozenset({"memory"})))

@@ -67,7 +67,7 @@ class TestWhatIsTold:
         rig.raised()
         assert rig.heard.records == []
 
-    def test_what_the_kernel_takes_at_a_later_try_is_told_as_ours(self, rig, monkeypatch):
+    def test_a_value_accepted_later_is_recorded_as_ours(self, rig, monkeypatch):
         monkeypatch.setattr(drift, "FIRST_PAUSE_S", 0.0)
         rig.raised()
         rig.files.refuses_quotas, rig.files.failures = True, (BUSY,)

@@ -65,13 +65,13 @@ def test_one_that_is_another_by_now_is_written_again_and_once(rig):
     assert rig.cgroups.scores == [(7, 300), (7, 200)]
 
 
-def test_one_that_the_runtime_was_told_in_this_life_is_left_to_it(rig):
+def test_a_score_told_to_the_runtime_is_left_to_it(rig):
     create(rig.node, "app", SCORED)
     rig.actuator.answered(rig.node.state.containers["app"], rig.node.state)
     assert rig.placed() == []
 
 
-def test_one_of_a_former_life_is_written_once_though_its_creation_was_answered(rig):
+def test_an_earlier_containers_score_is_written_once(rig):
     create(rig.node, "app", SCORED)
     assert not rig.node.state.containers["app"].by_file
     assert rig.placed() == [(7, 700)]
@@ -92,7 +92,7 @@ def test_who_is_not_ours_to_write_has_none(rig, handler):
     assert rig.placed() == []
 
 
-def test_of_who_is_still_being_made_there_is_no_process_to_write(rig):
+def test_a_container_in_creation_has_no_process_to_write(rig):
     create(rig.node, "app", SCORED)
     known = rig.node.state.containers["app"]
     rig.scores.write(replace(known, container=replace(known.container, pid=0)))
