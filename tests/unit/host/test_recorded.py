@@ -86,7 +86,8 @@ def test_a_node_may_be_two_runs_of_ids(machine):
 @pytest.mark.parametrize("placement", Placement)
 def test_on_every_machine_cpus_are_found_and_left_over(machine, placement):
     free = machine.usable
-    for number in (1, 2):
+    unit = machine.threads_per_core if placement is Placement.FULL_CORES else 1
+    for number in (unit, 2 * unit):
         wish = Wish(QoSClass.DEDICATED, numa=Numa.SINGLE, placement=placement)
         grant = allocator.allocate(machine, free, number, wish)
         assert grant is not None
