@@ -8,7 +8,7 @@ import time
 from threading import Lock
 
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files
+from nri_coloc.host import files, resizes
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, Correction, as_bytes, number
 from nri_coloc.host.write_back import Overwritten
@@ -80,7 +80,8 @@ class MemoryFiles:
         original, ours = self._journal.original(file), self._overwritten.ours(file)
         if original is None and not amount:
             return True
-        if original is not None and ours not in (None, current):
+        is_foreign = resizes.is_kubelets(file, current, original) if ours is None else ours != current
+        if original is not None and is_foreign:
             # a kubelet with MemoryQoS writes here as often as pods come and go, up and down
             self._journal.renew(file, original := current)
         shown = wanted = _at_least(original if original is not None else current, amount)

@@ -9,7 +9,7 @@ from typing import Final
 
 from nri_coloc.core import knobs, kubepods
 from nri_coloc.core.knobs import MIN_SHARES, NO_LIMIT, cpu_weight
-from nri_coloc.host.knob_files import MEMORY_BOUNDS, as_bytes, as_quota
+from nri_coloc.host.knob_files import MEMORY_BOUNDS, PROTECTIONS, as_bytes, as_quota
 
 QUOTAS: Final = frozenset(file.name for file in knobs.files("quota"))
 
@@ -22,6 +22,8 @@ def is_kubelets(file: str, shown: str, original: str | None, *, only_lowered: bo
 
     - A CPU weight of ours is the least one.
     - A memory bound of ours is never above the original value. A resize to a value below it is not recognised.
+    - A memory protection of ours is never below the original value, on a pod's cgroup and on those above it. A kubelet
+      with Memory QoS writes there too. A value of it above the original one is not recognised.
     - A raised quota of ours is odd (`host.bandwidth_files`, rule 3). Where the kubelet set none, a VM's may be even.
 
     original: by the journal, None if the file is not in it.
@@ -29,7 +31,12 @@ def is_kubelets(file: str, shown: str, original: str | None, *, only_lowered: bo
     """
     folder, _, name = file.rpartition("/")
     shown = shown.strip()
-    if original is None or shown == original.strip() or not (only_lowered or kubepods.is_a_pods(folder)):
+    if original is None or shown == original.strip():
+        return False
+    if name in PROTECTIONS:
+        is_a_containers = kubepods.is_a_pods(folder.rpartition("/")[0])
+        return not is_a_containers and as_bytes(shown) < as_bytes(original)
+    if not (only_lowered or kubepods.is_a_pods(folder)):
         return False
     if name in MEMORY_BOUNDS:
         return as_bytes(shown) > as_bytes(original)

@@ -31,6 +31,9 @@ FILES = ("cpu.shares", "2048"), ("cpu.weight", "79"), ("cpu.max", "400000 100000
         ("cpu.max", "400000 100000", "max 100000", False),
         ("cpu.cfs_quota_us", "400000", "200000", True),
         ("cpu.cfs_quota_us", "250001", "200000", False),
+        ("memory.min", "1024", "4096", True),
+        ("memory.low", "0", "max", True),
+        ("memory.min", "8192", "4096", False),
         ("io.weight", "default 50", "default 100", False),
         ("cpuset.cpus", "0-3", "0-7", False),
     ],
@@ -101,3 +104,32 @@ def test_a_reset_beside_a_running_daemon_is_no_resize(host):
     name = resize(host)
     host.apply("", weight(host), path=PATH, journalled=True)
     assert host.noted()[name] == "100"
+
+
+@pytest.fixture(params=["kubepods/burstable", PATH], ids=["class", "pod"])
+def raised(tmp_path, request: pytest.FixtureRequest) -> tuple[Host, str]:
+    """Return a host on which the daemon raised a protection, and the cgroup; the kubelet lowered it meanwhile."""
+    host = Host(tmp_path, 2)
+    host.cgroup(request.param, memory_min="4096")
+    host.writer.protect(request.param, "memory.min", 8192)
+    host.cgroup(request.param, memory_min="1024")
+    host.writer = CgroupWriter(host.writer._layout, host.journal, str(host.root), lambda _: None)
+    return host, request.param
+
+
+def test_the_next_process_adopts_a_protection_lowered_while_stopped(raised):
+    host, path = raised
+    host.writer.protect(path, "memory.min", 8192)
+    assert (host.text("memory.min", path), host.noted()["memory.min"]) == ("8192", "1024")
+    host.writer.protect(path, "memory.min", 0)
+    assert host.text("memory.min", path) == "1024"
+
+
+def test_restore_leaves_a_protection_lowered_while_stopped(raised):
+    host, path = raised
+    restored(host.journal_path, str(host.root), 2)
+    assert host.text("memory.min", path) == "1024"
+
+
+def test_a_containers_lower_protection_may_be_ours():
+    assert not resizes.is_kubelets(f"{POD}/app/memory.min", "1024", "4096")
