@@ -52,6 +52,11 @@ class Feeling(NamedTuple):
         mask = (1 << TURNS) - 1
         return Feeling((self.calm << 1 | (hurt is False)) & mask, (self.hurt << 1 | (hurt is True)) & mask)
 
+    def unread(self, turns: int) -> "Feeling":
+        """Return the feeling after so many unknown turns."""
+        mask = (1 << TURNS) - 1
+        return Feeling(self.calm << turns & mask, self.hurt << turns & mask)
+
     @property
     def streak(self) -> int:
         """Return the number of hurt turns up to now, without a calm turn between; unknown turns do not count."""

@@ -58,20 +58,38 @@ class Felt(NamedTuple):
         """Return whether the pod has been hurt so long that culprits are searched."""
         return self.feeling.streak >= max(up, ceil(self.alone) + 1 if self.alone else 0)
 
+    def unread(self, turns: int) -> "Felt":
+        """Return the same after so many turns that did not read the pod."""
+        return Felt(self.baseline, self.feeling.unread(turns), alone=self.alone)
+
 
 class Watched(NamedTuple):
-    """One pod.
+    """One pod, as it was after one turn. Turns that do not read it leave it as it is.
 
     last: its last reading.
-    rates: its use in the last turns, the newest first.
+    rates: its use in the turns up to then, the newest first.
     felt: for an online pod.
     devices: devices that it used last.
+    turn: the number of that turn.
     """
 
     last: StallReading | None = None
     rates: tuple[Rates | None, ...] = ()
     felt: Mapping[Resource, Felt] = {}
     devices: frozenset[str] = frozenset()
+    turn: int = 0
+
+    def at(self, turn: int) -> "Watched":
+        """Return the pod after a later turn: the turns that did not read it are unknown ones."""
+        missed = turn - self.turn
+        if not missed:
+            return self
+        felt = {resource: one.unread(missed) for resource, one in self.felt.items()}
+        return Watched(self.last, self.rates_at(turn), felt, self.devices, turn)
+
+    def rates_at(self, turn: int) -> tuple[Rates | None, ...]:
+        """Return its use in the turns up to a later one, the newest first."""
+        return (*(None,) * (turn - self.turn), *self.rates)[: culprit.TURNS]
 
 
 Watch = Mapping[str, Watched]
@@ -81,10 +99,13 @@ Watch = Mapping[str, Watched]
 class Seen(NamedTuple):
     """The input of one turn.
 
+    turn: the number of the turn, one more than that of the turn before.
     online, reclaimed: readings by pod id; None if the pod was not read in this turn.
     tolerances: of online pods that were read.
     stolen: share of the time that the hypervisor took, None if unknown.
     """
+
+    turn: int
 
     online: Mapping[str, StallReading | None]
     reclaimed: Mapping[str, StallReading | None]
@@ -115,12 +136,24 @@ class Judged(NamedTuple):
 
     hurt: pods that are hurt now, with or without a culprit.
     awaited: of these on CPU, the pods whose culprits are searched in a later turn.
+    turn: the number of the turn.
     """
 
     watch: Watch
     verdicts: tuple[Verdict, ...]
     hurt: Mapping[Resource, frozenset[str]]
     awaited: frozenset[str] = frozenset()
+    turn: int = 0
+
+    @property
+    def read(self) -> Watch:
+        """Return the pods that this turn read."""
+        return {k: one for k, one in self.watch.items() if one.turn == self.turn}
+
+    def newest(self, pod_id: str) -> Rates | None:
+        """Return a pod's use since the turn before, None if it is unknown."""
+        one = self.watch.get(pod_id)
+        return one.rates[0] if one is not None and one.turn == self.turn else None
 
     @property
     def short_of_cpu(self) -> dict[str, int]:
@@ -143,7 +176,7 @@ class Judged(NamedTuple):
 def suffering(watch: Watch, online: Iterable[str]) -> list[str]:
     """Return the online pods that were hurt in their last reading."""
     known = ((k, watch[k].felt.values()) for k in online if k in watch)
-    return [k for k, felt in known if any(one.feeling.streak for one in felt)]
+    return [k for k, felt in known if any(one.feeling.hurt and one.feeling.streak for one in felt)]
 
 
 def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
@@ -152,18 +185,22 @@ def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
     A reclaimed pod that an earlier turn did not name had no use then.
     """
     after: dict[str, Watched] = {}
-    begun = Watched(rates=(UNUSED,) * culprit.TURNS if before else ())
+    last = seen.turn - 1
+    begun = Watched(rates=(UNUSED,) * culprit.TURNS if before else (), turn=last)
     for pod_id, reading in seen.reclaimed.items():
         former = before.get(pod_id, begun)
-        after[pod_id] = _watched(former, reading, _newest(former, reading), {})
+        if reading is None:
+            after[pod_id] = former
+        else:
+            after[pod_id] = _after(former.at(last), reading, rates(former.last, reading), {})
     for pod_id, reading in seen.online.items():
-        former = before.get(pod_id, Watched())
-        newest = _newest(former, reading)
-        after[pod_id] = _watched(former, reading, newest, _felt(former, reading, newest, pod_id, seen))
+        former = before.get(pod_id, Watched(turn=last))
+        is_read = pod_id in seen.tolerances
+        after[pod_id] = _online_after(former.at(last), reading, pod_id, seen) if is_read else former
     hurt = {resource: _hurt(after, seen, resource) for resource in Resource}
     cpu = Resource.CPU
     awaited = frozenset(k for k in hurt[cpu] if seen.reclaimed and not after[k].felt[cpu].is_due(0))
-    return Judged(after, tuple(_verdicts(after, seen, hurt, tuning)), hurt, awaited)
+    return Judged(after, tuple(_verdicts(after, seen, hurt, tuning)), hurt, awaited, seen.turn)
 
 
 def rungs(tuning: PressureTuning) -> Mapping[Resource, RungTuning]:
@@ -171,37 +208,38 @@ def rungs(tuning: PressureTuning) -> Mapping[Resource, RungTuning]:
     return {Resource.CPU: tuning.cpu, Resource.MEMORY: tuning.memory, Resource.IO: tuning.io}
 
 
-def _newest(former: Watched, reading: StallReading | None) -> Rates | None:
-    return None if reading is None else rates(former.last, reading)
+def _online_after(former: Watched, reading: StallReading | None, pod_id: str, seen: Seen) -> Watched:
+    """Return an online pod after a turn that was to read it; None is a reading that failed."""
+    if reading is None:
+        return former.at(seen.turn)
+    newest = rates(former.last, reading)
+    found = strains(former.last, reading, newest, seen.stolen)
+    return _after(former, reading, newest, _felt(former.felt, found, seen.tolerances[pod_id]))
 
 
-def _watched(
-    former: Watched, reading: StallReading | None, newest: Rates | None, felt: Mapping[Resource, Felt]
-) -> Watched:
-    known = (newest, *former.rates[: culprit.TURNS - 1])
-    operations = newest.operations if newest is not None else None
-    used = frozenset([device for device, count in (operations or {}).items() if count > 0])
-    return Watched(reading or former.last, known, felt, used or former.devices)
+def _after(former: Watched, reading: StallReading, newest: Rates, felt: Mapping[Resource, Felt]) -> Watched:
+    """Return a pod after the turn that made this reading."""
+    used = frozenset([device for device, count in (newest.operations or {}).items() if count > 0])
+    return Watched(
+        last=reading,
+        rates=(newest, *former.rates[: culprit.TURNS - 1]),
+        felt=felt,
+        devices=used or former.devices,
+        turn=former.turn + 1,
+    )
 
 
 def _felt(
-    former: Watched, reading: StallReading | None, newest: Rates | None, pod_id: str, seen: Seen
+    former: Mapping[Resource, Felt], found: Mapping[Resource, Strain | None], tolerance: Tolerance
 ) -> dict[Resource, Felt]:
     """Return the judgements of an online pod in this turn."""
-    if reading is None or newest is None:
-        return {resource: _unread(one) for resource, one in former.felt.items()}
-    found = strains(former.last, reading, newest, seen.stolen)
     felt: dict[Resource, Felt] = {}
     for resource, strain in found.items():
-        known = former.felt.get(resource, Felt())
-        baseline, judgement = judge(known.baseline, resource, strain, seen.tolerances[pod_id])
+        known = former.get(resource, Felt())
+        baseline, judgement = judge(known.baseline, resource, strain, tolerance)
         feeling, alone = known.feeling.after(hurt=judgement.hurt), max(0.0, known.alone - _FORGOTTEN)
         felt[resource] = Felt(baseline, feeling, judgement, strain, alone)
     return felt
-
-
-def _unread(known: Felt) -> Felt:
-    return Felt(known.baseline, known.feeling.after(hurt=None), alone=known.alone)
 
 
 def _hurt(pods: Watch, seen: Seen, resource: Resource) -> frozenset[str]:
@@ -235,8 +273,8 @@ def _verdicts(
                 continue
             found = evidence(
                 felt.feeling,
-                {k: _uses(pods[k], resource, devices) for k in seen.reclaimed},
-                (_uses(pods[k], resource, devices) for k in seen.online if k != victim),
+                {k: _uses(pods[k], seen.turn, resource, devices) for k in seen.reclaimed},
+                (_uses(pods[k], seen.turn, resource, devices) for k in seen.online if k != victim),
                 LEAST_RISES[resource],
             )
             if found.confidence < culprit.LEAST_CONFIDENCE:
@@ -260,5 +298,5 @@ def _hurt_alone(pod: Watched, resource: Resource) -> Watched:
     return pod._replace(felt={**pod.felt, resource: felt._replace(alone=alone)})
 
 
-def _uses(pod: Watched, resource: Resource, devices: frozenset[str]) -> Uses:
-    return tuple(None if one is None else one.use(resource, devices) for one in pod.rates)
+def _uses(pod: Watched, turn: int, resource: Resource, devices: frozenset[str]) -> Uses:
+    return tuple(None if one is None else one.use(resource, devices) for one in pod.rates_at(turn))

@@ -104,7 +104,7 @@ class Pressure:
     def _climb(self, judged: Judged, state: NodeState, tuning: Tuning, now: float) -> None:
         accused: dict[Resource, list[Accused]] = {}
         for verdict in judged.verdicts:
-            accused.setdefault(verdict.resource, []).extend(self._accused(verdict, state))
+            accused.setdefault(verdict.resource, []).extend(self._accused(verdict, judged, state))
         gone = {pod_id for pod_id, _ in self._ladder.throttled} - state.pods.keys()
         concerned = {pod_id for pod_id, _ in self._ladder.throttled} - gone
         concerned |= {one.pod_id for some in accused.values() for one in some}
@@ -114,7 +114,7 @@ class Pressure:
             hurt=judged.hurt,
             may=self._may(concerned, state),
             gone=gone,
-            idle=self._idle(),
+            idle=self._idle(judged),
         )
         self._ladder, steps = ladder.climb(self._ladder, turn, _floors(tuning))
         self._tell(judged.verdicts, state, tuning, now)
@@ -132,24 +132,23 @@ class Pressure:
         reclaimed = self._pods.of(state).reclaimed
         return {k for k in concerned if k in reclaimed and reclaimed[k].allows(_THROTTLE)}
 
-    def _idle(self) -> set[ladder.Key]:
+    def _idle(self, judged: Judged) -> set[ladder.Key]:
         """Return the throttled pods whose use is far below their limit, and below that of any culprit."""
         found = set()
         for (pod_id, resource), one in self._ladder.throttled.items():
-            watched = self._watch.get(pod_id)
-            newest = watched.rates[0] if watched is not None and watched.rates else None
+            newest = judged.newest(pod_id)
             use = None if newest is None else newest.use(resource, frozenset(self._devices.get(pod_id, ())))
             if use is not None and use < min(judging.LEAST_RISES[resource], _UNUSED * one.limit):
                 found.add((pod_id, resource))
         return found
 
-    def _accused(self, verdict: Verdict, state: NodeState) -> Iterable[Accused]:
+    def _accused(self, verdict: Verdict, judged: Judged, state: NodeState) -> Iterable[Accused]:
         """Yield the culprits of a verdict that can be limited. A throttled pod keeps its devices."""
         action = ACTIONS.get(verdict.resource)
         for suspect in verdict.evidence.culprits if action is not None else ():
             pod_id = suspect.pod_id
             devices = self._devices.setdefault(pod_id, tuple(sorted(verdict.devices)))
-            newest = self._watch[pod_id].rates[0]
+            newest = judged.newest(pod_id)
             if action is not None and newest is not None and action.is_possible(self._place(state, pod_id)):
                 yield Accused(pod_id, verdict.victim, newest.fastest(devices))
 

@@ -65,7 +65,7 @@ class TurnTimes:
         self._quick_turns = 0 if judged is None else self._next_quick_turns(judged)
         if not self._quick_turns:
             self._alarmed = frozenset()
-        self._waits.follow(followed, {} if judged is None else judged.watch)
+        self._waits.follow(followed, {} if judged is None else judged.read)
 
     def _next_quick_turns(self, judged: Judged) -> int:
         """Return the number of quick turns to come.

@@ -14,7 +14,6 @@ from nri_coloc.core.workload import Tolerance
 from nri_coloc.pressure.action import Cause
 from nri_coloc.pressure.actions import degrade_cpu
 from nri_coloc.pressure.actions.degrade_cpu import LEAST, NO_COURSE, Member, Pool
-from nri_coloc.pressure.judging import Seen, turn
 from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Move, Turn, climb
 from nri_coloc.pressure.verdict import LOADS, NO_BASELINE, Resource, Strain, judge
 from tests.unit.pressure.kit import MIB, Bench, Doing
@@ -45,11 +44,9 @@ def test_unknown_readings_make_no_verdict(day: list[tuple[Doing, Doing]]):
     for number, (web, batch) in enumerate(day):
         judged = node.second({"web": web}, {"batch": batch})
         if number % 2:
-            unread = Seen({"web": None}, {"batch": None}, {"web": node.tolerance}, 0.0)
-            judged = turn(node.watch, unread, node.tuning)
+            judged = node.failed_turn("web", "batch")
             assert not judged.verdicts
             assert not any(judged.hurt.values())
-            node.watch = judged.watch
 
 
 @given(_DAYS)

@@ -74,6 +74,7 @@ class Bench:
         self.tuning = tuning or PressureTuning()
         self.watch: Watch = {}
         self.at = 0.0
+        self.turns = 0
         self.tolerance = Tolerance.NORMAL
         self.stolen: float | None = 0.0
         self._pods: dict[str, Pod] = {}
@@ -81,7 +82,9 @@ class Bench:
     def second(self, online: dict[str, Doing], reclaimed: dict[str, Doing]) -> Judged:
         """Let one second pass; return the turn's result."""
         self.at += 1
+        self.turns += 1
         seen = Seen(
+            self.turns,
             {k: self._reading(k, doing) for k, doing in online.items()},
             {k: self._reading(k, doing) for k, doing in reclaimed.items()},
             dict.fromkeys(online, self.tolerance),
@@ -94,6 +97,14 @@ class Bench:
     def seconds(self, count: int, online: dict[str, Doing], reclaimed: dict[str, Doing]) -> list[Verdict]:
         """Let several seconds pass; return all verdicts."""
         return [one for _ in range(count) for one in self.second(online, reclaimed).verdicts]
+
+    def failed_turn(self, online: str, reclaimed: str) -> Judged:
+        """Return the result of a turn that could not read these pods."""
+        self.turns += 1
+        seen = Seen(self.turns, {online: None}, {reclaimed: None}, {online: self.tolerance}, 0.0)
+        judged = turn(self.watch, seen, self.tuning)
+        self.watch = judged.watch
+        return judged
 
     def _reading(self, pod_id: str, doing: Doing) -> StallReading:
         return self._pods.setdefault(pod_id, Pod(self.at - 1)).after(doing, self.at)

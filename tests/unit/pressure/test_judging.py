@@ -6,7 +6,9 @@ import pytest
 
 from nri_coloc.core.settings import PressureTuning, RungTuning
 from nri_coloc.core.workload import Tolerance
-from nri_coloc.pressure.judging import Seen, turn
+from nri_coloc.pressure.culprit import Feeling
+from nri_coloc.pressure.judging import Felt, Watched
+from nri_coloc.pressure.rates import UNUSED
 from nri_coloc.pressure.verdict import Resource
 from tests.unit.pressure.kit import MIB, Bench, Doing
 
@@ -301,11 +303,25 @@ def test_one_turn_searches_for_the_worst_hurt():
     assert [one.victim for one in verdicts] == ["web3", "web2"]
 
 
+def test_turns_that_read_no_pod_count_as_unknown():
+    felt = Felt(feeling=Feeling(calm=0b10, hurt=0b01))
+    pod = Watched(rates=(UNUSED,) * 63, felt={Resource.IO: felt}, turn=5).at(7)
+    assert pod.felt[Resource.IO].feeling == Feeling(calm=0b1000, hurt=0b0100)
+    assert pod.rates == (None, None, *(UNUSED,) * 62)
+    assert pod.at(500).felt[Resource.IO].feeling == Feeling()
+
+
+def test_an_unread_pod_has_no_newest_use():
+    node = bench()
+    assert node.second({"web": READER}, {"hog": IDLE}).newest("hog") is not None
+    judged = node.failed_turn("web", "hog")
+    assert (judged.newest("hog"), judged.newest("gone")) == (None, None)
+
+
 def test_a_pod_that_is_not_read_keeps_its_baseline():
     node = bench()
     node.seconds(20, {"web": READER}, {"hog": IDLE})
     known = node.watch["web"].felt[Resource.IO].baseline
-    unread = Seen({"web": None}, {"hog": None}, {"web": node.tolerance}, 0.0)
-    judged = turn(node.watch, unread, node.tuning)
+    judged = node.failed_turn("web", "hog")
     assert judged.watch["web"].felt[Resource.IO].baseline == known
     assert not any(judged.hurt.values())
