@@ -12,6 +12,9 @@ which the pod is active: its own CPU time and the wait of its baseline. A reques
 that uses a tenth of a CPU is hurt by less waiting than one that uses a whole CPU. For I/O the margin is divided by the
 operations too. So it needs no latency that fits one disk.
 
+A reading of less than a second may be wrong by more than the margin. If its wait is above the bound that a reading of a
+second has, and not above its own one, it is unknown, and nothing is learned from it.
+
 The baseline is learned for each load (a power of four) from the pod's own readings. It follows calm readings fast and
 hurt readings slowly: a workload that changed for good is normal again after an hour. A closed-loop pod does less work
 while it is hurt, so a load without a baseline takes the baseline of the next higher load. A load above all known loads
@@ -52,6 +55,9 @@ class Resource(StrEnum):
 
 _PART: Final = 0.2
 """The margin, part of the time in which the pod is active."""
+
+_FINE: Final = 0.02
+"""The resolution of a reading of one second (`Strain.resolution`)."""
 
 _MOST: Final[Mapping[Resource, float]] = {Resource.CPU: 0.2, Resource.MEMORY: 0.1, Resource.IO: 0.05}
 """The largest margins, shares of the time: otherwise a pod that uses many CPUs would bear any wait."""
@@ -132,13 +138,16 @@ def judge(
     level = _of_size(_expected(known, load), strain.size)
     if level is None:
         return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
-    margin = _margin(resource, strain, level.mean)
-    bound = max(level.mean * _FACTORS[tolerance] + 3 * level.spread, level.mean + margin)
-    hurt = wait > bound
+    usual = level.mean * _FACTORS[tolerance] + 3 * level.spread
+    margin = _margin(resource, strain, level.mean, strain.resolution)
+    fine = _margin(resource, strain, level.mean, min(strain.resolution, _FINE))
+    bound = max(usual, level.mean + margin)
+    is_unclear = max(usual, level.mean + fine) < wait <= bound
+    hurt = None if is_unclear else wait > bound
     judgement = Judgement(
         hurt=hurt, wait=wait, baseline=level.mean, spread=level.spread, margin=margin, bound=bound
     )
-    return _learned(known, load, (wait, strain.size), hurt=hurt), judgement
+    return known if hurt is None else _learned(known, load, (wait, strain.size), hurt=hurt), judgement
 
 
 def wait_of(resource: Resource, strain: Strain) -> float:
@@ -151,11 +160,11 @@ def longest_stall(resource: Resource, judgement: Judgement, strain: Strain) -> f
     return inf if judgement.bound is None else judgement.bound * _parts(resource, strain)
 
 
-def _margin(resource: Resource, strain: Strain, usual: float) -> float:
+def _margin(resource: Resource, strain: Strain, usual: float, resolution: float) -> float:
     """Return the wait above the `usual` one that no tolerance calls a hurt, in the unit of `wait_of`."""
     parts = _parts(resource, strain)
     active = strain.cpu + usual * parts
-    return max(min(_PART * active, _MOST[resource]), strain.resolution) / parts
+    return max(min(_PART * active, _MOST[resource]), resolution) / parts
 
 
 def _parts(resource: Resource, strain: Strain) -> float:

@@ -79,9 +79,11 @@ class Bench:
         self.stolen: float | None = 0.0
         self._pods: dict[str, Pod] = {}
 
-    def second(self, online: dict[str, Doing], reclaimed: dict[str, Doing]) -> Judged:
-        """Let one second pass; return the turn's result."""
-        self.at += 1
+    def second(
+        self, online: dict[str, Doing], reclaimed: dict[str, Doing], *, lasts_s: float = 1.0
+    ) -> Judged:
+        """Let one second pass, or a shorter time; return the turn's result."""
+        self.at += lasts_s
         self.turns += 1
         seen = Seen(
             self.turns,

@@ -76,6 +76,14 @@ def test_a_pod_that_begins_after_the_hurt_is_suspected_later():
     assert node.second({"web": SLOWED}, {"hog": DISK_HOG}).verdicts
 
 
+def test_a_short_look_does_not_end_a_small_hurt():
+    calm, hurt = Doing(cpu=100, cpu_stall=0.02), Doing(cpu=100, cpu_stall=0.06)
+    node = bench()
+    node.seconds(20, {"web": calm}, {"hog": IDLE})
+    looks = [node.second({"web": hurt}, {"hog": BUSY}, lasts_s=each) for each in (1.0, 0.25, 1.0)]
+    assert [len(look.verdicts) for look in looks] == [0, 0, 1]
+
+
 def test_a_hurt_without_a_culprit_is_expected_again():
     node = bench()
     for _ in range(2):
