@@ -36,6 +36,9 @@ pytestmark = pytest.mark.tier("fast")
 RECORD = "coloc.nri.io/record"
 MI = 1 << 20
 VERSIONS = ("1.7.24", "2.1.9", "2.4.0")
+WAITS_S = 8.0
+"""The time for which the runtime waits, as a plugin is told. An answer is due after a quarter, so six seconds are left
+for a machine with other work."""
 
 Answers = list[tuple[HookKind, str, Any]]
 
@@ -254,8 +257,10 @@ def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(
 ):
     node = node_v2
     decide_when_answered(monkeypatch)
-    node.runtime.plugins.told_timeout = 2.0
-    with daemon_of(node, program=SLOW_PROGRAM) as daemon:
+    node.runtime.plugins.told_timeout = WAITS_S
+    # without CRI's list, in which the daemon would find the containers of late decisions, and reconnect
+    flags = ("--cri-socket", str(tmp_path / "no-cri.sock"))
+    with daemon_of(node, flags=flags, program=SLOW_PROGRAM) as daemon:
         served(daemon)
         ids = []
         for name in ("slow", "slower", "slowest"):
@@ -264,8 +269,8 @@ def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(
             assert daemon.audited("container.late", container_id=ids[-1])["pod"] == name
             assert daemon.container(ids[-1]) == {}
         creations = [told.seconds for told in node.runtime.trace if told.kind is HookKind.CREATE_CONTAINER]
-        assert min(creations) > 0.3
-        assert median(creations) < 0.9, "a quarter of the runtime's two seconds; one may meet a standstill"
+        assert min(creations) > WAITS_S / 5
+        assert median(creations) < WAITS_S, "one may meet a standstill"
         sizes = [answer.ByteSize() for kind, _, answer in answers if kind is HookKind.CREATE_CONTAINER]
         assert sizes == [0, 0, 0]
         assert daemon.metric('nri_coloc_neutral_replies_total{hook="CreateContainer"}') == 3
