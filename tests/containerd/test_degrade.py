@@ -22,16 +22,13 @@ DEGRADES: Final = "pressure: {degrade: true, cpu: {up: 1}}\n"
 OPEN: Final = {workloads.QOS: "shared", "coloc.nri.io/avoidance": "degrade"}
 WEB: Final = {workloads.QOS: "shared", "coloc.nri.io/tolerance": "low"}
 LEARNS_S: Final = 60
-LASTS_S: Final = 5.0
-"""The time for which the hog stays degraded (`judging_daemon`)."""
-
 LOOPS: Final = 8
 SHARES: Final = 900
 REQUEST: Final = SHARES * PERIOD // 1024
 """The hog's request as a quota, µs a period: the least quota that it may have."""
 
-OWN: Final = (len(workloads.NODE_CPUS) * PERIOD - PERIOD // 20, PERIOD)
-"""The hog's own quota: all CPUs but a twentieth of one."""
+OWN: Final = (len(workloads.NODE_CPUS) * PERIOD - PERIOD // 4, PERIOD)
+"""The hog's own quota: all CPUs but a quarter of one, so that the daemon runs, however busy the machine is."""
 
 SERVES: Final = (
     "/bin/sh",
@@ -40,30 +37,31 @@ SERVES: Final = (
 )
 """A program that uses a fifth of a CPU at most, for longer than a time slice: beside busy loops it then waits."""
 
-WEIGHT: Final = 16 * 1024
-"""Of all pods: the other work of the machine takes a small part of the CPUs, so that the pool is full."""
+WEIGHT: Final = 256 * 1024
+"""The largest weight, for all pods: other work of the machine neither keeps the pool from being full nor makes the pod
+wait, whether its baseline is learned or not."""
 
 
 class Short(NamedTuple):
-    """A pool that is short of CPU, and its degraded container."""
+    """A pool that is short of CPU, and its degraded container; the file `later` ends the time of degrading."""
 
     daemon: Daemon
     hog: Workload
+    later: Path
 
 
 @pytest.fixture
 def short(cri: Cri, own_daemon: Callable[..., Daemon], tmp_path: Path) -> Iterator[Short]:
     """Yield a short pool: the hog comes when the other pod is known."""
-    learned = tmp_path / "learned"
-    kubepods.weigh("/kubepods", WEIGHT)  # before the baseline: other work of the machine would be in it
+    learned, later = tmp_path / "learned", tmp_path / "later"
     try:
-        daemon = own_daemon(config=DEGRADES, program=judging_daemon.program(learned, LASTS_S))
+        daemon = own_daemon(config=DEGRADES, program=judging_daemon.program(learned, later))
         online(cri, "web", WEB, {"shares": 307}, SERVES)
         wait_until(learned.exists, LEARNS_S, "a baseline of the calm pod")
         own: Limits = {"shares": SHARES, "quota": OWN[0], "period": OWN[1]}
         hog = online(cri, "hog", OPEN, own, load.burners(LOOPS))
         daemon.audited("pressure.degrade")
-        yield Short(daemon, hog)
+        yield Short(daemon, hog, later)
     finally:
         kubepods.weigh("/kubepods", KERNELS_SHARES)
 
@@ -75,6 +73,7 @@ def online(
     pod = cri.run_pod(
         name, annotations=annotations, cgroup_parent=kubepods.BURSTABLE, shares=limits["shares"]
     )
+    kubepods.weigh("/kubepods", WEIGHT)  # it exists now, and other work of the machine is in no reading yet
     return Workload(cri, pod, cri.create_container(pod, "app", command=command, **limits)).start()
 
 
@@ -83,6 +82,7 @@ def test_a_hog_is_degraded_until_a_timer_ends(short: Short):
     assert held is not None
     assert REQUEST <= held[0] < OWN[0]
     Tap(short.hog, LOOPS).off()
+    short.later.touch()
     recovered = short.daemon.audited("pressure.recover")
     assert recovered["reason"] == "calm"
     assert cgroups.quota(short.hog.cgroup) == OWN

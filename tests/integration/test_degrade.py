@@ -12,10 +12,10 @@ LEARNS_S = 10
 
 
 def test_a_hog_of_a_short_pool_is_degraded(tmp_path):
-    learned = tmp_path / "learned"
+    learned, later = tmp_path / "learned", tmp_path / "later"
     with Node(tmp_path, "8cpu", cgroup=2, runtime_version="2.2.0") as node:
         node.start_clock()
-        with daemon_of(node, config=SHORT, program=judging_daemon.program(learned)) as daemon:
+        with daemon_of(node, config=SHORT, program=judging_daemon.program(learned, later)) as daemon:
             served(daemon)
             web, hog = shared(node, "web", 1000), shared(node, "hog", 500, annotations=OPEN)
             node.set_demand(web, 0.5)

@@ -4,12 +4,13 @@ Run instead of `python -m nri_coloc`. The first argument is a file that appears 
 stall of a pod that uses CPU with its baseline. No state or metric of the product shows a baseline, and a test that
 waits for seconds fails if the machine is busy. The product learns from ten readings, one a second.
 
-The second argument is the time in seconds for which a container stays degraded; the product's is a minute.
+The second argument is a file, too. While it is missing, a degraded container stays degraded for ten minutes; the
+product's time is one. From the first calm turn after the test makes it, the time of degrading is an hour later.
 """
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,18 +18,22 @@ from nri_coloc.cli import main
 from nri_coloc.core.settings import PressureTuning
 from nri_coloc.pressure import judging, verdict
 from nri_coloc.pressure.actions import degrade_cpu
+from nri_coloc.pressure.actions.degrade_cpu import Course, Pool, Step
 from nri_coloc.pressure.judging import Judged, Seen, Watch, Watched
 from nri_coloc.pressure.verdict import Resource
 from tests.rig.patient_daemon import be_patient
 
 ENOUGH: Final = 3
+LASTS_S: Final = 600.0
+LATER_S: Final = 3600.0
 
 _turn: Final = judging.turn
+_degrading: Final = degrade_cpu.turn
 
 
-def program(learned: Path, lasts_s: float = degrade_cpu.LASTS_S) -> tuple[str, ...]:
+def program(learned: Path, later: Path) -> tuple[str, ...]:
     """Return the arguments that run it."""
-    return ("-m", "tests.rig.judging_daemon", str(learned), str(lasts_s))
+    return ("-m", "tests.rig.judging_daemon", str(learned), str(later))
 
 
 def showing(learned: Path) -> Callable[[Watch, Seen, PressureTuning], Judged]:
@@ -39,6 +44,19 @@ def showing(learned: Path) -> Callable[[Watch, Seen, PressureTuning], Judged]:
         if any(map(_is_compared, judged.watch.values())):
             learned.touch()
         return judged
+
+    return turn
+
+
+def skipping(later: Path) -> Callable[[Course, Mapping[str, Pool], float], tuple[Course, tuple[Step, ...]]]:
+    """Return the replacement of `degrade_cpu.turn`, which skips an hour."""
+    skipped_s = 0.0
+
+    def turn(before: Course, pools: Mapping[str, Pool], now: float) -> tuple[Course, tuple[Step, ...]]:
+        nonlocal skipped_s
+        if later.exists() and not any(pool.hurt for pool in pools.values()):
+            skipped_s = LATER_S
+        return _degrading(before, pools, now + skipped_s)
 
     return turn
 
@@ -58,5 +76,6 @@ if __name__ == "__main__":
     be_patient()
     setattr(verdict, "ENOUGH", ENOUGH)  # noqa: B010 - only in this program
     setattr(judging, "turn", showing(Path(sys.argv[1])))  # noqa: B010 - likewise
-    setattr(degrade_cpu, "LASTS_S", float(sys.argv[2]))  # noqa: B010 - likewise
+    setattr(degrade_cpu, "LASTS_S", LASTS_S)  # noqa: B010 - likewise
+    setattr(degrade_cpu, "turn", skipping(Path(sys.argv[2])))  # noqa: B010 - likewise
     sys.exit(main.main(sys.argv[3:], os.environ))

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Final
 
 from nri_coloc.core import knobs
+from tests.rig import RigError
 from tests.rig.waiting import comes
 
 GUARANTEED: Final = "/kubepods/pod{uid}"
@@ -53,8 +54,10 @@ def create(cgroup: str) -> None:
 
 
 def weigh(cgroup: str, shares: int) -> None:
-    """Write a pod's CPU request into its cgroup."""
-    for folder in folders(cgroup):
+    """Write a pod's CPU request into its cgroup; RigError if there is no such cgroup."""
+    if not (found := folders(cgroup)):
+        raise RigError(f"no cgroup {cgroup} to weigh")
+    for folder in found:
         for name, text in (("cpu.shares", str(shares)), ("cpu.weight", str(knobs.cpu_weight(shares)))):
             if (folder / name).exists():
                 (folder / name).write_text(text)
