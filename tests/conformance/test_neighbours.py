@@ -37,9 +37,7 @@ def update_of(container_id: str, value: str) -> nri_pb2.ContainerUpdate:
 
 
 @pytest.mark.parametrize("index", [BEFORE_US, AFTER_US], ids=["before-us", "after-us"])
-def test_a_plugin_that_sets_the_same_field_fails_the_creation_and_costs_us_nothing(
-    node: GoNode, daemon: Daemon, index: str
-):
+def test_a_rival_plugins_creation_fails_at_no_cost_for_us(node: GoNode, daemon: Daemon, index: str):
     neighbour = shared(node)
     lost = len(daemon.audit("runtime.lost"))
     with (
@@ -87,9 +85,7 @@ def test_a_creation_survives_an_earlier_plugins_update_of_a_neighbour(node: GoNo
     assert_unhurt(daemon)
 
 
-def test_a_plugin_that_answers_an_update_with_the_same_field_fails_that_update_alone(
-    node: GoNode, daemon: Daemon
-):
+def test_a_rival_plugins_update_fails_alone(node: GoNode, daemon: Daemon):
     web, lost = dedicated(node), len(daemon.audit("runtime.lost"))
     answer = nri_pb2.UpdateContainerResponse(update=[update_of(web, "6-7")])
     with (

@@ -78,7 +78,7 @@ def _placed(container: dict[str, object]) -> tuple[object, ...]:
 # ---- the four classes ----
 
 
-def test_a_dedicated_container_gets_cpus_of_its_own_and_its_neighbours_leave_them(node, daemon):
+def test_neighbours_leave_a_dedicated_containers_cpus(node, daemon):
     neighbours = [shared(node, f"neighbour-{number}") for number in range(3)]
     web = dedicated(node)
     assert cpuset.render(cpus(node, web)) == "0-1"
@@ -102,7 +102,7 @@ def test_an_offline_container_carries_no_cpus_and_the_smallest_weight(node, edit
     wait_until(lambda: not node.cpus(batch.id) & cpus(node, web), 30, "the reclaim pool to include it")
 
 
-def test_an_offline_container_is_the_first_to_be_killed_where_nri_can_say_so(node, edition):
+def test_a_reclaimed_container_is_killed_first_where_nri_can(node, edition):
     request = ContainerRequest("app", oom_score_adj=500)
     container_id = node.run_container(pod(node, "batch", kube=KubeQoS.BEST_EFFORT), request)
     adjusted = node.runtime.containers[container_id].oom_score_adj

@@ -100,7 +100,7 @@ def test_an_excess_leaves_no_key_in_force(daemon: Daemon, cri: Cri):
     assert cgroups.weighs(odd.cgroup, 100)
 
 
-def test_a_bad_value_for_one_container_leaves_the_pods_own_in_force(daemon: Daemon, cri: Cri):
+def test_a_containers_bad_value_keeps_the_pods_in_force(daemon: Daemon, cri: Cri):
     odd = _annotated(cri, {"io-weight": "300", "io-weight.app": "none"})
     record = daemon.audited("annotation.invalid", container_id=odd.id)
     assert record["key"] == f"{PREFIX}io-weight.app"

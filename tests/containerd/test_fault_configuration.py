@@ -18,7 +18,7 @@ BROKEN = ("node: [", "classes: {rules: 7}\n", f"\0{'x' * 100_000}")
 
 
 @pytest.mark.invariant(1, 2, 3, 6, 7, 8)
-def test_broken_and_mended_again_and_again_moves_nothing_while_pods_come_and_go(
+def test_repeated_bad_configurations_move_nothing_while_pods_come(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector
 ):
     daemon = own_daemon()

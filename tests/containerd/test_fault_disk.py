@@ -41,7 +41,7 @@ def test_an_audit_that_nobody_can_write_costs_the_audit_alone(own_daemon: OwnDae
 
 
 @pytest.mark.invariant(1, 3, 8)
-def test_an_audit_goes_on_in_whole_lines_when_its_disk_has_room_again(
+def test_an_audit_continues_in_whole_lines_after_full_disks(
     own_daemon: OwnDaemon, inspector: Inspector, tiny: Path
 ):
     daemon = own_daemon(audit_to=tiny / "audit")
@@ -78,7 +78,7 @@ def test_a_full_state_folder_costs_restore_and_no_placement(
 
 
 @pytest.mark.invariant(1, 3, 6, 8)
-def test_a_full_disk_costs_what_was_learnt_last_and_leaves_the_former_checkpoint_whole(
+def test_a_full_disk_leaves_the_former_checkpoint_whole(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, tiny: Path
 ):
     state = tiny / "state"

@@ -81,7 +81,7 @@ def test_a_cgroup_that_cannot_be_written_is_told_and_made_good(
 
 @pytest.mark.invariant(1, 6, 7, 8)
 @pytest.mark.parametrize("refusal", REFUSALS, ids=[one.controller for one in REFUSALS])
-def test_a_value_that_cannot_be_written_costs_nobody_a_placement_and_is_made_good(
+def test_an_unwritable_value_costs_no_placement_and_arrives_later(
     own_daemon: OwnDaemon, inspector: Inspector, refusal: Refusal
 ):
     daemon = own_daemon()

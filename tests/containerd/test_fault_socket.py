@@ -21,7 +21,7 @@ TRIES_SECONDS = {"deaf": 3, "silent": 60, "garbage": 60}
 
 
 @pytest.mark.invariant(1, 3, 6, 7)
-def test_a_socket_file_that_is_removed_and_made_anew_is_found_again(
+def test_a_socket_made_anew_is_found_again(
     containerd: Containerd, own_daemon: OwnDaemon, inspector: Inspector
 ):
     daemon = own_daemon()
@@ -37,7 +37,7 @@ def test_a_socket_file_that_is_removed_and_made_anew_is_found_again(
 @ON_THE_NEWEST
 @pytest.mark.invariant(1, 3, 6, 7, 8)
 @pytest.mark.parametrize("manner", MANNERS)
-def test_another_program_behind_the_socket_moves_nothing_and_is_left_for_the_runtime(
+def test_another_program_behind_the_socket_moves_nothing(
     containerd: Containerd, cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, manner: Manner
 ):
     daemon = own_daemon()

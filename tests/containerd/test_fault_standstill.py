@@ -25,7 +25,7 @@ SHARERS = 12  # so that one push is on its way and others are still to come
 
 
 @pytest.mark.invariant(1, 3, 6, 7, 8)
-def test_a_runtime_that_stands_still_moves_nothing_and_is_served_when_it_goes_on(
+def test_a_halted_runtime_moves_nothing_and_is_served_later(
     containerd: Containerd, own_daemon: OwnDaemon, inspector: Inspector
 ):
     daemon = own_daemon()

@@ -30,7 +30,7 @@ LONGEST_LIVES_S: Final = (1.0, 8.0)
 
 
 @pytest.mark.parametrize("seed", [20])
-def test_killed_at_any_moment_the_node_is_safe_and_the_next_start_takes_over(
+def test_a_kill_at_any_moment_leaves_the_node_safe(
     cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, seed: int
 ):
     dice = random.Random(seed)

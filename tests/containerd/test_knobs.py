@@ -164,9 +164,7 @@ def test_the_daemon_reports_the_values_that_it_changed(daemon: Daemon, cri: Cri)
     assert record["after"]["io.weight"] == 300
 
 
-def test_an_offline_pod_with_an_online_container_is_no_part_of_the_box(
-    cri: Cri, own_daemon: Callable[..., Daemon]
-):
+def test_an_offline_pod_with_online_container_leaves_the_box(cri: Cri, own_daemon: Callable[..., Daemon]):
     own_daemon()
     mixed = cri.run_pod(
         "mixed", annotations={f"{PREFIX}qos-class": "reclaimed", f"{PREFIX}qos-class.app": "shared"}

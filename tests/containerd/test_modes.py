@@ -106,9 +106,7 @@ def test_a_reload_moves_only_what_differs(cri: Cri, own_daemon: OwnDaemon):
 
 @pytest.mark.bears_load
 @ON_THE_NEWEST
-def test_an_invalid_reload_changes_nothing_and_is_reported_until_it_is_mended(
-    cri: Cri, own_daemon: OwnDaemon
-):
+def test_an_invalid_reload_is_reported_until_mended(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=RESERVE)
     neighbour = workloads.shared(cri)
     for broken in BROKEN:

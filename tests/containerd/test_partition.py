@@ -38,9 +38,7 @@ def are_apart(web: Workload, batch: Workload) -> bool:
     return not online & offline if len(cores()) > 1 else online == offline == NODE_CPUS
 
 
-def test_online_and_offline_pods_have_cpus_of_their_own_and_loads_are_measured(
-    cri: Cri, own_daemon: OwnDaemon
-):
+def test_online_and_offline_pods_have_separate_measured_cpus(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(config=PARTITION)
     batch = workloads.reclaimed(cri)
     web = workloads.run(cri, "web", command=BURN, shares=1024)

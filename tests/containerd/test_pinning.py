@@ -12,7 +12,7 @@ from tests.rig.workloads import NODE_CPUS
 pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, pytest.mark.usefixtures("daemon")]
 
 
-def test_a_dedicated_container_has_a_cpu_of_its_own_at_its_first_instruction(cri: Cri):
+def test_a_dedicated_cpu_is_its_own_at_first_instruction(cri: Cri):
     web = workloads.dedicated(cri)
     assert len(web.first_cpus()) == 1
     assert web.cpus == cgroups.effective_cpus(web.cgroup) == web.first_cpus()
@@ -93,7 +93,7 @@ def test_a_freed_cpu_is_given_to_the_next(cri: Cri):
     assert workloads.dedicated(cri, "next").first_cpus() == owned
 
 
-def test_a_request_that_cannot_be_met_runs_in_share_and_is_audited(daemon: Daemon, cri: Cri):
+def test_an_impossible_request_runs_in_share_and_is_audited(daemon: Daemon, cri: Cri):
     web, unmet = workloads.dedicated(cri), daemon.metric("nri_coloc_unmet_requests_total")
     greedy = workloads.dedicated(cri, "greedy", request=len(NODE_CPUS) - 1)
     assert greedy.first_cpus() == greedy.cpus == NODE_CPUS - web.first_cpus()
@@ -103,7 +103,7 @@ def test_a_request_that_cannot_be_met_runs_in_share_and_is_audited(daemon: Daemo
     assert not daemon.container(greedy.id)["exclusive"]
 
 
-def test_a_created_container_follows_when_its_cpus_are_taken_before_it_starts(cri: Cri):
+def test_a_created_container_follows_when_its_cpus_are_taken(cri: Cri):
     waiting = workloads.shared(cri, "waiting", started=False)
     web = workloads.dedicated(cri)
     waiting.start()

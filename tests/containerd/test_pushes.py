@@ -21,14 +21,14 @@ WITH_CHILD = ("/bin/sh", "-c", workloads.COMMAND[2].replace("exec sleep 1000000"
 Up = Callable[..., Daemon]
 
 
-def test_what_was_lent_holds_from_the_creation_on_and_no_push_is_needed(cri: Cri, daemon: Daemon):
+def test_a_loan_since_creation_needs_no_push(cri: Cri, daemon: Daemon):
     batch = lent(cri, "batch")
     assert held(batch) == LENT
     assert in_force(batch)
     assert not poll(lambda: daemon.audit("container.update", container_id=batch.id), 1)
 
 
-def test_what_was_lent_before_we_came_is_pushed_into_the_spec_and_the_cgroup(cri: Cri, own_daemon: Up):
+def test_an_earlier_containers_loan_is_pushed_and_written(cri: Cri, own_daemon: Up):
     batch = lent(cri, "batch")
     assert held(batch)["quota"] == 0
     daemon = own_daemon()
@@ -73,9 +73,7 @@ def test_hints_are_on_the_containers_first_process_and_inherited(cri: Cri, own_d
     assert {policy(pid) for pid in cgroups.pids(online.cgroup)} == {(OTHER, slice_us)}
 
 
-def test_hints_come_to_who_ran_before_and_go_with_the_feature_and_with_restore(
-    cri: Cri, own_daemon: Up, slice_us: int
-):
+def test_hints_come_and_go_with_feature_and_restore(cri: Cri, own_daemon: Up, slice_us: int):
     online, offline = workloads.shared(cri), workloads.reclaimed(cri)
     pids = slept(online), slept(offline)
     before = [policy(pid) for pid in pids]

@@ -70,9 +70,7 @@ def test_cpus_stay_owned_when_plugin_and_containerd_both_restart(
 
 
 @pytest.mark.bears_load
-def test_cpus_that_were_given_come_before_older_containers_that_want_some_now(
-    cri: Cri, own_daemon: OwnDaemon
-):
+def test_owned_cpus_come_before_older_containers_requests(cri: Cri, own_daemon: OwnDaemon):
     older = workloads.run(cri, "older", namespace="queue", request=1)
     daemon = own_daemon()
     web = workloads.dedicated(cri)
@@ -125,9 +123,7 @@ def test_an_offline_pod_from_before_the_plugin_is_limited(cri: Cri, own_daemon: 
 
 
 @pytest.mark.bears_load
-def test_an_offline_container_from_before_the_plugin_gets_its_class_oom_score(
-    cri: Cri, own_daemon: OwnDaemon
-):
+def test_an_earlier_offline_container_gets_its_classs_score(cri: Cri, own_daemon: OwnDaemon):
     batch = workloads.run(cri, "batch", "reclaimed", request=0.1, oom=300)
     own_daemon()
     pid = cri.pid(batch.id)
@@ -156,7 +152,7 @@ def test_half_of_a_limit_is_not_halved_again_by_a_restart(cri: Cri, own_daemon: 
 
 
 @pytest.mark.bears_load
-def test_what_came_and_went_while_the_plugin_was_away_is_made_good(cri: Cri, own_daemon: OwnDaemon):
+def test_changes_while_the_plugin_was_away_are_made_good(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon()
     web, neighbour = workloads.dedicated(cri), workloads.shared(cri)
     daemon.kill()
@@ -169,9 +165,7 @@ def test_what_came_and_went_while_the_plugin_was_away_is_made_good(cri: Cri, own
 
 
 @pytest.mark.bears_load
-def test_a_second_copy_waits_and_takes_over_when_the_first_is_killed(
-    containerd: Containerd, cri: Cri, own_daemon: OwnDaemon
-):
+def test_a_second_copy_takes_over_after_a_kill(containerd: Containerd, cri: Cri, own_daemon: OwnDaemon):
     first = own_daemon()
     web = workloads.dedicated(cri)
     with Daemon(containerd, state_dir=first.state_dir) as second:

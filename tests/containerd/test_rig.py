@@ -142,7 +142,7 @@ def test_the_product_updates_one_container(containerd: Containerd, cri: Cri):
     client.close()
 
 
-def test_the_product_sees_a_refusal_and_a_loss_as_its_own_errors(containerd: Containerd):
+def test_refusals_and_losses_are_the_products_own_errors(containerd: Containerd):
     client = CriClient(str(containerd.cri_socket))
     with pytest.raises(errors.RuntimeRefused, match="UpdateContainerResources") as refusal:
         client.update_resources("nobody", cpus="0")

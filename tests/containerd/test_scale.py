@@ -66,9 +66,7 @@ def _all_make_room(
     assert daemon.metric("nri_coloc_reconnects_total") == 0
 
 
-def test_the_runtimes_spec_follows_for_those_whom_the_reply_did_not_carry(
-    cri: Cri, own_daemon: Callable[..., Daemon]
-):
+def test_specs_follow_for_containers_outside_the_reply(cri: Cri, own_daemon: Callable[..., Daemon]):
     own_daemon(config="runtime:\n  updatesPerReply: 1\n")
     crowd = [workloads.shared(cri, f"n{i}") for i in range(4)]
     web = workloads.dedicated(cri)
@@ -81,9 +79,7 @@ def test_the_runtimes_spec_follows_for_those_whom_the_reply_did_not_carry(
     )
 
 
-def test_pods_that_come_and_go_all_the_time_never_wedge_the_runtime(
-    cri: Cri, own_daemon: Callable[..., Daemon]
-):
+def test_constantly_changing_pods_never_wedge_the_runtime(cri: Cri, own_daemon: Callable[..., Daemon]):
     daemon = own_daemon()
     crowd = _crowd(cri, 24)
     with ThreadPoolExecutor(3) as pool:

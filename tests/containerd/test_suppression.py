@@ -69,9 +69,7 @@ def used(workload: Workload, seconds: float) -> float:
     return meter.read()
 
 
-def test_a_besteffort_system_pods_settings_stay_while_the_box_goes_to_its_floor(
-    cri: Cri, own_daemon: OwnDaemon
-):
+def test_a_besteffort_system_pod_keeps_its_settings_under_suppression(cri: Cri, own_daemon: OwnDaemon):
     agent = workloads.run(cri, "agent", namespace="kube-system", parent=kubepods.BESTEFFORT, oom=1000)
     agent.first_cpus()
     watched = (agent.pod.cgroup, f"{agent.pod.cgroup}/{agent.pod.id}", agent.cgroup)
@@ -147,9 +145,7 @@ def waited(daemon: Daemon, holds: Callable[[Offer], bool], what: str) -> Offer:
     return seen[-1]
 
 
-def test_capacity_falls_with_the_load_and_comes_back_with_reasons_that_name_it(
-    cri: Cri, own_daemon: OwnDaemon
-):
+def test_capacity_follows_load_with_named_reasons(cri: Cri, own_daemon: OwnDaemon):
     """The terms of the offer are compared, because other programs on this machine use CPU meanwhile."""
     daemon = own_daemon(config=LENDING)
     offline(cri)

@@ -30,7 +30,7 @@ def test_cpus_in_an_update_of_a_shared_container_are_ours(cri: Cri):
     becomes(lambda: _everywhere(neighbour), {NODE_CPUS - web.first_cpus()})
 
 
-def test_cpus_in_an_update_of_an_offline_container_stay_within_the_box(cri: Cri):
+def test_updated_cpus_of_offline_containers_stay_in_the_box(cri: Cri):
     batch, web = workloads.reclaimed(cri), workloads.dedicated(cri)
     cri.update(batch.id, cpus=ALL)
     becomes(lambda: batch.cpus, NODE_CPUS - web.first_cpus())
@@ -99,7 +99,7 @@ def test_cpus_that_somebody_else_wrote_are_put_back(daemon: Daemon, cri: Cri):
     assert daemon.audited("drift.repair", container_id=neighbour.id)["reason"] == "found_different"
 
 
-def test_a_resize_beyond_what_is_free_leaves_the_old_set_and_says_so(daemon: Daemon, cri: Cri):
+def test_an_impossible_resize_keeps_the_set_and_is_reported(daemon: Daemon, cri: Cri):
     neighbour, web = workloads.shared(cri), workloads.dedicated(cri)
     owned = web.first_cpus()
     cri.update(web.id, shares=1024 * len(NODE_CPUS), quota=len(NODE_CPUS) * PERIOD, period=PERIOD)

@@ -76,7 +76,7 @@ def rig(lasting: Lasting) -> Rig:
     return rig
 
 
-def test_a_pause_gives_the_box_its_floor_and_offers_nothing_until_it_is_ended(rig, capsys):
+def test_a_pause_lends_the_floor_and_offers_nothing(rig, capsys):
     shared(rig.node, "web")
     batch = reclaimed(rig.node, "batch")
     wait_until(lambda: rig.capacity()[0] > 0, SOON_S, "an offer")
@@ -163,7 +163,7 @@ def test_only_its_owner_can_reach_it(rig):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_is_hung_up_on_even_where_the_way_is_open(rig):
+def test_another_user_is_disconnected_despite_an_open_path(rig):
     for path in (rig.daemon.folder, rig.socket.parent):
         path.chmod(0o755)
     rig.socket.chmod(0o666)
@@ -202,7 +202,7 @@ def test_garbage_hurts_nobody(data, rig):
     assert_unhurt(rig.daemon)
 
 
-def test_a_daemon_that_was_killed_is_followed_by_one_that_can_be_called(rig):
+def test_after_a_kill_the_next_daemon_can_be_called(rig):
     rig.daemon.kill()
     assert rig.socket.exists()
     assert rig.admin("resume") == 1
@@ -217,7 +217,7 @@ def test_a_socket_that_was_removed_comes_back(rig):
     assert "was removed; creating it again" in rig.daemon.log()
 
 
-def test_at_its_end_it_takes_its_socket_with_it_though_somebody_hangs_on(rig):
+def test_its_end_removes_the_socket_despite_a_client(rig):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(rig.socket))
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -226,7 +226,7 @@ def test_at_its_end_it_takes_its_socket_with_it_though_somebody_hangs_on(rig):
     assert list(rig.socket.parent.iterdir()) == []
 
 
-def test_a_second_copy_that_waits_takes_it_from_nobody_and_has_it_afterwards(rig):
+def test_a_waiting_copy_takes_the_socket_only_afterwards(rig):
     flags = ["--admin-socket", str(rig.socket)]
     with daemon_of(rig.node, state_dir=rig.daemon.state_dir, flags=flags) as second:
         wait_until(lambda: "holds the lock" in second.log(), SOON_S, "the second to wait")

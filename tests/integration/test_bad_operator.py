@@ -93,7 +93,7 @@ def test_the_exit_code_is_the_processes(tmp_path):
     ],
     ids=" ".join,
 )
-def test_what_is_no_command_ends_with_2_and_says_how_it_is_used(arguments, run):
+def test_an_unknown_command_ends_with_2_and_usage(arguments, run):
     refused(run(*arguments), "usage: nri-coloc")
 
 
@@ -254,7 +254,7 @@ def test_a_port_that_is_taken_is_waited_for(node):
         assert len(assert_unhurt(daemon)["containers"]) == 1
 
 
-def test_a_runtime_whose_cri_never_answers_stops_neither_health_nor_the_end(node):
+def test_a_silent_cri_stops_neither_health_nor_end(node):
     node.cri.close()
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(node.cri_socket))
@@ -269,7 +269,7 @@ def test_a_runtime_whose_cri_never_answers_stops_neither_health_nor_the_end(node
                 assert ends_well(daemon)
 
 
-def test_nobody_reads_the_audit_and_it_ends_in_time_all_the_same(node, tmp_path):
+def test_an_unread_audit_does_not_delay_the_end(node, tmp_path):
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "nri_coloc", "run", "--http", "off", "--host-root", str(node.host_root)]
     command += ["--nri-socket", str(node.nri_socket), "--state-dir", str(tmp_path / "state")]

@@ -91,7 +91,7 @@ def written(writer: CgroupWriter, wanted: PodBandwidth) -> tuple[KernelInterface
 
 
 @pytest.mark.parametrize("survived", range(WRITES + 1))
-def test_a_writer_that_is_killed_anywhere_leaves_a_journal_that_gives_all_back(pod, survived):
+def test_a_writer_killed_anywhere_leaves_a_complete_journal(pod, survived):
     before = pod.files()
     command = [sys.executable, "-c", KILLED_BEFORE, pod.path, str(pod.journal), str(survived)]
     subprocess.run(command, timeout=PATIENCE_SECONDS, check=False)
@@ -146,7 +146,7 @@ def test_kernel_refuses_no_resize_beside_raises(pod, seed):
     resizing.play(resizing.Pod(pod.path, KernelsQuotas(pod), ours, owns), seed)
 
 
-def test_hints_reach_every_task_of_a_cgroup_and_restore_finds_also_those_born_since(pod):
+def test_hints_reach_all_tasks_and_restore_finds_later_ones(pod):
     script = "read go; sleep 600 & sleep 600 & echo born; wait"
     shell = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert shell.stdin is not None

@@ -125,7 +125,7 @@ def test_nobody_is_promised_more_than_an_operator_lets_the_box_have(rig):
     assert_unhurt(rig.daemon)
 
 
-def test_the_boxs_memory_follows_the_online_pods_and_everything_can_be_put_back(rig):
+def test_the_boxs_memory_follows_online_pods_and_restores(rig):
     batch = reclaimed(rig.node, "batch")
     rig.node.set_memory(batch, Held(anon=GIB, inactive_file=GIB))
     wait_until(
@@ -163,7 +163,7 @@ def last_told(rig: Rig) -> dict[str, Any]:
     return dict(rig.daemon.audit("reclaim.memory")[-1])
 
 
-def test_a_daemon_that_was_killed_is_followed_by_one_that_takes_over(rig):
+def test_a_daemon_takes_over_after_a_kill(rig):
     batch, other = reclaimed(rig.node, "batch"), reclaimed(rig.node, "other")
     nothing = [NO_BOUND[rig.node.tree.version]] * 2
     wait_until(lambda: not {rig.bound(batch), rig.bound(other)} & {*nothing}, SOON_S, "bounds of both")
@@ -176,7 +176,7 @@ def test_a_daemon_that_was_killed_is_followed_by_one_that_takes_over(rig):
     )
 
 
-def test_a_host_group_lives_on_what_is_lent_and_gets_its_own_back(rig):
+def test_a_host_group_is_lent_memory_and_restored(rig):
     tree, name = rig.node.tree, BOUNDS[rig.node.tree.version]
     weight = "cpu.shares" if tree.version == 1 else "cpu.weight"
     tree.make("hadoop-yarn")

@@ -48,7 +48,7 @@ def test_a_class_bursts_and_follows_its_settings_until_they_say_nothing(node, da
     assert_unhurt(daemon)
 
 
-def test_a_new_container_has_its_class_burst_and_the_audit_says_so(lasting):
+def test_a_new_container_has_its_classs_audited_burst(lasting):
     node, daemon = lasting.emptied(HALF), lasting.daemon
     pod_id, app = limited(node, "shop-front")
     expect_bursts(node, "50000", pod_id, app)

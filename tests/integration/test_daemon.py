@@ -180,9 +180,7 @@ def test_cpus_that_the_kubelet_asks_for_are_answered_with_ours(node, daemon, ans
 
 
 @pytest.mark.parametrize(("version", "carried"), [("1.7.24", False), ("2.1.9", True), ("2.4.0", True)])
-def test_an_oom_score_is_answered_only_where_the_runtime_takes_it_and_holds_everywhere(
-    version, carried, cgroup, tmp_path, answers
-):
+def test_a_score_holds_everywhere_and_is_answered_where_possible(version, carried, cgroup, tmp_path, answers):
     with Node(tmp_path, cgroup=cgroup, runtime_version=version) as node, daemon_of(node) as daemon:
         served(daemon)
         pod_id = pod(node, "batch", kube=KubeQoS.BEST_EFFORT)
@@ -192,7 +190,7 @@ def test_an_oom_score_is_answered_only_where_the_runtime_takes_it_and_holds_ever
         assert node.processes.oom_score_adj(node.runtime.containers[container_id].pid) == 1000
 
 
-def test_the_record_is_there_from_the_creation_on_and_survives_the_daemon(node, daemon):
+def test_the_record_survives_the_daemon_from_creation_on(node, daemon):
     container_id = dedicated(node)
     shared(node)
     assert '"exclusive":"0-1"' in node.runtime.containers[container_id].annotations[RECORD]
@@ -210,7 +208,7 @@ def dedicated_cpus(node: Node, daemon: Daemon) -> str:
     return cpus
 
 
-def test_a_record_is_not_believed_in_a_pod_that_writes_the_key_itself(node, daemon):
+def test_a_record_is_not_believed_in_its_own_pod(node, daemon):
     forged = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"6-7"}'
     daemon.kill()
     liar = pod(node, "liar", "dedicated", {RECORD: forged})
@@ -252,9 +250,7 @@ def test_observing_answers_nothing_and_writes_nothing(node_v2, answers):
 # ---- slow decisions ----
 
 
-def test_a_slow_decision_is_answered_neutrally_in_time_once_and_is_discarded(
-    node_v2, answers, tmp_path, monkeypatch
-):
+def test_a_slow_decision_is_answered_neutrally_and_discarded(node_v2, answers, tmp_path, monkeypatch):
     node = node_v2
     decide_when_answered(monkeypatch)
     node.runtime.plugins.told_timeout = WAITS_S

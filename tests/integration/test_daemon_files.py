@@ -60,7 +60,7 @@ def stay(node: Node, name: str, amount: int) -> bool:
     return not poll(lambda: sums(node, name) != [str(amount)] * 2, 3)
 
 
-def test_protections_are_sums_along_the_path_and_are_given_back_at_release(node_v2):
+def test_protections_are_sums_and_are_restored_at_release(node_v2):
     with daemon_of(node_v2) as daemon:
         served(daemon)
         first, second = protected(node_v2, "a", MI), protected(node_v2, "b", 3 * MI)
@@ -93,7 +93,7 @@ def test_kubelets_memory_qos_is_kept(node_v2):
         assert daemon.audit("drift.repair") == []
 
 
-def test_protections_of_pods_that_ended_while_we_were_away_are_given_back(node_v2):
+def test_protections_of_pods_ended_meanwhile_are_restored(node_v2):
     with daemon_of(node_v2) as daemon:
         served(daemon)
         protected(node_v2, "a", MI)
@@ -118,7 +118,7 @@ def test_a_reclaimed_pod_is_limited_before_its_first_container(node, daemon):
     assert node.runtime.containers[container_id].resources.cpu.cpus == ""
 
 
-def test_a_pod_that_leaves_the_box_gets_its_cpus_and_weight_back(node, daemon):
+def test_a_pod_leaving_the_box_gets_cpus_and_weight(node, daemon):
     name = "cpu.shares" if node.tree.version == 1 else "cpu.weight"
     annotations = {QOS: "reclaimed", f"{QOS}.main": "shared"}
     pod_id = node.run_pod(PodRequest("mixed", "shop", KubeQoS.BURSTABLE, annotations, shares=1024))
@@ -142,7 +142,7 @@ def test_the_best_effort_class_itself_is_never_written(node, daemon):
     assert [node.tree.read("kubepods/besteffort", name) for name in names] == before
 
 
-def test_a_pods_weights_that_somebody_resets_are_repaired_and_said_with_before_and_after(node, daemon):
+def test_a_pods_reset_weights_are_repaired_and_recorded(node, daemon):
     request = PodRequest("reset", "shop", KubeQoS.BEST_EFFORT)
     cgroup = node.runtime.containers[
         node.run_container(node.run_pod(request), ContainerRequest("app"))

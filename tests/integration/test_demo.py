@@ -220,7 +220,7 @@ def test_a_record_is_put_on_the_clock_of_the_simulated_day():
     assert demo_lines.clock(24.0) == "23:59"
 
 
-def test_a_line_says_what_whom_where_and_why_and_steers_no_terminal():
+def test_a_line_is_complete_and_steers_no_terminal():
     expected = "container.admit    shop/web/app dedicated CPUs 0-1 whole_core: own CPUs 0-1?[2J"
     assert demo_lines.line(RECORD) == expected
 

@@ -64,7 +64,7 @@ def pinned(node: Node, cpus: str = "2-3", name: str = "guaranteed") -> str:
 
 
 @ON_V2
-def test_a_static_manager_is_refused_with_the_cure_and_readiness_comes_back_with_it(node):
+def test_a_static_manager_is_refused_until_it_is_mended(node):
     keep(node, {})
     with daemon_of(node) as daemon:
         served(daemon)

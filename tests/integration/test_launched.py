@@ -64,7 +64,7 @@ def asked(milli: int = 1000) -> dict[str, object]:
     return {"pod": pod, "container": container}
 
 
-def test_launched_it_uses_the_name_the_descriptor_and_the_text_that_it_was_given(node, tmp_path):
+def test_a_launched_daemon_uses_its_name_descriptor_and_text(node, tmp_path):
     with launched(node, tmp_path) as (plugin, process):
         name = plugin.take_registration()
         assert (name.plugin_name, name.plugin_idx) == ("coloc", "33")
@@ -99,9 +99,7 @@ def test_launched_with_a_bad_text_the_defaults_hold(node, tmp_path):
         "no socket",
     ],
 )
-def test_launched_with_a_descriptor_that_is_no_socket_it_ends_with_a_sentence(
-    descriptor, node, tmp_path, capfd
-):
+def test_launched_with_no_socket_it_ends_with_a_sentence(descriptor, node, tmp_path, capfd):
     flags = ("--http", "off", "--host-root", str(node.host_root), "--state-dir", str(tmp_path / "s"))
     assert main.main(("run", *flags), {"NRI_PLUGIN_SOCKET": descriptor}) == 2
     said = capfd.readouterr().err
@@ -110,7 +108,7 @@ def test_launched_with_a_descriptor_that_is_no_socket_it_ends_with_a_sentence(
 
 
 @pytest.mark.parametrize(("name", "index"), [("bad name", "1"), ("", ""), ("../x", "xx"), ("a\nb", "999")])
-def test_launched_under_a_name_that_no_plugin_can_have_it_takes_its_own(name, index, node, tmp_path):
+def test_an_impossible_launch_name_is_replaced_by_its_own(name, index, node, tmp_path):
     with launched(node, tmp_path, NRI_PLUGIN_NAME=name, NRI_PLUGIN_IDX=index) as (plugin, _):
         registered = plugin.take_registration()
         assert (registered.plugin_name, registered.plugin_idx) == ("nri-coloc", "50")

@@ -106,7 +106,7 @@ def test_a_pods_cgroup_precedes_its_hook_and_a_containers_its_start(tmp_path, cg
     assert list(seen.values()) == [True, False, False, True]
 
 
-def test_the_pid_is_told_from_the_start_on_and_has_its_place_in_proc(node):
+def test_the_pid_is_known_from_start_and_in_proc(node):
     with connect(node) as plugin:
         container_id = run_one(node)
     told = {hook.kind: hook.container.pid for hook in plugin.hooks if hook.container}
@@ -117,7 +117,7 @@ def test_the_pid_is_told_from_the_start_on_and_has_its_place_in_proc(node):
     assert node.processes.oom_score_adj(container.pid) == 1000
 
 
-def test_an_adjustment_is_in_the_files_and_comes_back_after_reconnect_and_restart(tmp_path, cgroup, version):
+def test_an_adjustment_survives_reconnect_and_restart(tmp_path, cgroup, version):
     answers = {HookKind.CREATE_CONTAINER: lambda _: adjustment("2-3", {"coloc.nri.io/record": "mine"})}
     with Node(tmp_path, cgroup=cgroup, runtime_version=version) as node:
         with connect(node, answers):
@@ -139,7 +139,7 @@ def test_an_adjustment_is_in_the_files_and_comes_back_after_reconnect_and_restar
             )
 
 
-def test_a_plugin_that_is_late_is_closed_and_the_operation_goes_on(node):
+def test_a_late_plugin_is_closed_and_the_operation_continues(node):
     awake = Event()
     with connect(
         node, {HookKind.CREATE_CONTAINER: lambda _: awake.wait(PATIENCE_SECONDS) and None}
@@ -223,7 +223,7 @@ def test_a_refusal_where_containerd_only_logs_changes_nothing(node):
     assert node.runtime.containers == {}
 
 
-def test_updates_in_an_answer_reach_the_others_and_unknown_ones_are_skipped(node):
+def test_an_answers_updates_reach_others_and_skip_unknown_ones(node):
     def answer(hook):
         response = adjustment("0-1")
         response.update.extend([update_of("nobody", "4"), update_of(first, "2-7")])
@@ -327,7 +327,7 @@ def test_oom_score_adj_is_ignored_at_creation_by_the_oldest_runtime(tmp_path, re
         assert node.processes.oom_score_adj(node.runtime.containers[container_id].pid) == score
 
 
-def test_the_end_of_a_pod_from_before_a_restart_is_never_told(node):
+def test_an_earlier_pods_end_is_never_reported(node):
     run_one(node)
     node.kill_runtime()
     node.start_runtime()
@@ -359,7 +359,7 @@ def test_an_update_over_cri_goes_through_the_hook(node):
         assert plugin.kinds[-2:] == [HookKind.UPDATE_CONTAINER, HookKind.POST_UPDATE_CONTAINER]
 
 
-def test_a_written_pod_cpuset_is_inherited_at_once_and_shown_as_effective(node):
+def test_a_pods_cpuset_is_inherited_and_effective_at_once(node):
     pod_id = node.run_pod(PodRequest("etl", "batch", KubeQoS.BEST_EFFORT))
     container_id = node.run_container(pod_id, ContainerRequest("worker"))
     pod = node.runtime.pods[pod_id].cgroup

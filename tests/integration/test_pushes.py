@@ -41,7 +41,7 @@ def spec(node: Node, container_id: str) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("cgroup", [1, 2], ids=["v1", "v2"])
-def test_what_was_lent_before_we_came_is_pushed_into_the_runtimes_spec(tmp_path: Path, cgroup: int):
+def test_an_earlier_loan_is_pushed_into_the_runtimes_spec(tmp_path: Path, cgroup: int):
     with Node(tmp_path, cgroup=cgroup) as node:
         job = lent(node)
         assert spec(node, job) == (2, 0, 0)
@@ -66,7 +66,7 @@ def test_weight_of_a_newer_runc_is_no_drift(tmp_path: Path):
             assert daemon.audit("drift.repair") == []
 
 
-def test_each_change_is_pushed_once_and_nothing_is_pushed_when_nothing_changed(tmp_path: Path):
+def test_each_change_is_pushed_once_and_nothing_else(tmp_path: Path):
     with Node(tmp_path) as node, daemon_of(node, config="runtime: {updatesPerReply: 0}\n") as daemon:
         served(daemon)
         crowd = [shared(node, f"n{i}") for i in range(5)]
@@ -79,7 +79,7 @@ def test_each_change_is_pushed_once_and_nothing_is_pushed_when_nothing_changed(t
         assert daemon.audit("container.update") == []
 
 
-def test_what_the_answer_to_a_resize_says_of_others_is_not_pushed_as_well(tmp_path: Path):
+def test_a_resizes_answer_about_others_is_not_pushed_too(tmp_path: Path):
     with Node(tmp_path) as node, daemon_of(node) as daemon:
         served(daemon)
         neighbour, web = shared(node), dedicated(node)

@@ -106,7 +106,7 @@ def with_sidecar(node: Node) -> tuple[str, str]:
     return web, sidecar
 
 
-def test_a_resize_of_its_neighbour_finds_the_pod_as_the_kubelet_left_it(rig):
+def test_a_neighbours_resize_finds_the_kubelets_quota(rig):
     web, sidecar = with_sidecar(rig.node)
     raised(rig.node, web)
     rig.node.runtime.update(sidecar, Resources(quota=20_000, period=100_000))
@@ -115,7 +115,7 @@ def test_a_resize_of_its_neighbour_finds_the_pod_as_the_kubelet_left_it(rig):
     assert_unhurt(rig.daemon)
 
 
-def test_an_update_of_its_pod_finds_it_as_the_kubelet_left_it(rig):
+def test_an_update_finds_its_pods_kubelet_quota(rig):
     web, _ = with_sidecar(rig.node)
     raised(rig.node, web)
     pod = rig.node.runtime.containers[web].pod

@@ -92,7 +92,7 @@ def used(sample: Sample) -> int:
     return sample.usage_us
 
 
-def test_cpu_time_that_a_process_burns_is_seen_as_the_kernel_counts_it(machine):
+def test_burnt_cpu_time_is_read_as_the_kernel_counts(machine):
     pod = machine.make("pod")
     machine.sampler.watch((Group(Role.BOX, (pod,)),))
     assert used(machine.one()) < 100_000
@@ -167,7 +167,7 @@ def test_the_rest_of_the_node_grows_with_what_runs_beside(machine):
     wait_until(lambda: used(machine.one()) - before > 300_000, 30, "CPU time beside the pods")
 
 
-def test_a_cgroup_that_is_removed_ends_its_key_and_one_made_anew_has_another(machine):
+def test_a_removed_cgroups_key_differs_from_its_successors(machine):
     pod = machine.make("pod")
     machine.sampler.watch((Group(Role.BOX, (pod,)),))
     first = machine.one()
@@ -265,7 +265,7 @@ def test_run_queue_delay_stands_in_where_there_is_no_pressure(machine):
     wait_until(lambda: waited() > 200_000, 30, "0.2 s of waiting for a CPU")
 
 
-def test_a_tick_reads_the_run_queue_delay_of_the_busiest_tasks_until_they_end(machine):
+def test_a_tick_reads_run_queue_delay_of_busy_tasks(machine):
     pod = machine.make("pod")
     without = replace(machine.layout, unified=None)
     for _ in range(2 * (os.cpu_count() or 1)):

@@ -81,7 +81,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         assert kubepods.remove(f"/{OWN}-{os.getpid()}")
 
 
-def test_one_that_comes_is_in_the_box_and_gets_its_own_back(machine):
+def test_a_new_host_group_joins_the_box_and_restores(machine):
     machine.place()
     assert (machine.groups.members, machine.reasons) == ((), [])
     machine.make()

@@ -64,7 +64,7 @@ def pushes(node: Node) -> int:
     return sum(told.kind is HookKind.UPDATE_CONTAINER for told in node.runtime.trace)
 
 
-def test_loans_shrink_with_the_capacity_by_one_push_each_and_then_there_is_peace(rig):
+def test_loans_shrink_with_capacity_by_one_push_each(rig):
     node, daemon = rig
     jobs = [lent(node, "one"), lent(node, "other")]
     assert [in_spec(node, job) for job in jobs] == [(1024, LENT_MILLI * 100)] * 2

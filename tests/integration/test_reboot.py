@@ -21,7 +21,7 @@ def boot(folder: Path, machine: str, version: int) -> Node:
 
 
 @pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
-def test_a_pod_that_leaves_after_the_node_grew_has_the_new_cpus(tmp_path, version, capfd):
+def test_after_the_node_grew_leaving_pods_get_new_cpus(tmp_path, version, capfd):
     state = tmp_path / "state"
     with boot(tmp_path, "2cpu", version) as node, closing(daemon_of(node, state_dir=state)) as daemon:
         batch = reclaimed(node)

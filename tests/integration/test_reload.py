@@ -108,7 +108,7 @@ def test_an_invalid_one_changes_nothing_and_is_reported_everywhere(text, unimpre
     assert unimpressed.state() == before
 
 
-def test_a_file_that_disappears_changes_nothing_and_one_that_comes_back_counts(tmp_path):
+def test_a_missing_file_changes_nothing_until_it_returns(tmp_path):
     with Node(tmp_path, cgroup=1) as node, daemon_of(node, config=ONE_RESERVED) as daemon:
         served(daemon)
         link = daemon.config.file.parent / "..data"
@@ -131,7 +131,7 @@ def test_a_file_that_becomes_a_folder_is_reported(tmp_path):
         assert_unhurt(daemon)
 
 
-def test_a_rule_makes_live_pods_reclaimed_and_its_end_gives_everything_back(node, daemon):
+def test_a_rule_reclaims_live_pods_and_its_end_restores(node, daemon):
     pod_id = node.run_pod(PodRequest("etl", "batch-7", shares=1024))
     container_id = node.run_container(pod_id, ContainerRequest("app", native(500), oom_score_adj=950))
     disk, pid = (
@@ -293,7 +293,7 @@ def test_one_that_is_written_in_place_counts_once_it_is_whole(node, daemon):
     assert len(daemon.audit("config.reload")) == read + 1, "and never half of it"
 
 
-def test_what_was_created_while_we_only_observed_gets_all_its_values_when_we_act(node, daemon):
+def test_containers_created_while_observing_get_values_when_enforcing(node, daemon):
     reload(daemon, "mode: observe\n")
     pod_id = node.run_pod(PodRequest("web", "shop", annotations={QOS: "reclaimed"}))
     container_id = node.run_container(pod_id, ContainerRequest("app", oom_score_adj=300))

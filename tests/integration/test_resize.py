@@ -82,7 +82,7 @@ def test_what_a_container_gives_back_flows_to_share(node, daemon):
     assert_unhurt(daemon)
 
 
-def test_growth_that_cannot_be_met_leaves_the_old_set_and_says_so(node, daemon):
+def test_impossible_growth_keeps_the_set_and_is_reported(node, daemon):
     neighbour, web = shared(node), dedicated(node)
     resize(node, web, 8000)
     assert (on(node, web), on(node, neighbour)) == ("0-1", "2-7")
@@ -95,7 +95,7 @@ def test_growth_that_cannot_be_met_leaves_the_old_set_and_says_so(node, daemon):
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
-def test_a_resize_that_is_decided_too_late_is_carried_out_by_files(tmp_path, monkeypatch, strict):
+def test_a_late_resize_is_carried_out_by_files(tmp_path, monkeypatch, strict):
     decide_when_answered(monkeypatch)
     config = "apiVersion: coloc.nri.io/v1\nstrict: true\n" if strict else ""
     with Node(tmp_path, cgroup=2) as node, daemon_of(node, config=config, program=SLOW_PROGRAM) as daemon:
@@ -114,7 +114,7 @@ def test_a_resize_that_is_decided_too_late_is_carried_out_by_files(tmp_path, mon
         assert_unhurt(daemon)
 
 
-def test_under_strict_the_kubelets_update_fails_and_succeeds_once_there_is_room(lasting):
+def test_a_strict_update_fails_until_there_is_room(lasting):
     node, daemon = lasting.emptied("apiVersion: coloc.nri.io/v1\nstrict: true\n"), lasting.daemon
     other, web = dedicated(node, "other", 4000), dedicated(node)
     with pytest.raises(Exception, match=r"nri-coloc refuses shop/web/app.*2 more CPUs asked"):
@@ -127,7 +127,7 @@ def test_under_strict_the_kubelets_update_fails_and_succeeds_once_there_is_room(
     assert_unhurt(daemon)
 
 
-def test_a_resize_survives_a_restart_though_the_record_tells_the_old_set(node, daemon):
+def test_a_resize_survives_a_restart_despite_its_old_record(node, daemon):
     web, other = dedicated(node), dedicated(node, "other", 4000)
     resize(node, other, 2000)
     resize(node, web, 3000)
@@ -193,9 +193,7 @@ def test_a_smaller_machine_moves_only_those_on_the_lost_cpus(lasting):
 
 
 @pytest.mark.parametrize(("others", "told"), [(3, 4), (20, 1)], ids=["few", "many"])
-def test_the_answer_carries_each_container_once_and_others_before_they_are_many(
-    node, daemon, monkeypatch, others, told
-):
+def test_the_answer_names_each_container_once(node, daemon, monkeypatch, others, told):
     heard: list[Any] = []
     ask = PluginLink.hook
 
@@ -222,7 +220,7 @@ def test_the_answer_carries_each_container_once_and_others_before_they_are_many(
     assert {on(node, k) for k in neighbours} == {"3-7"}
 
 
-def test_a_sidecar_goes_along_and_one_that_outgrows_its_main_container_gets_its_own(node, daemon):
+def test_a_sidecar_follows_unless_it_outgrows_its_main_container(node, daemon):
     sandbox = pod(node, "web", "dedicated")
     main = node.run_container(sandbox, ContainerRequest("main", native(2000, 2000)))
     side = node.run_container(sandbox, ContainerRequest("side", native(100)))

@@ -22,7 +22,7 @@ def limit_in_spec(node: Node, container_id: str) -> int:
     return limit
 
 
-def test_a_part_of_the_memory_limit_is_a_part_of_the_new_one(tmp_path):
+def test_a_part_of_the_limit_follows_the_limit(tmp_path):
     with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
         served(daemon)
         of_limit = {"coloc.nri.io/memory-high": "80%", "coloc.nri.io/memory-low": "50%"}
@@ -43,7 +43,7 @@ def test_a_part_of_the_memory_limit_is_a_part_of_the_new_one(tmp_path):
         assert_unhurt(daemon)
 
 
-def test_a_part_of_a_resized_memory_limit_survives_the_runtimes_restart_and_ours(node, daemon):
+def test_a_part_of_a_resized_limit_survives_restarts(node, daemon):
     sandbox = pod(node, "cache", annotations={"coloc.nri.io/memory-limit": "50%"})
     request = replace(native(1000, 1000), memory_limit=1000 * MI)
     web = node.run_container(sandbox, ContainerRequest("app", request))

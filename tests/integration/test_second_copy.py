@@ -31,7 +31,7 @@ def waits(daemon) -> bool:
     return "another nri-coloc holds the lock" in daemon.check("connected").get("detail", "")
 
 
-def test_the_second_waits_unready_and_takes_over_when_the_first_has_gone(node):
+def test_the_second_copy_waits_unready_and_takes_over(node):
     with daemon_of(node) as first:
         served(first)
         owner = dedicated(node)
@@ -47,7 +47,7 @@ def test_the_second_waits_unready_and_takes_over_when_the_first_has_gone(node):
             assert_unhurt(second)
 
 
-def test_a_waiting_copy_ends_at_sigterm_and_the_first_does_not_notice(node):
+def test_a_waiting_copys_end_is_unnoticed_by_the_first(node):
     with daemon_of(node) as first:
         served(first)
         with daemon_of(node, state_dir=first.state_dir) as second:

@@ -83,7 +83,7 @@ def with_container(daemon: Daemon) -> dict[str, Any]:
     return found()[-1]
 
 
-def test_what_a_vms_container_asks_for_is_on_its_pods_cgroup_and_told(node: Node, daemon: Daemon):
+def test_a_vms_container_values_are_on_its_pods_cgroup(node: Node, daemon: Daemon):
     pod_id, container_id = guaranteed(node)
     wait_until(lambda: held(node, pod_id) == AS_ASKED, 10, "the pod's values")
     admitted = daemon.audited("container.admit", 10, container_id=container_id)
@@ -123,7 +123,7 @@ def test_a_second_container_of_a_vm_is_read_back_too(node: Node, daemon: Daemon)
     wait_until(lambda: shown(daemon, second)["actual_cpus"] == "0-1", 10, "its CPUs to be read back")
 
 
-def test_a_vm_that_was_lent_cpus_has_a_quota_where_the_kubelet_gives_none(node: Node, daemon: Daemon):
+def test_a_vm_with_lent_cpus_has_a_quota(node: Node, daemon: Daemon):
     lent = {"node.koordinator.sh/extended-resource-spec": BATCH}
     pod_id, container_id = guest(node, "night", KubeQoS.BEST_EFFORT, Resources(), lent)
     wait_until(lambda: file(node, pod_id, "cpu.max") == "200000 100000", 10, "the pod's quota")

@@ -149,7 +149,7 @@ def online_share(rig: Rig) -> float:
         return (rig.used_us(rig.free) - first) / ((workload._last - began) * 1e6)
 
 
-def test_what_remains_protects_the_online_pods_and_the_next_life_takes_over(rig):
+def test_remaining_values_protect_online_pods_until_the_next_daemon(rig):
     node = rig.node
     wait_until(rig.is_caught, SOON_S, "all of it at once")
     node.tree.settle()  # the simulated kernel's part of it, which comes a moment later

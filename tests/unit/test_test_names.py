@@ -7,8 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_WORDS = 8
-LIMIT_PERCENT = 31
-LONGEST = 14
+LIMIT_PERCENT = 27
+LONGEST = 11
 
 
 def names() -> Iterator[str]:

@@ -25,9 +25,7 @@ ENDING: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("garbage", ENDING.values(), ids=ENDING.keys())
-def test_garbage_before_the_handshake_ends_the_connection_and_a_new_one_comes_at_once(
-    garbage, runtime, daemon
-):
+def test_garbage_before_the_handshake_ends_that_connection_alone(garbage, runtime, daemon):
     with runtime.accept() as plugin:
         plugin.take_registration()
         plugin.send(garbage())
@@ -130,7 +128,7 @@ SURVIVED: dict[str, Callable[[RawPlugin], tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize("attack", SURVIVED.values(), ids=SURVIVED.keys())
-def test_a_fault_in_a_call_gets_a_code_and_keeps_the_connection(attack, lasting):
+def test_a_faulty_call_gets_a_code_and_no_end(attack, lasting):
     _, daemon, plugin = lasting
     stream, code = attack(plugin)
     assert plugin.reply(stream).code == code
@@ -162,7 +160,7 @@ def test_a_message_that_comes_byte_by_byte_is_one_message(lasting):
 
 
 @pytest.mark.parametrize("event", [0, 12, 14, 15, 4711, -1])
-def test_a_state_change_with_an_unknown_event_is_answered_and_changes_nothing(event, lasting):
+def test_an_unknown_state_change_is_answered_without_effect(event, lasting):
     _, daemon, plugin = lasting
     message = nri_pb2.StateChangeEvent(pod=a_pod(), container=a_container())
     # an enum of proto3 takes any number, but Python's setter only known ones: field 1, varint

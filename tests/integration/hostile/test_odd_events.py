@@ -54,7 +54,7 @@ def test_every_event_may_be_empty(method, lasting):
     assert_unhurt(daemon)
 
 
-def test_a_start_without_a_creation_is_placed_and_an_early_stop_releases(lasting):
+def test_a_start_without_creation_is_placed_and_released(lasting):
     _, daemon, plugin = lasting
     pod, container = a_pod(annotations={QOS: "dedicated"}), a_container()
     plugin.hook("StartContainer", pod=pod, container=container)
@@ -63,7 +63,7 @@ def test_a_start_without_a_creation_is_placed_and_an_early_stop_releases(lasting
     assert assert_unhurt(daemon)["containers"] == []
 
 
-def test_a_post_start_that_comes_after_the_stop_is_undone_by_the_removal(lasting):
+def test_a_late_post_start_is_undone_by_the_removal(lasting):
     _, daemon, plugin = lasting
     pod, container = a_pod(annotations={QOS: "dedicated"}), a_container()
     for method in ("CreateContainer", "StartContainer", "StopContainer", "PostStartContainer"):

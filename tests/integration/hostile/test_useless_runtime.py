@@ -16,7 +16,7 @@ RETRY_CAP_S = 10.0
 # ---- a runtime that does not serve ----
 
 
-def test_a_runtime_that_closes_in_the_middle_of_a_frame_is_joined_again(runtime, daemon, plugin):
+def test_a_runtime_that_closes_within_a_frame_is_rejoined(runtime, daemon, plugin):
     _, data = plugin.request("CreateContainer", b"x" * 100)
     plugin.send(data[:50])
     plugin.socket.close()
@@ -133,7 +133,7 @@ def test_a_runtime_that_configures_and_then_waits_is_waited_for(runtime, daemon)
         is_served(daemon, plugin)
 
 
-def test_a_runtime_that_stops_reading_never_gets_more_after_half_a_message(runtime, daemon):
+def test_a_cut_message_to_a_stalled_runtime_is_last(runtime, daemon):
     with runtime.accept() as plugin:
         plugin.welcome()
         # until the daemon closes the connection: a daemon that only waited for a CPU would take the rest, and stay

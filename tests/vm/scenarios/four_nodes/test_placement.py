@@ -50,7 +50,7 @@ def test_whole_nodes_are_owned_and_the_listed_one_is_used(node: Node):
     assert whole.cpus.isdisjoint(listed.cpus)
 
 
-def test_a_request_is_dealt_out_evenly_to_as_many_nodes_as_wished(node: Node):
+def test_a_request_is_divided_evenly_over_its_nodes(node: Node):
     even = dedicated(node, "even", 4, numa="single", numa_count="2")
     assert sorted(len(even.cpus & members) for members in NODES) == [0, 0, 2, 2]
     assert mems(even) == nodes_of(even)

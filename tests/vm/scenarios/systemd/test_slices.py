@@ -101,9 +101,7 @@ def test_what_systemd_writes_itself_is_put_right_and_told(node: Node, web: Conta
     assert 400 in told(node, "batch")["io.weight"]
 
 
-def test_a_daemon_reload_after_it_is_survived_and_told_as_it_was(
-    node: Node, web: Container, batch: Container
-):
+def test_a_later_daemon_reload_is_survived(node: Node, web: Container, batch: Container):
     """Properties that another program gave systemd belong to systemd from then on: it writes them again at a reload."""
     before = len(node.plugin.audit("drift.repair", pod="batch"))
     slices.systemctl("daemon-reload")
@@ -117,9 +115,7 @@ def test_an_update_by_the_kubelet_leaves_a_dedicated_containers_cpus(web: Contai
     becomes(lambda: (web.cpus, web.cgroup("cpuset.cpus")), (cpus("0-1"), "0-1"))
 
 
-def test_what_systemd_writes_while_nobody_looks_is_put_right_by_the_next_start(
-    node: Node, web: Container, batch: Container
-):
+def test_the_next_start_repairs_systemds_unseen_writes(node: Node, web: Container, batch: Container):
     node.plugin.kill()
     overwritten(batch)
     assert batch.pod_cgroup("cpuset.cpus") == "0-7"

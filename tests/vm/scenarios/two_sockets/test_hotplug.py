@@ -58,7 +58,7 @@ def test_an_offline_shared_cpu_is_nobodys_until_it_returns(node: Node, pods: Pod
     node.remove(late)
 
 
-def test_a_dedicated_container_whose_cpu_goes_gets_another_that_it_has_alone(pods: Pods):
+def test_a_dedicated_container_gets_another_cpu_for_an_unplugged(pods: Pods):
     gone = max(pods.web.cpus)
     with offline(gone):
         until(lambda: len(pods.web.cpus) == 2 and gone not in pods.web.cpus, "another CPU of its own")

@@ -65,9 +65,7 @@ def test_under_bfq_the_heavier_pod_gets_clearly_more(disk: Path, readers: dict[s
     assert f"{DISK} yes (bfq)" in verdict()
 
 
-def test_without_a_scheduler_a_weight_does_nothing_and_the_doctor_says_so(
-    disk: Path, readers: dict[str, Container]
-):
+def test_the_doctor_reports_weights_without_a_scheduler(disk: Path, readers: dict[str, Container]):
     select("none")
     assert is_seen(disk, readers, lambda online, offline: online < CLEARLY * offline)
     assert f"{DISK} no (none)" in verdict()
