@@ -28,7 +28,7 @@ from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Report, Reporting, Wanted
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
-from nri_coloc.kubernetes.watching import Watch
+from nri_coloc.kubernetes.watching import Collection, Watch
 from nri_coloc.ttrpc.status import Code
 
 TURN_S: Final = 1.0
@@ -249,8 +249,8 @@ class Companion:
             ("/api/v1/pods", pods, requests.selector(self._own.node)),
             ("/api/v1/nodes", node, f"metadata.name={self._own.node}"),
         ):
-            query = {"fieldSelector": selector}
-            watch = Watch(self._api, path, follower, query=query, page=PODS_PAGE, broken=self._broken)
+            collection = Collection(path, selector, page=PODS_PAGE)
+            watch = Watch(self._api, collection, follower, broken=self._broken)
             self._watches.append(watch)
             self._start(path.rpartition("/")[2], watch.run)
         reporter = self._reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)

@@ -20,7 +20,7 @@ from nri_coloc.kubernetes.log_limit import ORDERS, LogLimit
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.silence import Correction
-from nri_coloc.kubernetes.watching import Watch
+from nri_coloc.kubernetes.watching import Collection, Watch
 
 
 class Log(Protocol):
@@ -56,7 +56,7 @@ class Controller:
         leads = lambda: self._leadership.leads  # noqa: E731 - a property, asked again each time
         self._executor = Executor(api, rules=rules, leads=leads, carried=self._carried, broken=self._broken)
         self._reaper = Reaper(api, preset=preset, leads=leads, corrected=self._corrected, broken=self._broken)
-        self._watch = Watch(api, executor.COLLECTION, self._executor, query={}, broken=self._broken)
+        self._watch = Watch(api, Collection(executor.COLLECTION), self._executor, broken=self._broken)
         self._evictions = Counter(
             "nri_coloc_controller_evictions",
             "Eviction orders by their outcome.",

@@ -5,9 +5,9 @@ Retries back off with jitter, so that a thousand nodes do not return to a restar
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from threading import Event
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes.api import BOOKMARK, GONE, OPENED, PAGE, Api, ApiError, ApiRefused, Object
@@ -26,11 +26,27 @@ class Follower(Protocol):
         """Take one change: ADDED, MODIFIED or DELETED."""
 
 
+class Collection(NamedTuple):
+    """The objects that a watch follows.
+
+    path: of the collection, such as /api/v1/pods.
+    field_selector: selects some of its objects; "" selects all.
+    page: objects of one page of the list.
+    """
+
+    path: str
+    field_selector: str = ""
+    page: int = PAGE
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query of each request."""
+        return {"fieldSelector": self.field_selector} if self.field_selector else {}
+
+
 class Watch:
     """Follow one collection; `run` is the work of a thread.
 
-    query: selectors of the collection, such as fieldSelector.
-    page: objects of one page of the list.
     broken: called with the reason when a working watch breaks.
     since_s: monotonic time from which every change was seen; None while the watch is broken.
     problem: the reason of the break, "" while there is none.
@@ -39,20 +55,17 @@ class Watch:
     def __init__(
         self,
         api: Api,
-        path: str,
+        collection: Collection,
         follower: Follower,
         *,
         broken: Callable[[str], None],
-        query: Mapping[str, str] | None = None,
-        page: int = PAGE,
         backoff: Backoff | None = None,
     ) -> None:
         self.since_s: float | None = None
         self.problem = ""
         self._api = api
-        self._path = path
-        self._query = dict(query or {})
-        self._page = page
+        self._collection = collection
+        self._query = collection.query
         self._follower = follower
         self._broken = broken
         self._version = ""
@@ -70,14 +83,16 @@ class Watch:
                 stop.wait(self._failed(error))
             except Exception as error:  # noqa: BLE001 - one object must not end the watch; the list begins it again
                 self._version = ""
-                stop.wait(self._failed(ApiError(f"watch {self._path}: {type(error).__name__}: {error}")))
+                stop.wait(
+                    self._failed(ApiError(f"watch {self._collection.path}: {type(error).__name__}: {error}"))
+                )
             else:
                 self._rest(stop, time.monotonic() - begun_s)
 
     def _turn(self, stop: Event) -> None:
         if not self._version:
             self._list()
-        for kind, found in self._api.watch(self._path, self._version, **self._query):
+        for kind, found in self._api.watch(self._collection.path, self._version, **self._query):
             if kind == OPENED:
                 self._opened()
                 continue
@@ -92,7 +107,8 @@ class Watch:
 
         def objects() -> Iterator[Object]:
             nonlocal version
-            for page, version in self._api.pages(self._path, self._page, **self._query):  # noqa: B007 - the last counts
+            pages = self._api.pages(self._collection.path, self._collection.page, **self._query)
+            for page, version in pages:  # noqa: B007 - the last counts
                 page.reverse()
                 while page:  # an object that was read is dropped at once
                     yield page.pop()

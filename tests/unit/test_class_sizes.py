@@ -11,12 +11,11 @@ PACKAGE = Path(__file__).resolve().parents[2] / "nri_coloc"
 MOST_ATTRIBUTES = 15
 MOST_METHODS = 20
 MOST_ARGUMENTS = 6
-MORE_ARGUMENTS = {"Actuator": 8, "Survey": 8, "Watch": 7}
+MORE_ARGUMENTS = {"Actuator": 8, "Survey": 8}
 """Constructors that take more; these numbers may only fall.
 
 Actuator: four collaborators each own other values of a cgroup, in rooms that it must not import.
 Survey: the clock of its histories is an argument.
-Watch: the size of a page and the waits have defaults.
 """
 
 VALUES = {"Protocol", "NamedTuple", "Enum", "StrEnum", "TypedDict"}

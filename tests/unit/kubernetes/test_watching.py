@@ -7,7 +7,7 @@ from typing import Any
 
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes.api import ApiUnreachable
-from nri_coloc.kubernetes.watching import Watch
+from nri_coloc.kubernetes.watching import Collection, Watch
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_api import change, items
 
@@ -44,7 +44,7 @@ def follow(tmp_path, watches, *, last):
     with serving(tmp_path, answers) as server:
         watch = Watch(
             server.connect(),
-            "/api/v1/pods",
+            Collection("/api/v1/pods"),
             names,
             broken=broken.append,
             backoff=Backoff(random.random, 0.01),
@@ -102,7 +102,7 @@ def test_an_object_is_dropped_once_read(tmp_path):
         left.extend(len(page) for _ in objects)
         stop.set()
 
-    Watch(pages, "/x", SimpleNamespace(replace=replace), broken=lambda _: None).run(stop)
+    Watch(pages, Collection("/x"), SimpleNamespace(replace=replace), broken=lambda _: None).run(stop)
     assert left == [1, 0]
 
 
@@ -111,7 +111,7 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
     with serving(tmp_path, lambda _: Reply(status=500)) as server:
         found = Watch(
             server.connect(),
-            "/x",
+            Collection("/x"),
             Names(stop, last=""),
             broken=lambda _: stop.set(),
             backoff=Backoff(random.random, 0.01),
@@ -124,5 +124,5 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
 def test_ten_watches_return_at_different_times(tmp_path):
     with serving(tmp_path, lambda _: Reply()) as server:
         names = Names(Event(), last="")
-        ten = [Watch(server.connect(), "/x", names, broken=lambda _: None) for _ in range(10)]
+        ten = [Watch(server.connect(), Collection("/x"), names, broken=lambda _: None) for _ in range(10)]
     assert len({each._failed(ApiUnreachable("away")) for each in ten}) == 10
