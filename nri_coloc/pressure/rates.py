@@ -112,7 +112,7 @@ def strains(
         Resource.MEMORY: _of_memory(before, after, span),
         Resource.IO: _of_io(before, after, span, found),
     }
-    resolution, cpu = 2 * TICK_S / span, (found.cpu or 0.0) / 1000
+    resolution, cpu = 2 * TICK_S / span, found.cpu or 0.0
     return {k: one and one._replace(resolution=resolution, cpu=cpu) for k, one in strained.items()}
 
 
@@ -123,7 +123,7 @@ def _of_cpu(
     if stalled is None or held is None or found.cpu is None or stolen is None:
         return None
     waited, own = _share(stalled, span), _share(held, span)
-    return Strain(max(0.0, waited - own - stolen), found.cpu, min(waited, own), stolen)
+    return Strain(max(0.0, waited - own - stolen), own=min(waited, own), stolen=stolen)
 
 
 def _of_memory(before: StallReading, after: StallReading, span: float) -> Strain | None:

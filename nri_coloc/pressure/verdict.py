@@ -67,16 +67,16 @@ class Strain(NamedTuple):
     """One pod's wait for one resource in one interval.
 
     stall: share of the time in which a task waited, 0 to 1, without `own` and `stolen`.
-    load: the pod's own use: milli-CPU, or I/O operations a second; 0 for memory.
+    operations: I/O operations a second; 0 for the other resources.
     own: share of the time that the pod's own limit explains.
     stolen: share of the time that the hypervisor took.
     size: bytes of one I/O operation; 0 for the other resources.
     resolution: share of the time by which the stall may be wrong; no margin is below it.
-    cpu: the pod's own CPU time, share of the time; of several CPUs more than 1.
+    cpu: the pod's own use of CPUs, milli-CPU.
     """
 
     stall: float
-    load: float = 0.0
+    operations: float = 0.0
     own: float = 0.0
     stolen: float = 0.0
     size: float = 0.0
@@ -134,7 +134,7 @@ def judge(
     """Return the baseline after this reading, and its judgement; None as strain is a reading that failed."""
     if strain is None:
         return known, UNKNOWN
-    wait, load = wait_of(resource, strain), _load(strain.load)
+    wait, load = wait_of(resource, strain), _power(load_of(resource, strain))
     level = _of_size(_expected(known, load), strain.size)
     if level is None:
         return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
@@ -155,6 +155,13 @@ def wait_of(resource: Resource, strain: Strain) -> float:
     return strain.stall / _parts(resource, strain)
 
 
+def load_of(resource: Resource, strain: Strain) -> float:
+    """Return the pod's own use of a resource: milli-CPU, or I/O operations a second; 0 for memory."""
+    if resource is Resource.CPU:
+        return strain.cpu
+    return strain.operations
+
+
 def longest_stall(resource: Resource, judgement: Judgement, strain: Strain) -> float:
     """Return the share of the time that a pod may wait at the load of its judged reading; inf without a baseline."""
     return inf if judgement.bound is None else judgement.bound * _parts(resource, strain)
@@ -163,16 +170,16 @@ def longest_stall(resource: Resource, judgement: Judgement, strain: Strain) -> f
 def _margin(resource: Resource, strain: Strain, usual: float, resolution: float) -> float:
     """Return the wait above the `usual` one that no tolerance calls a hurt, in the unit of `wait_of`."""
     parts = _parts(resource, strain)
-    active = strain.cpu + usual * parts
+    active = strain.cpu / 1000 + usual * parts
     return max(min(_PART * active, _MOST[resource]), resolution) / parts
 
 
 def _parts(resource: Resource, strain: Strain) -> float:
     """Return the number of parts of a stall that are compared: the I/O operations a second, else 1."""
-    return max(1.0, strain.load) if resource is Resource.IO else 1.0
+    return max(1.0, strain.operations) if resource is Resource.IO else 1.0
 
 
-def _load(load: float) -> int:
+def _power(load: float) -> int:
     """Return the power of four of a load."""
     return min((int(load).bit_length() + 1) // 2, LOADS - 1)
 

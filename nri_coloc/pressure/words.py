@@ -14,7 +14,7 @@ from nri_coloc.pressure.culprit import Suspect
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.ladder import Move, Step
 from nri_coloc.pressure.taking_back import Need, Regime, Take
-from nri_coloc.pressure.verdict import Resource
+from nri_coloc.pressure.verdict import Resource, load_of
 
 _STALLS: Final[Mapping[Resource, Reason]] = {
     Resource.CPU: Reason.CPU_STALL,
@@ -241,7 +241,7 @@ def _figures(verdict: Verdict, names: Mapping[str, str]) -> dict[str, Figure]:
         "stall": round(strain.stall, 4),
         "own": round(strain.own, 4),
         "stolen": round(strain.stolen, 4),
-        "load": round(strain.load, 1),
+        "load": round(load_of(verdict.resource, strain), 1),
         of_wait: round(judgement.wait, 6),
         "baseline": None if judgement.baseline is None else round(judgement.baseline, 6),
         "spread": None if judgement.spread is None else round(judgement.spread, 6),

@@ -67,7 +67,7 @@ def _is_compared(pod: Watched) -> bool:
     return (
         felt is not None
         and felt.strain is not None
-        and felt.strain.load > 0
+        and felt.strain.cpu > 0
         and felt.judgement.hurt is not None
     )
 

@@ -24,7 +24,7 @@ ONLINE = {
 }
 CALM = Judgement(hurt=False, bound=0.002)
 HURT = Judgement(hurt=True, bound=0.002)
-OPERATIONS = Strain(stall=0.05, load=100)
+OPERATIONS = Strain(stall=0.05, operations=100)
 """At 100 operations a second and 2 ms for each the pod may wait for a fifth of the time."""
 
 

@@ -5,7 +5,7 @@ import pytest
 from nri_coloc.core.workload import Tolerance
 from nri_coloc.pressure.verdict import NO_BASELINE, Baseline, Resource, Strain, judge
 
-USUAL = Strain(0.02, 100.0, resolution=0.02, cpu=0.1)
+USUAL = Strain(0.02, resolution=0.02, cpu=100.0)
 """Waits for 2 % of a second and computes for 10 %: a fifth of that, 2.4 %, is its margin."""
 
 
