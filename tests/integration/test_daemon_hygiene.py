@@ -21,6 +21,7 @@ from tests.integration.harness import (
     served,
     shared,
 )
+from tests.rig import pace
 from tests.rig.counting_daemon import allocated_by
 from tests.rig.daemon import Daemon
 from tests.rig.raw_runtime import RawPlugin, RawRuntime
@@ -30,6 +31,9 @@ FLAT_AFTER = 4200
 """Lives until caches and kept records are full."""
 
 STRETCH = 1400
+
+PIECES = 3
+"""The most that an idle second may cost, 3 % of an idle core (`pace`); `make bench` has the figure."""
 
 
 def resident_kb(daemon: Daemon, name: str) -> int:
@@ -116,15 +120,16 @@ def test_an_idle_daemon_with_110_pods_is_small_and_quiet(tmp_path, record_testsu
         served(daemon)
         for number in range(110):
             (shared, reclaimed)[number % 2](node, f"p{number}")
-        began, used = time.monotonic(), cpu_seconds(daemon)
+        piece_s, began, used = pace.piece_s(), time.monotonic(), cpu_seconds(daemon)
         wait_until(
             lambda: time.monotonic() > began + 5, 20, "five idle seconds, the comparison with CRI in them"
         )
         share = (cpu_seconds(daemon) - used) / (time.monotonic() - began)
+        piece_s = max(piece_s, pace.piece_s())
         pss = resident_kb(daemon, "Pss") / 1024
         record_testsuite_property("cpu_percent", 100 * share)
         record_testsuite_property("pss_mib", pss)
-        assert share < 0.03, f"{100 * share:.1f} % of a core"
+        assert share < PIECES * piece_s, f"{100 * share:.1f} % of a core, a piece is {1000 * piece_s:.1f} ms"
         assert pss < 80, f"{pss:.0f} MiB"
 
 

@@ -7,12 +7,13 @@ import pytest
 from nri_coloc._pb import nri_pb2
 from tests.integration.harness import QOS, assert_unhurt, cpu_seconds
 from tests.integration.hostile.kit import RECORD, a_container, a_pod, is_served
-from tests.rig import tenants, vitals
+from tests.rig import pace, tenants, vitals
 from tests.rig.daemon import Daemon
 from tests.rig.raw_runtime import RawPlugin
 
-CPU_S = 1.0
-"""The most that a list of all pods may cost: the runtime waits for two seconds, and needs a part of them itself."""
+PIECES = 150
+"""The most that a list of all pods may cost, 1.5 s on an idle machine (`pace`): the runtime waits for two seconds, and
+needs a part of them itself."""
 
 GROWTH_MIB = 48
 """The most that a list may add to the daemon, which has some 45 MiB; its manifest's limit is 192 MiB."""
@@ -40,9 +41,10 @@ LISTS = {
 def test_no_list_of_pods_costs_much(make, daemon: Daemon, plugin: RawPlugin):
     pods, each = make()
     containers = containers_in(pods, each)
-    before, began = vitals.look(daemon.pid), cpu_seconds(daemon)
+    piece_s, before, began = pace.piece_s(), vitals.look(daemon.pid), cpu_seconds(daemon)
     plugin.synchronize(pods, containers)
-    assert cpu_seconds(daemon) - began < CPU_S
+    spent_s = cpu_seconds(daemon) - began
+    assert spent_s < PIECES * max(piece_s, pace.piece_s())
     is_served(daemon, plugin)
     assert len(daemon.state()["containers"]) == len(containers)
     assert (vitals.look(daemon.pid).anon_kib - before.anon_kib) / 1024 < GROWTH_MIB
@@ -76,10 +78,11 @@ def test_an_excess_is_told_once_and_nothing_counts(daemon: Daemon, plugin: RawPl
 def test_a_container_costs_little_in_the_dearest_pod(daemon: Daemon, plugin: RawPlugin):
     pod = a_pod(annotations=tenants.readable(0))
     plugin.hook("RunPodSandbox", pod=pod)
-    began = cpu_seconds(daemon)
+    piece_s, began = pace.piece_s(), cpu_seconds(daemon)
     for number in range(100):
         plugin.hook("CreateContainer", pod=pod, container=a_container(f"c{number}", milli=100))
-    assert cpu_seconds(daemon) - began < CPU_S / 2
+    spent_s = cpu_seconds(daemon) - began
+    assert spent_s < PIECES / 2 * max(piece_s, pace.piece_s())
 
 
 @pytest.mark.parametrize("key", ["overfull", "plain"])
