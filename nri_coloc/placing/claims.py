@@ -300,7 +300,8 @@ def _kept_by_pools(state: NodeState, near: Pools, listed: Listed) -> int:
         least = min(tuning.minimum, had[name].bit_count()) if name in had else tuning.minimum
         kept += tiers.wanted(replace(tuning, minimum=least), asked.get(name))
     names = {tiers.base(k) for k in had.keys() | asked.keys()}.union(POOLS)
-    return kept + sum(each.minimum for each in now.plan if each.name not in names)
+    # a pool with a group for each pod or namespace has no CPUs before its first group
+    return kept + sum(each.minimum for each in now.plan if each.name not in names and not each.group_by)
 
 
 def _asked(state: NodeState, listed: Listed) -> Mapping[str, Asked]:

@@ -304,7 +304,19 @@ def test_no_owner_loses_cpus_if_specifications_are_fresh(name, plan, steps):
     assert {k: now.get(k) for k in had} == had
 
 
+GROUPS_WITHOUT_MEMBERS = [
+    *(Run("p", milli) for milli in (100, 2000, 100)),
+    *(Drive(count) for count in (1, 1, 2)),
+    Run("p", 2000),
+    Run("u", 3000, "gold"),
+    Drive(2),
+    Reload(7, "shared"),
+    Run("p", 3000),
+]
+
+
 @given(MACHINES, PLANS, HISTORIES)
+@example("4node", "groups of authors", GROUPS_WITHOUT_MEMBERS)
 @settings(max_examples=examples.times(5))
 def test_missing_records_cost_at_most_one_owner_its_cpus(name, plan, steps):
     """One container that waits in `share` looks like an owner of all of `share`; without any no owner loses CPUs."""
