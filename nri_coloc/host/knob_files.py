@@ -32,8 +32,10 @@ CPUS: Final = "cpuset.cpus"
 """The file of a cgroup's own CPUs, on both versions."""
 
 MEMORY_BOUNDS: Final = frozenset(file.name for file in knobs.files("memory_high", "memory_limit"))
-PROTECTIONS: Final = frozenset(file.name for file in knobs.files("memory_low", "memory_min"))
 """The files that hold the memory bounds of a reclaim cgroup."""
+
+PROTECTIONS: Final = frozenset(file.name for file in knobs.files("memory_low", "memory_min"))
+"""The files that hold memory protections."""
 
 MEMORY_LIMIT: Final = {file.cgroup: file.name for file in knobs.files("memory_limit")}
 """Files that bound the use, by the version of cgroups."""
