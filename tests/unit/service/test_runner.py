@@ -1,5 +1,7 @@
 """service/runner.py, wired and not started: an error of one part keeps no other part from its end."""
 
+import faulthandler
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -181,6 +183,26 @@ class TestATurn:
         monkeypatch.setattr(*looks["comparing with CRI"], rig.failing)
         assert len(rig.pauses_of_two_turns(monkeypatch)) == 3
         assert rig.told.count("raising quotas") == 2
+
+    def test_a_healthy_daemon_outlives_the_limit_of_a_hang(self, rig, looks, monkeypatch):
+        """Time passes in pauses alone, so a machine that stands still is no hang here."""
+        passed, ends_at = 0.0, math.inf
+
+        def end_later(seconds: float, **_: object) -> None:
+            nonlocal ends_at
+            ends_at = passed + seconds
+
+        def wait(seconds: float) -> bool:
+            nonlocal passed
+            passed += seconds
+            return passed >= min(2 * runner.HUNG_S, ends_at)
+
+        monkeypatch.setattr(faulthandler, "dump_traceback_later", end_later)
+        monkeypatch.setattr(rig.parts.hooks.comparison, "due_in", lambda _now: math.inf)
+        monkeypatch.setattr(rig.daemon._ending, "asked", True)
+        monkeypatch.setattr(rig.parts.files.lock, "take", lambda: True)
+        rig.run(monkeypatch, wait)
+        assert 2 * runner.HUNG_S <= passed < ends_at
 
     def test_after_one_that_failed_it_is_not_hurried(self, rig, looks, monkeypatch):
         monkeypatch.setattr(*looks["comparing with CRI"], rig.failing)
