@@ -207,7 +207,9 @@ def test_a_drain_empties_the_node(cluster: Cluster, colocation: Colocation, pods
     with pytest.raises(RigError, match="reclaimed pods that still run: "):
         colocation.admin("lending", "off", "--drain", "--grace", "0s")
     cluster.wait(lambda: not (pods.status("one") or pods.status("two")), "an empty node")
-    colocation.admin("lending", "off", "--drain")
+    cluster.wait(
+        lambda: colocation.admin("lending", "off", "--drain"), "an order that finds nothing to drain"
+    )
     assert pods.is_running("online")
     cluster.wait(colocation.product.pids, "the daemon's process")
     colocation.product.kill()
