@@ -14,7 +14,7 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Event, Lock
 from typing import Final
 
@@ -24,7 +24,6 @@ from nri_coloc.core.decisions import NO_MOVES, ContainerGone, PodRemoved
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import Decided, all_of
-from nri_coloc.core.state import NodeState
 from nri_coloc.errors import ProtocolError, TransportLost
 from nri_coloc.hooks.common_steps import Answers, Consequences, Exchange, Ticket, Watchdog
 from nri_coloc.hooks.creation import Creation, Kubelet
@@ -34,10 +33,10 @@ from nri_coloc.nri import events
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.session import Session
 from nri_coloc.placing.node import Node
-from nri_coloc.repair import targets
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime import stored_specs
 from nri_coloc.runtime.connection import RETRY_CAP_S, Connection
+from nri_coloc.runtime.departed_pods import departed
 from nri_coloc.runtime.listing import Listing
 from nri_coloc.runtime.pusher import Pusher
 
@@ -221,23 +220,6 @@ class Hooks:
         if ticket.claim():
             answers.answer(hook.call, None)
         self._consequences.tell_failed(hook, error)
-
-
-def departed(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the ids of pods without a container whose cgroup is gone, or belongs to another pod that has one.
-
-    The runtime's list has every sandbox that was not removed. Some are of completed pods. Others are from before a
-    reboot, and a new sandbox lies in the same cgroup. The StopPodSandbox of both came to the previous process, or to
-    none. Counted as live they would claim memory, or have one cgroup counted twice.
-
-    is_there: returns whether a cgroup exists, by its path below the hierarchies' roots.
-    """
-    paths = {pod_id: targets.pod_path(place.pod) for pod_id, place in state.pods.items()}
-    inhabited = {a.container.pod_id for a in state.containers.values()}
-    taken = {paths[pod_id] for pod_id in inhabited if pod_id in paths}
-    for pod_id, path in paths.items():
-        if path and pod_id not in inhabited and (path in taken or not is_there(path)):
-            yield pod_id
 
 
 READ_SIZE: Final = 1 << 15

@@ -237,6 +237,7 @@ class Daemon:
             "claiming the runtime": self._claim_for_launched,
             "releasing superseded containers": self._leave_superseded,
             "comparing with CRI": partial(parts.hooks.comparison.poll, now),
+            "leaving out departed pods": partial(parts.hooks.departed_pods.look, now),
             "following settings": partial(parts.steering.look, now),
             "following the machine": partial(parts.hotplug.look, now),
             "placing containers that wait for CPUs": partial(parts.hooks.second_chances.look, now),

@@ -10,6 +10,7 @@ from nri_coloc.hooks.translation import Translator
 from nri_coloc.hooks.trunk import Hooks, Trunk
 from nri_coloc.runtime.comparison import Comparison
 from nri_coloc.runtime.connection import connect_to
+from nri_coloc.runtime.departed_pods import DepartedPods
 from nri_coloc.service.options import Options
 from nri_coloc.service.parts.files import FileParts
 from nri_coloc.service.parts.ground import GroundParts
@@ -46,6 +47,7 @@ class HookParts:
         self.comparison = comparison = Comparison(
             node, runtime.connection, report, listing=runtime.cri, after=seams.after
         )
+        self.departed_pods = DepartedPods(node, files.actuator.is_there, seams.after)
         self.second_chances = SecondChances(
             node,
             files.actuator,

@@ -1,12 +1,12 @@
-"""hooks/trunk.py: a listed sandbox without container and cgroup is no pod any more."""
+"""runtime/departed_pods.py: a listed sandbox without container and cgroup is no pod any more."""
 
 from dataclasses import replace
 
 import pytest
 
 from nri_coloc.core.decisions import PodStarted
-from nri_coloc.hooks.trunk import departed
 from nri_coloc.placing.node import Node
+from nri_coloc.runtime.departed_pods import EVERY_S, DepartedPods, departed
 from tests.unit.parts import a_node, create, start_pod
 from tests.unit.placing import kit
 
@@ -43,3 +43,13 @@ def test_of_two_in_a_cgroup_the_empty_is_gone(node):
 def test_of_one_whose_cgroup_is_not_its_own_nobody_knows(node):
     node.decide(PodStarted(replace(kit.pod("by-hand"), cgroup_parent="/system.slice"), kit.SHARED))
     assert gone(node, "web", "batch") == []
+
+
+def test_a_pod_that_departs_later_is_left_out_later(node):
+    there = {"kubepods/podweb", "kubepods/podbatch"}
+    pods = DepartedPods(node, there.__contains__, after=())
+    pods.look(0.0)
+    there.remove("kubepods/podbatch")
+    assert "batch" in node.state.pods
+    pods.look(EVERY_S)
+    assert set(node.state.pods) == {"web"}

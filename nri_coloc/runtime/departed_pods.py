@@ -1,0 +1,52 @@
+"""Leave out pods that ended unseen: their StopPodSandbox came while the runtime had no connection to this process."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from nri_coloc.core.decisions import PodRemoved
+from nri_coloc.core.seams import After, all_of, tell
+from nri_coloc.core.state import NodeState
+from nri_coloc.placing.node import Node
+from nri_coloc.repair import targets
+
+EVERY_S: Final = 15.0
+"""Seconds between two looks, as between two comparisons with CRI, which find containers that ended unseen."""
+
+
+class DepartedPods:
+    """Looks from time to time, because a cgroup may still be there when the runtime lists its pod.
+
+    is_there: returns whether a cgroup exists, by its path below the hierarchies' roots.
+    """
+
+    def __init__(self, node: Node, is_there: Callable[[str], bool], after: After) -> None:
+        self._node = node
+        self._is_there = is_there
+        self._after = after
+        self._next_at = 0.0
+
+    def look(self, now: float) -> None:
+        """Leave out the pods that have departed, if it is time."""
+        if now < self._next_at:
+            return
+        self._next_at = now + EVERY_S
+        for pod_id in tuple(departed(self._node.state, self._is_there)):
+            before = self._node.state
+            tell(self._after, all_of(self._node.decide(PodRemoved(pod_id)), before))
+
+
+def departed(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the ids of pods without a container whose cgroup is gone, or belongs to another pod that has one.
+
+    The runtime's list has every sandbox that was not removed. Some are of completed pods. Others are from before a
+    reboot, and a new sandbox lies in the same cgroup. The StopPodSandbox of both came to the previous process, or to
+    none. Counted as live they would claim memory, have one cgroup counted twice, or keep a node from being drained.
+
+    is_there: returns whether a cgroup exists, by its path below the hierarchies' roots.
+    """
+    paths = {pod_id: targets.pod_path(place.pod) for pod_id, place in state.pods.items()}
+    inhabited = {a.container.pod_id for a in state.containers.values()}
+    taken = {paths[pod_id] for pod_id in inhabited if pod_id in paths}
+    for pod_id, path in paths.items():
+        if path and pod_id not in inhabited and (path in taken or not is_there(path)):
+            yield pod_id
