@@ -17,10 +17,12 @@ from nri_coloc.errors import ColocError, SettingsError
 if TYPE_CHECKING:
     import httpx2
 
+    from nri_coloc.kubernetes.transport import Links
+
 Object = dict[str, Any]
 
 CALL_S: Final = 10.0
-"""Time limit of one request, and of each connect."""
+"""Time limit of one request, from the connect to the last byte of the answer."""
 
 SILENCE_S: Final = 150.0
 """A watch without a byte for so long is dead: the API server sends a bookmark each minute."""
@@ -28,6 +30,9 @@ SILENCE_S: Final = 150.0
 WATCH_S: Final = 290
 """Seconds after which the API server ends a watch; the next one resumes it. Below the five minutes after which load
 balancers drop idle connections."""
+
+WATCH_LATE_S: Final = 20.0
+"""Seconds after `WATCH_S` at which a watch is ended from here."""
 
 PAGE: Final = 500
 """Objects of one page of a list."""
@@ -84,9 +89,9 @@ class ApiRefused(ApiError):
 class Api:
     """One API server. Any thread may call it; each watch holds a connection of its own."""
 
-    def __init__(self, client: "httpx2.Client") -> None:
+    def __init__(self, client: "httpx2.Client", links: "Links") -> None:
         self._client = client
-        self._is_closed = False
+        self._links = links
         self._clock: tuple[float, float] | None = None
 
     def now(self) -> float:
@@ -153,11 +158,11 @@ class Api:
         }
         limits = httpx2.Timeout(CALL_S, read=SILENCE_S)
         with (
+            self._links.within(WATCH_S + WATCH_LATE_S),
             _answering("watch", path),
             self._client.stream("GET", path, params=asked, timeout=limits) as answer,
         ):
             self._read_clock(answer)
-            self._check_open(path)
             if answer.is_error:
                 answer.read()
                 raise _refused("watch", path, answer)
@@ -165,8 +170,8 @@ class Api:
             yield from map(_change, answer.iter_lines())
 
     def close(self) -> None:
-        """Close all connections."""
-        self._is_closed = True
+        """End all connections: a call or watch that waits raises ApiUnreachable. No call may follow."""
+        self._links.end()
         self._client.close()
 
     def _read_clock(self, answer: "httpx2.Response") -> None:
@@ -176,17 +181,15 @@ class Api:
             return  # a proxy without a clock: the last time counts on
         self._clock = date, time.monotonic()
 
-    def _check_open(self, path: str) -> None:
-        """Raise for a connection that was being opened while `close` ran: the client did not close it."""
-        if self._is_closed:
-            raise ApiUnreachable(f"GET {path}: closed")
-
     def _page(self, path: str, query: Mapping[str, str], most: int | None) -> Object | None:
         """Return an answer; None if it has more bytes than `most`, which are then not received."""
         received = bytearray()
-        with _answering("GET", path), self._client.stream("GET", path, params=query) as answer:
+        with (
+            self._links.within(CALL_S),
+            _answering("GET", path),
+            self._client.stream("GET", path, params=query) as answer,
+        ):
             self._read_clock(answer)
-            self._check_open(path)
             if answer.is_error:
                 answer.read()
                 raise _refused("GET", path, answer)
@@ -207,7 +210,7 @@ class Api:
     ) -> Object:
         sent = None if body is None else json.dumps(body).encode()
         headers = {} if sent is None else {"Content-Type": content}
-        with _answering(method, path):
+        with self._links.within(CALL_S), _answering(method, path):
             answer = self._client.request(method, path, params=query, content=sent, headers=headers)
         self._read_clock(answer)
         if answer.is_error:
@@ -222,24 +225,33 @@ def connect(kubeconfig: str = "") -> Api:
     """
     import httpx2
     import yaml
-    from lightkube.config.client_adapter import Client, ConnectionParams
+    from lightkube.config.client_adapter import user_auth, verify_cluster
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.core.exceptions import ConfigError
+
+    from nri_coloc.kubernetes.transport import Links, Transport
 
     try:
         known = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_service_account()
         config = known.get()
         if config is None or config.user is None:
             raise SettingsError(f"{kubeconfig}: has no current context with a user; set current-context")
-        params = ConnectionParams(timeout=httpx2.Timeout(CALL_S), trust_env=False)
-        client = Client(config, params)
+        links = Links()
+        context = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
+        client = httpx2.Client(
+            base_url=config.cluster.server,
+            auth=user_auth(config.user),
+            timeout=CALL_S,
+            trust_env=False,
+            transport=Transport(context, links),
+        )
     except KeyError as error:
         raise _unusable(kubeconfig, f"there is no {error}") from error
     except (AttributeError, TypeError) as error:  # lightkube checks the shape of some parts only
         raise _unusable(kubeconfig, f"a part is missing or has another shape ({error})") from error
     except (ConfigError, OSError, ValueError, yaml.YAMLError, httpx2.InvalidURL) as error:
         raise _unusable(kubeconfig, str(error)) from error
-    return Api(client)
+    return Api(client, links)
 
 
 def _unusable(kubeconfig: str, why: str) -> SettingsError:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from threading import Event, Thread
+from threading import Event
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc._pb import cluster_pb2 as pb
@@ -29,6 +29,7 @@ from nri_coloc.kubernetes.reporting import Report, Reporting, Wanted
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
 from nri_coloc.kubernetes.watching import Collection, Watch
+from nri_coloc.kubernetes.workers import Workers
 from nri_coloc.ttrpc.status import Code
 
 TURN_S: Final = 1.0
@@ -69,6 +70,10 @@ class Own(NamedTuple):
 
     node: str
     version: str
+
+
+class _Stopped(Exception):
+    """The companion ends while a call waits for the daemon."""
 
 
 class Daemon:
@@ -115,6 +120,8 @@ class Daemon:
         while not stop.is_set():
             try:
                 self._follow(stop, backoff)
+            except _Stopped:
+                return
             except (DaemonAwayError, DaemonRefusedError, ValueError) as error:
                 stop.wait(self._failed(str(error), backoff))
             except Exception as error:  # noqa: BLE001 - a thread that ends would leave the node closed for good
@@ -138,7 +145,7 @@ class Daemon:
                 self._send_facts(link)
                 asked = pb.NextRequest(generation=generation, event_sequence=self._events.recorded)
                 answer = link.call(
-                    "Next", asked, pb.NextResponse, NEXT_S, meanwhile=partial(self._send_facts, link)
+                    "Next", asked, pb.NextResponse, NEXT_S, meanwhile=partial(self._meanwhile, link, stop)
                 )
                 has_orders = bool(self.orders or answer.orders)
                 is_news = has_orders or answer.state.generation != generation
@@ -152,6 +159,11 @@ class Daemon:
                 self._report_results(link)
         finally:
             link.close()
+
+    def _meanwhile(self, link: DaemonLink, stop: Event) -> None:
+        if stop.is_set():
+            raise _Stopped
+        self._send_facts(link)
 
     def _report_results(self, link: DaemonLink) -> None:
         """Report the results of the orders that the daemon has open.
@@ -213,22 +225,30 @@ class Companion:
         self._daemon = Daemon(
             socket, own, log=log, events=self._events, changed=self._changed.set, facts=self._facts
         )
-        self._threads: list[Thread] = []
+        self._workers = Workers()
         self._watches: list[Watch] = []
         self._reporter: Reporter | None = None
 
     def problem(self) -> str:
         """Return why the node's report may be old; empty if it is not."""
-        ended = [f"the thread {each.name} has ended" for each in self._threads if not each.is_alive()]
         sent = "" if self._reporter is None else self._reporter.problem
         return next(
-            filter(None, (*ended, self._daemon.problem, *(each.problem for each in self._watches), sent)), ""
+            filter(
+                None,
+                (
+                    self._workers.problem,
+                    self._daemon.problem,
+                    *(each.problem for each in self._watches),
+                    sent,
+                ),
+            ),
+            "",
         )
 
     def run(self) -> None:
         """Follow and report."""
-        self._start("daemon", self._daemon.run)
-        self._start("events", self._events.run)
+        self._workers.start("daemon", partial(self._daemon.run, self._stop))
+        self._workers.start("events", partial(self._events.run, self._stop))
         try:
             preset = self._first_preset()
             if preset is not None:
@@ -236,6 +256,7 @@ class Companion:
         finally:
             self._stop.set()
             self._api.close()
+            self._workers.end()
 
     def _first_preset(self) -> Preset | None:
         while self._daemon.preset is None and not self.stopping:
@@ -252,7 +273,7 @@ class Companion:
             collection = Collection(path, selector, page=PODS_PAGE)
             watch = Watch(self._api, collection, follower, broken=self._broken)
             self._watches.append(watch)
-            self._start(path.rpartition("/")[2], watch.run)
+            self._workers.start(path.rpartition("/")[2], partial(watch.run, self._stop))
         reporter = self._reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
         figures = Figures(self._api, self._own.node)
         carrier = Courier(self._api, self._own.node)
@@ -283,12 +304,8 @@ class Companion:
         self._changed.clear()
 
     def _broken(self, problem: str) -> None:
-        self._log.warning("a watch broke; trying again", because=problem)
-
-    def _start(self, name: str, work: Callable[[Event], None]) -> None:
-        thread = Thread(target=work, args=(self._stop,), name=name, daemon=True)
-        thread.start()
-        self._threads.append(thread)
+        if not self._stop.is_set():
+            self._log.warning("a watch broke; trying again", because=problem)
 
 
 class Reporter:

@@ -5,7 +5,8 @@ The others watch too and change nothing, so that the next leader knows at once w
 
 import time
 from collections.abc import Callable
-from threading import Event, Thread
+from functools import partial
+from threading import Event
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
@@ -21,6 +22,7 @@ from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.silence import Correction
 from nri_coloc.kubernetes.watching import Collection, Watch
+from nri_coloc.kubernetes.workers import Workers
 
 
 class Log(Protocol):
@@ -51,7 +53,9 @@ class Controller:
         self.registry = CollectorRegistry()
         self._log = log
         self._log_limit = LogLimit(ORDERS)
-        self._threads: list[Thread] = []
+        self._api = api
+        self._workers = Workers()
+        self._is_ending = False
         self._leadership = Leadership(api, identity, self._led)
         leads = lambda: self._leadership.leads  # noqa: E731 - a property, asked again each time
         self._executor = Executor(api, rules=rules, leads=leads, carried=self._carried, broken=self._broken)
@@ -83,22 +87,20 @@ class Controller:
 
     def problem(self) -> str:
         """Return why this replica is not ready; empty if it is. A replica that waits for the Lease is ready."""
-        ended = [each.name for each in self._threads if not each.is_alive()]
-        if ended:
-            return f"the thread {ended[0]} has ended"
-        return self._leadership.problem or self._watch.problem
+        return self._workers.problem or self._leadership.problem or self._watch.problem
 
     def run(self, stop: Event) -> None:
-        """Work until `stop` is set, then release the Lease. The watch ends with the process."""
-        for name, work in (
-            ("watch", self._watch.run),
-            ("executor", self._executor.run),
-            ("reaper", self._reaper.run),
-        ):
-            thread = Thread(target=work, args=(stop,), name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
-        self._leadership.run(stop)
+        """Work until `stop` is set, release the Lease, and end all threads and connections."""
+        self._workers.start("watch", partial(self._watch.run, stop))
+        self._workers.start("executor", partial(self._executor.run, stop))
+        self._workers.start("reaper", partial(self._reaper.run, stop))
+        try:
+            self._leadership.run(stop)
+        finally:
+            self._is_ending = True
+            stop.set()
+            self._api.close()
+            self._workers.end()
 
     # ---- reports of the parts ----
 
@@ -132,4 +134,5 @@ class Controller:
         )
 
     def _broken(self, problem: str) -> None:
-        self._log.warning("call to the API server failed", problem=problem)
+        if not self._is_ending:
+            self._log.warning("call to the API server failed", problem=problem)

@@ -1,5 +1,6 @@
 """Pod and node objects as the API server sends them, with the fields that the room reads."""
 
+import threading
 from typing import Any
 
 from nri_coloc.kubernetes import presets
@@ -24,3 +25,8 @@ def pod(*containers: dict[str, Any], phase: str = "Running", node: str = "n1", *
         "spec": {"containers": list(containers), "nodeName": node, **spec},
         "status": {"phase": phase, "startTime": "2026-11-26T10:00:00Z"},
     }
+
+
+def running_threads(names: set[str]) -> set[str]:
+    """Return the names of those threads that run."""
+    return {each.name for each in threading.enumerate()} & names

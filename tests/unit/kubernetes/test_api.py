@@ -1,17 +1,19 @@
 """Requests to the API server, over HTTP on a real socket."""
 
 import json
+import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
 from nri_coloc.errors import SettingsError
 from nri_coloc.kubernetes import api
 from nri_coloc.kubernetes.api import ApiError, ApiRefused, ApiUnreachable
+from tests.rig.waiting import PATIENCE_SECONDS
 from tests.unit.kubernetes import fake_api
 from tests.unit.kubernetes.fake_api import Reply, serving
 
@@ -165,6 +167,70 @@ def test_a_slow_server_is_unreachable(tmp_path, monkeypatch):
         with pytest.raises(ApiUnreachable, match="GET /x: no answer"):
             server.connect().get("/x")
         ends.set()
+
+
+HEADER = b"HTTP/1.1 200 OK\r\nX: "
+BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"
+DRIPS = 400
+
+
+@contextmanager
+def dripping(folder, begin):
+    """Serve one connection: the beginning of an answer, then a byte every 10 ms."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        client, _ = listener.accept()
+        with client, suppress(OSError):
+            client.recv(1 << 16)
+            client.sendall(begin)
+            for _ in range(DRIPS):
+                client.sendall(b"x")
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(fake_api.config(f"http://127.0.0.1:{listener.getsockname()[1]}")))
+    with listener, closing(api.connect(str(path))) as client:
+        yield client
+    thread.join()
+
+
+@pytest.mark.parametrize("call", CALLS[:2], ids=["call", "list"])
+@pytest.mark.parametrize("begin", [HEADER, BODY], ids=["header", "body"])
+def test_a_call_has_one_deadline(tmp_path, monkeypatch, call, begin):
+    monkeypatch.setattr(api, "CALL_S", 0.5)
+    with (
+        dripping(tmp_path, begin) as client,
+        pytest.raises(ApiUnreachable, match=r"not complete after 0\.5 s"),
+    ):
+        call(client)
+
+
+def test_a_watch_has_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(api, "WATCH_S", 0)
+    monkeypatch.setattr(api, "WATCH_LATE_S", 0.5)
+    with dripping(tmp_path, BODY) as client, pytest.raises(ApiUnreachable, match="not complete"):
+        list(client.watch("/x", "7"))
+
+
+def test_closing_ends_a_waiting_watch(tmp_path):
+    opened, ended = threading.Event(), threading.Event()
+
+    def follow():
+        with suppress(ApiUnreachable):
+            for _ in client.watch("/x", "7"):
+                opened.set()
+        ended.set()
+
+    with serving(tmp_path, lambda _: Reply(lines=(change("BOOKMARK"),), holds=True)) as server:
+        client = server.connect()
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        assert opened.wait(PATIENCE_SECONDS)
+        client.close()
+        assert ended.wait(PATIENCE_SECONDS)
 
 
 def test_an_answer_that_is_a_list_is_refused(tmp_path):

@@ -28,6 +28,7 @@ from tests.rig.eviction_orders import FewOrders, an_order
 from tests.rig.node_side import NodeSide
 from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Reply, serving
+from tests.unit.kubernetes.kit import running_threads
 from tests.unit.kubernetes.test_serving import Lines
 from tests.unit.kubernetes.test_stores import node, pod
 
@@ -176,6 +177,15 @@ def test_two_watches_serve_a_node(found, tmp_path):
     with running(found, tmp_path) as parts:
         wait_until(lambda: len(watched()) > 1 and found.patches, SOON_S, "watches and a report")
     assert watched() == ["/api/v1/nodes", "/api/v1/pods"]
+
+
+def test_no_thread_outlives_the_companion(found, tmp_path):
+    with running(found, tmp_path) as parts:
+        wait_until(lambda: found.patches and parts.companion.problem() == "", SOON_S, "a report")
+        parts.companion.stopping = True
+        parts.thread.join()
+        wait_until(lambda: not running_threads({"daemon", "events", "pods", "nodes"}), 5, "no thread")
+    assert "trying again" not in str(found.log.lines)
 
 
 def test_a_refused_report_is_a_problem(found, tmp_path):

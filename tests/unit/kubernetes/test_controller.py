@@ -1,6 +1,6 @@
 """The controller's parts: readiness after the end of a thread, and a limited log."""
 
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -10,8 +10,10 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes.controller import Controller
 from nri_coloc.kubernetes.eviction import EVICTED, Order, Rules
 from nri_coloc.kubernetes.presets import DEFAULT
-from tests.rig.waiting import PATIENCE_SECONDS, wait_until
+from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Reply, serving
+from tests.unit.kubernetes.kit import running_threads
+from tests.unit.kubernetes.test_api import items
 from tests.unit.kubernetes.test_serving import Lines
 
 ORDER = Order("o1", "jobs", "render", "u1", 0.0)
@@ -27,24 +29,47 @@ def log() -> Any:
 @pytest.fixture
 def controller(tmp_path, log):
     with serving(tmp_path, lambda _: Reply()) as server:
-        yield Controller(
-            server.connect(),
-            identity="a",
-            rules=lambda: Rules(may_evict=True, tuning=Tuning()),
-            preset=lambda: DEFAULT,
-            log=log,
-        )
+        yield a_controller(server, log)
+
+
+def a_controller(server, log):
+    return Controller(
+        server.connect(),
+        identity="a",
+        rules=lambda: Rules(may_evict=True, tuning=Tuning()),
+        preset=lambda: DEFAULT,
+        log=log,
+    )
 
 
 def test_an_ended_thread_is_not_ready(controller, monkeypatch):
-    ended, stop = Event(), Event()
-    monkeypatch.setattr(controller._reaper, "run", lambda _: ended.set())
-    monkeypatch.setattr(controller._watch, "run", Event.wait)
-    monkeypatch.setattr(controller._executor, "run", Event.wait)
-    monkeypatch.setattr(controller._leadership, "run", lambda _: ended.wait(PATIENCE_SECONDS))
-    controller.run(stop)
+    stop = Event()
+    for part in (controller._watch, controller._executor, controller._leadership):
+        monkeypatch.setattr(part, "run", Event.wait)
+    monkeypatch.setattr(controller._reaper, "run", lambda _: None)
+    thread = Thread(target=controller.run, args=(stop,))
+    thread.start()
     wait_until(lambda: controller.problem() == "the thread reaper has ended", 5, "a problem")
     stop.set()
+    thread.join()
+
+
+def test_no_thread_outlives_the_controller(tmp_path, log):
+    def answers(asked):
+        bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}
+        held = Reply(lines=(bookmark,), holds=True)
+        return held if "watch" in asked.query else Reply(body=items("a"))
+
+    stop = Event()
+    with serving(tmp_path, answers) as server:
+        controller = a_controller(server, log)
+        thread = Thread(target=controller.run, args=(stop,))
+        thread.start()
+        wait_until(lambda: controller._watch._version == "8", 5, "a change of the watch")
+        stop.set()
+        thread.join()
+        wait_until(lambda: not running_threads({"watch", "executor", "reaper"}), 5, "no thread")
+    assert "failed" not in str(log.lines)
 
 
 def test_a_flood_of_orders_is_not_logged(controller, log):
