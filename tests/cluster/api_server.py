@@ -16,8 +16,8 @@ from nri_coloc.kubernetes import api
 from nri_coloc.kubernetes.api import Api
 from tests.cluster import binaries
 from tests.cluster.namespace import ends
-from tests.rig import RigError
-from tests.rig.waiting import comes
+from tests.rig import RigError, commands
+from tests.rig.waiting import PATIENCE_SECONDS, comes
 
 ADDRESS: Final = "127.0.0.1"
 ADMIN: Final = "admin-token"
@@ -95,12 +95,10 @@ class ApiServer:
         return api.connect(str(self.kubeconfig("admin", ADMIN)))
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """Run kubectl as the administrator and return what it prints; RigError if it fails."""
+        """Run kubectl as the administrator and return its output; RigError shows all that a failed one printed."""
         command = [self._kube, "kubectl", f"--kubeconfig={self.kubeconfig('admin', ADMIN)}", *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode:
-            raise RigError(f"kubectl {' '.join(arguments)}: {done.stderr}")
-        return done.stdout
+        title = f"kubectl {' '.join(arguments)}"
+        return commands.output(command, stdin=stdin, seconds=PATIENCE_SECONDS, title=title)
 
     def log_tail(self, name: str, lines: int = 30) -> str:
         """Return the end of one program's log."""

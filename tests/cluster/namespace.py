@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from tests.rig import RigError
-from tests.rig.waiting import poll
+from tests.rig import RigError, commands
+from tests.rig.waiting import PATIENCE_SECONDS, poll
 
 NODE_ADDRESS: Final = "10.77.0.1"
 SERVICE_ADDRESS: Final = "10.78.0.1"
@@ -104,9 +104,7 @@ class Namespace:
             *(self.inside(step.split()) for step in inside),
             route.split(),
         ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise RigError(f"{shlex.join(command)} failed: {done.stderr}")
+            commands.output(command, seconds=PATIENCE_SECONDS)
 
     def stop(self) -> None:
         """End the process that keeps the namespaces; mounts and interfaces go with the last process inside."""
@@ -123,14 +121,10 @@ class Namespace:
         """Return the command line that runs a command inside."""
         return ["nsenter", f"--target={self._pid}", "--net", "--mount", "--", *map(str, command)]
 
-    def run(self, command: Sequence[str], *, stdin: str = "", seconds: float = 120) -> str:
-        """Run a command inside to its end and return what it prints; RigError if it fails."""
-        done = subprocess.run(
-            self.inside(command), input=stdin, capture_output=True, text=True, timeout=seconds, check=False
-        )
-        if done.returncode:
-            raise RigError(f"{shlex.join(map(str, command))} failed ({done.returncode}): {done.stderr}")
-        return done.stdout
+    def run(self, command: Sequence[str], *, stdin: str = "", seconds: float = PATIENCE_SECONDS) -> str:
+        """Run a command inside to its end and return its output; RigError shows all that a failed one printed."""
+        title = shlex.join(map(str, command))
+        return commands.output(self.inside(command), stdin=stdin, seconds=seconds, title=title)
 
     def spawn(
         self, command: Sequence[str], log: IO[bytes], environment: Mapping[str, str] | None = None
@@ -172,10 +166,11 @@ class Namespace:
     def _connected(self, host: str, port: int, seconds: float) -> socket.socket:
         """Return a connection made inside: a socket belongs to the namespace of the thread that made it."""
         found: list[socket.socket | OSError] = []
+        network = Path(f"/proc/{self._pid}/ns/net")
 
         def connect() -> None:
             try:
-                _enter(Path(f"/proc/{self._pid}/ns/net"))
+                _enter(network)
                 found.append(socket.create_connection((host, port), timeout=seconds))
             except OSError as error:
                 found.append(error)
