@@ -19,8 +19,7 @@ from typing import Final, Protocol
 from nri_coloc.core.readings import risen
 from nri_coloc.pressure.judging import Watch
 from nri_coloc.pressure.population import Online
-from nri_coloc.pressure.rates import TICK_S
-from nri_coloc.pressure.verdict import Resource, longest_stall
+from nri_coloc.pressure.verdict import RESOLUTION_S, Resource, longest_stall
 
 CHECK_S: Final = 0.25
 """Seconds between two checks: so two quick turns after an alarm end within a second of the first wait."""
@@ -65,7 +64,7 @@ class _Followed:
 
     def is_above(self, stalled_s: float, span_s: float) -> bool:
         """Return whether a stall in a span is longer than the bound allows."""
-        return stalled_s > self.longest * span_s + 2 * TICK_S
+        return stalled_s > self.longest * span_s + RESOLUTION_S
 
 
 class DiskWaits:

@@ -9,20 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core.readings import IOReading, StallReading, risen
-from nri_coloc.pressure.verdict import Resource, Strain
+from nri_coloc.pressure.verdict import RESOLUTION_S, Resource, Strain
 
 OPERATION_BYTES: Final = 16 << 10
 
 SHORTEST_S: Final = 0.2
 LONGEST_S: Final = 30.0
 """Seconds between two readings that make a rate."""
-
-TICK_S: Final = 0.01
-"""The longest tick of a kernel (HZ=100).
-
-PSI weighs each CPU by its whole ticks since the last reading (`collect_percpu_times` in kernel/sched/psi.c), so a stall
-may be wrong by a tick at each end of an interval.
-"""
 
 _FULL: Final = 0.95
 """Part of a pod's own memory limit from which its memory stall is self-inflicted."""
@@ -112,7 +105,7 @@ def strains(
         Resource.MEMORY: _of_memory(before, after, span),
         Resource.IO: _of_io(before, after, span, found),
     }
-    resolution, cpu = 2 * TICK_S / span, found.cpu or 0.0
+    resolution, cpu = RESOLUTION_S / span, found.cpu or 0.0
     return {k: one and one._replace(resolution=resolution, cpu=cpu) for k, one in strained.items()}
 
 

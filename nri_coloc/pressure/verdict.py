@@ -56,8 +56,15 @@ class Resource(StrEnum):
 _PART: Final = 0.2
 """The margin, part of the time in which the pod is active."""
 
-_FINE: Final = 0.02
-"""The resolution of a reading of one second (`Strain.resolution`)."""
+_TICK_S: Final = 0.01
+"""The longest tick of a kernel (HZ=100)."""
+
+RESOLUTION_S: Final = 2 * _TICK_S
+"""Seconds by which a stall may be wrong.
+
+PSI weighs each CPU by its whole ticks since the last reading (`collect_percpu_times` in kernel/sched/psi.c), so that is
+a tick at each end of an interval.
+"""
 
 _MOST: Final[Mapping[Resource, float]] = {Resource.CPU: 0.2, Resource.MEMORY: 0.1, Resource.IO: 0.05}
 """The largest margins, shares of the time: otherwise a pod that uses many CPUs would bear any wait."""
@@ -140,7 +147,8 @@ def judge(
         return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
     usual = level.mean * _FACTORS[tolerance] + 3 * level.spread
     margin = _margin(resource, strain, level.mean, strain.resolution)
-    fine = _margin(resource, strain, level.mean, min(strain.resolution, _FINE))
+    of_a_second = min(strain.resolution, RESOLUTION_S)
+    fine = _margin(resource, strain, level.mean, of_a_second)
     bound = max(usual, level.mean + margin)
     is_unclear = max(usual, level.mean + fine) < wait <= bound
     hurt = None if is_unclear else wait > bound
