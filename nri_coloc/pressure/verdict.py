@@ -15,10 +15,10 @@ operations too. So it needs no latency that fits one disk.
 A reading of less than a second may be wrong by more than the margin. If its wait is above the bound that a reading of a
 second has, and not above its own one, it is unknown, and nothing is learned from it.
 
-The baseline is learned for each load (a power of four) from the pod's own readings. It follows calm readings fast and
-hurt readings slowly: a workload that changed for good is normal again after an hour. A closed-loop pod does less work
-while it is hurt, so a load without a baseline takes the baseline of the next higher load. A load above all known loads
-is the pod's own burst and has no verdict until it is learned. Neither has an unknown reading.
+The baseline is learned for each load (a power of four) from the pod's own readings. It follows calm readings in two
+minutes and hurt readings in an hour: then a workload that changed for good is normal again. A closed-loop pod does less
+work while it is hurt, so a load without a baseline takes the baseline of the next higher load. A load above all known
+loads is the pod's own burst and has no verdict until it is learned. Neither has an unknown reading.
 
 A large I/O operation takes longer, also alone on the disk, but at most in proportion to its size. So the baseline is
 multiplied by the size of an operation, relative to the size at which it was learned, if that is more than 1.
@@ -34,9 +34,15 @@ from nri_coloc.core.workload import Tolerance
 ENOUGH: Final = 10
 """Readings after which a load has a baseline: ten seconds."""
 
-_CALM_PACE: Final = 0.05
+REMEMBERED: Final = 128
+"""Calm readings of which a baseline is the mean; of more, the older ones fade.
+
+That is twice the turns in which culprits are searched (`culprit.TURNS`): a baseline that followed faster would learn a
+hurt that rises slowly before there is a culprit.
+"""
+
 _HURT_PACE: Final = 0.0005
-"""Weight of one calm or hurt reading in a known baseline: half a minute and most of an hour of readings."""
+"""Weight of one hurt reading in a known baseline: most of an hour of readings."""
 
 _FACTORS: Final[Mapping[Tolerance, float]] = {
     Tolerance.LOW: 1.25,
@@ -94,7 +100,7 @@ class Strain(NamedTuple):
 class Level(NamedTuple):
     """The baseline at one load.
 
-    readings: number of readings, at most `ENOUGH`.
+    readings: number of calm readings, at most `REMEMBERED`.
     mean: mean wait.
     spread: mean distance from the mean.
     size: mean bytes of one I/O operation.
@@ -214,11 +220,11 @@ def _learned(known: Baseline, load: int, reading: tuple[float, float], *, hurt: 
     level = known.get(load, Level())
     if hurt and not level.readings:
         return known  # a load that was only seen while hurt is no baseline
-    if level.readings < ENOUGH:
-        pace = 0.0 if hurt else 1 / (level.readings + 1)
+    readings = level.readings if hurt else min(REMEMBERED, level.readings + 1)
+    if hurt:
+        pace = _HURT_PACE if level.readings >= ENOUGH else 0.0
     else:
-        pace = _HURT_PACE if hurt else _CALM_PACE
+        pace = 1 / readings
     mean = level.mean + (wait - level.mean) * pace
     spread = level.spread + (abs(wait - mean) - level.spread) * pace
-    readings = min(ENOUGH, level.readings + (0 if hurt else 1))
     return {**known, load: Level(readings, mean, spread, level.size + (size - level.size) * pace)}

@@ -81,6 +81,18 @@ def test_the_speed_of_a_disk_changes_no_verdict(calm: float, last: float, operat
     assert judged[0] == judged[1]
 
 
+@given(st.sampled_from(Resource), st.floats(0.001, 0.05), st.floats(1.04, 2.0), st.floats(0, 1000))
+def test_a_rising_wait_is_a_hurt_in_time(resource: Resource, calm: float, growth: float, cpu: float):
+    known, usual = NO_BASELINE, Strain(calm, 100.0, resolution=0.02, cpu=cpu)
+    for _ in range(200):
+        known, _ = judge(known, resource, usual, Tolerance.NORMAL)
+    stall, hurts = calm, list[bool | None]()
+    while (stall := stall * growth) <= 1:
+        known, judgement = judge(known, resource, usual._replace(stall=stall), Tolerance.NORMAL)
+        hurts.append(judgement.hurt)
+    assert any(hurts)
+
+
 @given(
     st.lists(st.sampled_from(["hurt", "calm", "accused"]), min_size=1, max_size=900),
     st.integers(1, 5),
