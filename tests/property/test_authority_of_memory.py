@@ -1,11 +1,13 @@
 """No pod that a tenant can write gets more protection, score or weight than its request, or takes another pod's."""
 
+import json
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nri_coloc.core.decisions import ContainerCreating, ContainerGone, Synchronized
+from nri_coloc.core.knobs import MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import Container, KubeQoS, Pod, QoSClass, Resources, Wish
 from nri_coloc.placing import pools, protection, reclaim_cgroups
@@ -17,6 +19,9 @@ from nri_coloc.sim import machines
 P = "coloc.nri.io/"
 MACHINE = machines.topology(machines.MACHINES["8cpu"])
 NODE_BYTES = MACHINE.memory_bytes
+ONE_CPU = 1024
+"""CPU shares; a reclaimed container counts one CPU at most, however much it was lent."""
+
 PARENTS = {
     KubeQoS.GUARANTEED: "/kubepods/pod",
     KubeQoS.BURSTABLE: "/kubepods/burstable/pod",
@@ -33,6 +38,13 @@ TUNINGS = st.sampled_from(
         Tuning(classes={QoSClass.SHARED: GREEDY, QoSClass.RECLAIMED: ClassTuning(2, 10, 1000)}),
     )
 )
+
+
+def lent(milli: int) -> str:
+    """Return Koordinator's annotation by which the main container was lent CPU, in thousandths of a CPU."""
+    return json.dumps({"containers": {"c0": {"requests": {"kubernetes.io/batch-cpu": milli}}}})
+
+
 ASKED = st.fixed_dictionaries(
     {},
     optional={
@@ -45,6 +57,7 @@ ASKED = st.fixed_dictionaries(
         P + "io-weight.c0": st.just("10000"),
         P + "rdt-class": st.just("gold"),
         P + "record": st.just("{}"),
+        "node.koordinator.sh/extended-resource-spec": st.sampled_from((1, 1000, 64000)).map(lent),
     },
 )
 
@@ -111,7 +124,17 @@ def is_offline(asking: Asking, wish: Wish) -> bool:
     return asking.qos is KubeQoS.BEST_EFFORT or wish.qos is QoSClass.RECLAIMED
 
 
+A_LARGE_LOAN = Asking(
+    KubeQoS.BEST_EFFORT,
+    {"node.koordinator.sh/extended-resource-spec": lent(64_000)},
+    {},
+    request=1,
+    sidecars=0,
+)
+
+
 @given(PODS, TUNINGS)
+@example(A_LARGE_LOAN, Tuning())
 def test_no_container_gets_more_than_its_request(asking: Asking, tuning: Tuning):
     for container in asking.containers("p"):
         wish = annotations.resolve(asking.pod("p"), container, tuning, NODE_BYTES)
@@ -124,6 +147,7 @@ def test_no_container_gets_more_than_its_request(asking: Asking, tuning: Tuning)
         assert knobs.oom_score_adj is None or knobs.oom_score_adj >= (container.oom_score_adj or 0)
         assert not is_offline(asking, wish) or (knobs.io_weight or 100) <= 100
         assert knobs.rdt_class is None
+        assert (knobs.shares or MIN_SHARES) <= (ONE_CPU if wish.qos is QoSClass.RECLAIMED else MIN_SHARES)
 
 
 @given(st.lists(PODS, min_size=1, max_size=5), TUNINGS, st.data())
