@@ -17,14 +17,17 @@ from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node
 from tests.cluster.binaries import PAIRS, in_time
 from tests.cluster.companion_rig import GIB, OFFER, CompanionRig, reporting_for
-from tests.rig import installed
+from tests.rig import installed, vitals
 from tests.rig.eviction_orders import an_order
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import becomes, wait_until
 
 NODE = "node"
 OPEN = "coloc.nri.io/open"
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 SOON_S = 60
+MOST_MIB = 44
+"""Of its own memory. Files that other processes have mapped too count for it less or more as those come and go."""
+
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -144,8 +147,8 @@ def test_a_report_stays_above_its_pods(rig, admin):
     pod(admin, "one", lent("1500"))
     wait_until(lambda: is_bound(admin, "one"), SOON_S, "a node for the pod")
     rig.state = OFFER._replace(offer=Amounts(100, GIB))
-    wait_until(lambda: lent_cpu(admin) == 1500, SOON_S, "a report at its floor")
-    assert OPEN not in allocatable(admin)
+    floor = {CPU: "1500", OPEN: None}
+    becomes(lambda: {name: allocatable(admin).get(name) for name in floor}, floor)
 
 
 def test_a_restarted_api_server_gets_the_report(rig, admin, control):
@@ -198,8 +201,8 @@ def test_describe_shows_an_event_with_its_count(rig, admin, control):
 
 
 def test_figures_for_people_are_shown(rig, admin, control):
-    shown = control.kubectl("get", "colocationnodes", NODE, "--no-headers")
-    assert shown.split()[:3] == [NODE, "on", "2000"]
+    shown = ("get", "colocationnodes", NODE, "--no-headers", "--ignore-not-found")
+    becomes(lambda: control.kubectl(*shown).split()[:3], [NODE, "on", "2000"])
 
 
 def test_a_companion_ends_without_a_trace(rig, admin):
@@ -209,15 +212,15 @@ def test_a_companion_ends_without_a_trace(rig, admin):
 
 
 def test_a_companion_takes_little_memory(rig):
-    with open(f"/proc/{rig.pid}/smaps_rollup") as lines:  # noqa: PTH123
-        kib = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    assert kib / 1024 <= 45
+    assert 0 < vitals.look(rig.pid).anon_kib / 1024 <= MOST_MIB
 
 
 def evictions(admin: Api) -> list[str]:
     """Return the ids of the orders in the node's object."""
-    spec = admin.get(f"{kit.OBJECTS}/{NODE}")["spec"]
-    return [each["id"] for each in spec.get("evictions", [])]
+    for each in admin.get(kit.OBJECTS)["items"]:  # the companion makes the object with the first order
+        if each["metadata"]["name"] == NODE:
+            return [order["id"] for order in each.get("spec", {}).get("evictions", [])]
+    return []
 
 
 def test_orders_and_results_pass_the_api_server(rig, admin):

@@ -5,10 +5,10 @@ No kubelet runs, so an evicted pod stays in deletion: its grace begins, and noth
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -21,8 +21,10 @@ from nri_coloc.kubernetes.api import Api, ApiRefused
 from nri_coloc.kubernetes.controller import Controller
 from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.leadership import Leadership
+from nri_coloc.kubernetes.rate import NODE
 from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node, pod
+from tests.rig import vitals
 from tests.rig.waiting import PATIENCE_SECONDS, becomes, wait_until
 
 ONLY_NEWEST = True
@@ -123,8 +125,8 @@ def _remove(admin: Api, name: str) -> None:
             raise
 
 
-def order(of: dict[str, Any], seconds: float = 60, **fields: Any) -> dict[str, Any]:
-    """Return an order for a pod."""
+def order(of: dict[str, Any], seconds: float = 600, **fields: Any) -> dict[str, Any]:
+    """Return an order for a pod; it expires late, for a machine may stand still."""
     metadata = of["metadata"]
     expires = datetime.now(UTC) + timedelta(seconds=seconds)
     return {
@@ -211,9 +213,14 @@ def test_an_old_order_is_not_carried_out(replica, admin, made):
 
 
 def test_a_burst_is_limited(replica, admin, made):
-    place(admin, *(order(made(f"render-{number}")) for number in range(8)))
+    orders = [order(made(f"render-{number}")) for number in range(8)]
+    began_s = time.monotonic()
+    place(admin, *orders)
     wait_until(lambda: len(outcomes(admin)) == 8, 20, "all results")
-    assert sorted(outcomes(admin).values()) == ["accepted"] * 4 + ["refused"] * 4
+    later = int((time.monotonic() - began_s) / NODE.every_s)
+    accepted = list(outcomes(admin).values()).count("accepted")
+    assert NODE.burst <= accepted <= NODE.burst + later
+    assert list(outcomes(admin).values()).count("refused") == 8 - accepted
 
 
 def test_orders_of_all_nodes_are_carried_out(replica, admin, made):
@@ -292,7 +299,8 @@ def _write_lease(admin: Api, spec: dict[str, Any]) -> bool:
 
 # ---- the command ----
 
-MOST_MIB = 60
+MOST_MIB = 58
+"""Of its own memory. Files that other processes have mapped too count for it less or more as those come and go."""
 
 
 @pytest.fixture
@@ -312,14 +320,8 @@ def command(server, controller_api, tmp_path) -> Iterator["subprocess.Popen[str]
 def test_the_command_evicts_and_ends_at_once(command, admin, made):
     place(admin, order(made("render")))
     becomes(lambda: outcomes(admin), {"render": "accepted"})
-    assert pss_mib(command.pid) <= MOST_MIB
+    assert 0 < vitals.look(command.pid).anon_kib / 1024 <= MOST_MIB
     command.terminate()
     _, log = command.communicate(timeout=PATIENCE_SECONDS)
     assert (command.returncode, "outcome=accepted" in log) == (0, True), log
     assert admin.get(LEASE)["spec"]["holderIdentity"] == ""
-
-
-def pss_mib(pid: int) -> float:
-    """Return the memory of a process; pages that it shares count in parts."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) / 1024
