@@ -1,6 +1,7 @@
 """lending/glance.py: readings that need no decision are skipped, and their values still count later."""
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -182,6 +183,16 @@ def test_while_growth_has_to_wait_nothing_is_decided(feed, binding):
     found = begin(feed, target=feed.decided.target._replace(binding=binding), memory=memory)
     assert found is not None
     assert found.bounds.until == pytest.approx(grown_at + feed.tuning.step_s)
+
+
+def test_nothing_is_decided_before_the_dwell_of_a_growth(feed):
+    assert feed.decided is not None
+    cut_at = feed.now + 0.1 - feed.tuning.dwell_s
+    lent = feed.decided.memory.lent._replace(cut_at=cut_at, hold_s=0.0)
+    memory = feed.decided.memory._replace(lent=lent)
+    found = begin(feed, target=feed.decided.target._replace(binding=Binding.DWELL), memory=memory)
+    assert found is not None
+    assert found.bounds.until == pytest.approx(cut_at + feed.tuning.dwell_s)
 
 
 def test_where_no_use_is_known_nothing_is_passed_over(feed):
@@ -406,6 +417,14 @@ class TestEdges:
         soon, due = (known.bounds._replace(least=1e9, back_at=look.at + late_s) for late_s in (0.01, 0.0))
         assert glance.over(known._replace(bounds=soon), look, 0.0) is not None
         assert glance.over(known._replace(bounds=due), look, 0.0) is None
+
+    def test_counters_may_fall_by_their_lag_on_every_cpu(self, feed):
+        known, look = self.next(feed)
+        bounds = known.bounds._replace(calm=-inf, counters_s=0.01, cpus=8)
+        fallen = look._replace(left_us=known.look.left_us - 70_000, system_us=known.look.system_us)
+        assert glance.over(known._replace(bounds=bounds), fallen, 0.0) is not None
+        fallen = fallen._replace(left_us=known.look.left_us - 90_000)
+        assert glance.over(known._replace(bounds=bounds), fallen, 0.0) is None
 
     def test_behind_yielding_tasks_half_a_stall_is_decided_about(self, feed):
         assert feed.decided is not None

@@ -85,6 +85,11 @@ def test_quota_bursts_may_use_the_cpu_that_is_not_lent():
     assert decide(FULL, CALM, NONE).unused_milli == 5_000
 
 
+def test_without_a_schedule_quota_bursts_stay_within_the_lent_headroom():
+    low = Lent(milli=0, cpus=1, cut_at=0.0, grown_at=0.0, hold_s=1.0)
+    assert decide(low, CALM, ALL).unused_milli == 1_000
+
+
 @pytest.mark.parametrize("scene", [{"age_s": 2.0}, {"late_s": 2.0}, {"known_since": -inf}])
 def test_doubtful_readings_leave_nothing_unused(scene):
     assert decide(FULL, CALM._replace(**scene), NONE).unused_milli == 0

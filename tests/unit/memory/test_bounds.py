@@ -12,7 +12,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.readings import GroupReading, MemoryReading, NumaMemory
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass, Wish
-from nri_coloc.memory.bounds import STARTING, BoxMemory
+from nri_coloc.memory.bounds import STARTING, WORTH_A_WRITE, BoxMemory
 from nri_coloc.memory.division import Found
 from nri_coloc.memory.worker import Bounds, MemoryWorker
 from tests.unit.lending.kit import GIB, MIB, group, picture
@@ -52,11 +52,13 @@ class Rig:
         free: int = 8 * GIB,
         pods: dict[str, int] | None = None,
         yarn: int | None = None,
+        spark: int | None = None,
         limit: int | None = None,
         anon: int | None = None,
     ) -> dict[str, int]:
         """Let 5 s pass; return memory.high, bytes, by pod; the host group's is under "".
 
+        yarn, spark: the memory that a host group uses, bytes; None without the host group.
         limit: kubepods' own limit, bytes.
         anon: the anonymous memory of each pod, bytes; the rest of its use is page cache.
         """
@@ -65,7 +67,11 @@ class Rig:
         groups = {name: held(number, use, anon=anon) for number, (name, use) in uses}
         kubepods = held(99, sum((pods or {}).values()), limit)
         taken = picture(self.now, groups, kubepods, memory_total=16 * GIB, memory_free=free)
-        hosts = {} if yarn is None else {"yarn": held(98, yarn)}
+        hosts = {
+            name: held(98 - number, use)
+            for number, (name, use) in enumerate((("yarn", yarn), ("spark", spark)))
+            if use is not None
+        }
         self.memory.turn(replace(taken, host_groups=hosts), self.node.state, {})
         return self.highs
 
@@ -130,7 +136,7 @@ def test_a_change_is_recorded_once_with_its_binding_term(rig):
 def test_the_noise_of_free_memory_is_not_worth_a_write(rig):
     before = rig.turn(pods={"batch": GIB})
     assert rig.turn(8 * GIB - MIB, {"batch": GIB}) == before
-    assert rig.turn(8 * GIB - 64 * MIB, {"batch": GIB})["batch"] == before["batch"] - 64 * MIB
+    assert rig.turn(8 * GIB - WORTH_A_WRITE, {"batch": GIB})["batch"] == before["batch"] - WORTH_A_WRITE
 
 
 def test_a_box_that_uses_too_much_follows_every_fall(rig):
@@ -247,6 +253,13 @@ def test_a_pod_beyond_the_part_of_pods_gets_no_other_part(rig):
     before = rig.turn(pods={"batch": GIB}, yarn=GIB, limit=GIB + MARGIN)
     assert rig.turn(pods={"batch": GIB}, yarn=GIB + 8 * MIB, limit=GIB + MARGIN) == before
     assert len(rig.heard.records) == 1
+
+
+def test_full_pods_do_not_divide_host_groups_again(rig):
+    rig.turn(pods={"batch": GIB}, yarn=GIB, spark=GIB, limit=GIB + MARGIN)
+    before = rig.worker.bounds
+    rig.turn(pods={"batch": GIB}, yarn=GIB + 64 * MIB, spark=GIB - 64 * MIB, limit=GIB + MARGIN)
+    assert rig.worker.bounds == before
 
 
 def test_free_memory_is_divided_by_the_limits_of_pods(rig):
