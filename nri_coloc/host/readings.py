@@ -92,7 +92,7 @@ class CgroupReader:
         return GroupReading(key, at, self._usage_us(below), memory=self._memory(below))
 
     def _cpu(self, below: str, key: int, at: float) -> GroupReading:
-        throttling = counters.throttling(_content(self._layout.cpu, below, "cpu.stat"))
+        throttling = counters.throttling(content_below(self._layout.cpu, below, "cpu.stat"))
         return GroupReading(
             key=key,
             at=at,
@@ -123,25 +123,19 @@ class CgroupReader:
 
     def _usage_us(self, below: str) -> int | None:
         assert self._usage is not None  # nothing is read without it
-        return self._usage.parse(_content(self._usage.folder, below, self._usage.name))
+        return self._usage.parse(content_below(self._usage.folder, below, self._usage.name))
 
     def _stall_us(self, below: str, name: str) -> int | None:
-        return counters.some_us(_content(self._layout.unified, below, name))
+        return counters.some_us(content_below(self._layout.unified, below, name))
 
     def _memory(self, below: str) -> MemoryReading | None:
-        texts = (_content(self._layout.memory, below, name) for name in self._memory_names)
+        texts = (content_below(self._layout.memory, below, name) for name in self._memory_names)
         return counters.reading(CgroupFiles(*texts))
 
     def _io(self, below: str) -> IOReading | None:
         if self._layout.version == 2:
-            return counters.io_stat(_content(self._layout.blkio, below, "io.stat"))
-        moved, served = (self._blkio(below, name) for name in _BLKIO)
-        return counters.blkio(moved, served)
-
-    def _blkio(self, below: str, name: str) -> bytes | None:
-        """Return the figures with everything below; kernels before 4.3 have only the cgroup's own."""
-        recursive = _content(self._layout.blkio, below, f"{name}_recursive")
-        return _content(self._layout.blkio, below, name) if recursive is None else recursive
+            return counters.io_stat(content_below(self._layout.blkio, below, "io.stat"))
+        return counters.blkio(*blkio(self._layout, below))
 
     def _run_delay_us(self, below: str) -> int | None:
         """Add up the waiting of a cgroup's own threads; one that ends takes its part with it."""
@@ -150,7 +144,7 @@ class CgroupReader:
 
     def _tasks(self, below: str) -> Mapping[int, Schedstat]:
         name = "tasks" if self._layout.version == 1 else "cgroup.threads"
-        listed = (_content(self._layout.cpu, below, name) or b"").split()[:MOST_TASKS]
+        listed = (content_below(self._layout.cpu, below, name) or b"").split()[:MOST_TASKS]
         ids = [task for word in listed if (task := counters.whole(word)) is not None]
         found = ((task, counters.schedstat(content(f"{self._proc}/{task}/schedstat"))) for task in ids)
         return {task: times for task, times in found if times is not None}
@@ -164,7 +158,19 @@ def _folders(folder: str) -> list[str]:
     return sorted(name for name, is_folder in found.items() if is_folder)
 
 
-def _content(root: str | None, below: str, name: str) -> bytes | None:
+def blkio(layout: CgroupLayout, below: str) -> tuple[bytes | None, bytes | None]:
+    """Return v1's files of a cgroup's bytes and requests, with all cgroups below; before Linux 4.3 its own alone."""
+    moved, served = (_blkio(layout.blkio, below, name) for name in _BLKIO)
+    return moved, served
+
+
+def _blkio(root: str | None, below: str, name: str) -> bytes | None:
+    recursive = content_below(root, below, f"{name}_recursive")
+    return content_below(root, below, name) if recursive is None else recursive
+
+
+def content_below(root: str | None, below: str, name: str) -> bytes | None:
+    """Return a counter file's bytes as `content` does; None too if the hierarchy is not mounted (root is None)."""
     return None if root is None else content(f"{root}/{below}/{name}")
 
 

@@ -12,13 +12,12 @@ from nri_coloc.core.readings import IOReading, StallReading
 from nri_coloc.host import cgroup_layout, counters, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.files import Descriptors, OpenFile, Vanished
-from nri_coloc.host.readings import content, whole
+from nri_coloc.host.readings import blkio, content_below, whole
 
 _MEMORY: Final = {
     1: ("memory.usage_in_bytes", "memory.limit_in_bytes"),
     2: ("memory.current", "memory.max"),
 }
-_BLKIO: Final = ("blkio.throttle.io_service_bytes", "blkio.throttle.io_serviced")
 
 
 class StallReader:
@@ -43,7 +42,7 @@ class StallReader:
             return None
         below = cgroup_layout.below_root(path)
         cpu, memory, io = (
-            counters.some_us(_content(self._layout.unified, below, f"{name}.pressure"))
+            counters.some_us(content_below(self._layout.unified, below, f"{name}.pressure"))
             for name in ("cpu", "memory", "io")
         )
         return found._replace(
@@ -51,7 +50,7 @@ class StallReader:
             throttled_us=self._held_back_us(held_back),
             memory_us=memory,
             io_us=io,
-            limit_bytes=counters.limit(_content(self._layout.memory, below, self._limit)) or 0,
+            limit_bytes=counters.limit(content_below(self._layout.memory, below, self._limit)) or 0,
             limit_hits=self._limit_hits(below, limited),
         )
 
@@ -66,8 +65,8 @@ class StallReader:
         return StallReading(
             key=key,
             at=at,
-            usage_us=self._usage.parse(_content(self._usage.folder, below, self._usage.name)),
-            memory_bytes=counters.whole(_content(self._layout.memory, below, self._memory)),
+            usage_us=self._usage.parse(content_below(self._usage.folder, below, self._usage.name)),
+            memory_bytes=counters.whole(content_below(self._layout.memory, below, self._memory)),
             devices=self._devices(below),
         )
 
@@ -77,7 +76,9 @@ class StallReader:
 
     def _held_back_us(self, paths: Iterable[str]) -> int | None:
         """Return the time for which quotas held cgroups back, µs; None if one of them cannot be read."""
-        texts = [_content(self._layout.cpu, cgroup_layout.below_root(path), "cpu.stat") for path in paths]
+        texts = [
+            content_below(self._layout.cpu, cgroup_layout.below_root(path), "cpu.stat") for path in paths
+        ]
         times = [counters.throttled_us(text) for text in texts]
         known = [us for us in times if us is not None]
         return sum(known) if len(known) == len(times) else None
@@ -88,23 +89,20 @@ class StallReader:
         On v2 the pod's file counts all cgroups below it, and no cgroup above it. On v1 each cgroup counts its own hits.
         """
         if self._layout.version == 2:
-            events = counters.flat(_content(self._layout.memory, below, "memory.events"))
+            events = counters.flat(content_below(self._layout.memory, below, "memory.events"))
             return events[b"max"] + events.get(b"high", 0) if b"max" in events else None
         places = [cgroup_layout.below_root(path) for path in limited]
-        counts = [counters.whole(_content(self._layout.memory, place, "memory.failcnt")) for place in places]
+        counts = [
+            counters.whole(content_below(self._layout.memory, place, "memory.failcnt")) for place in places
+        ]
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
     def _devices(self, below: str) -> Mapping[str, IOReading] | None:
         """Return the I/O with everything below; v1 before Linux 4.3 has only the cgroup's own."""
         if self._layout.version == 2:
-            return counters.io_by_device(_content(self._layout.blkio, below, "io.stat"))
-        moved, served = (self._blkio(below, name) for name in _BLKIO)
-        return counters.blkio_by_device(moved, served)
-
-    def _blkio(self, below: str, name: str) -> bytes | None:
-        recursive = _content(self._layout.blkio, below, f"{name}_recursive")
-        return _content(self._layout.blkio, below, name) if recursive is None else recursive
+            return counters.io_by_device(content_below(self._layout.blkio, below, "io.stat"))
+        return counters.blkio_by_device(*blkio(self._layout, below))
 
 
 MOST_OPEN: Final = 512
@@ -143,7 +141,3 @@ class OpenStalls:
         if file is not None:
             self._files[path] = file
         return file
-
-
-def _content(root: str | None, below: str, name: str) -> bytes | None:
-    return None if root is None else content(f"{root}/{below}/{name}")

@@ -277,7 +277,7 @@ def _scene(
         dwell_s=memory.lent.dwell_s(now, tuning),
         known_since=rates.known_since,
         age_s=now - rates.oldest,
-        late_s=_late(memory, readings, now),
+        late_s=usage.late_s(readings, now, memory.at, memory.period_s),
         period_s=memory.period_s,
         stall=stall,
         rise=rates.rise,
@@ -286,12 +286,6 @@ def _scene(
         learns_until=memory.learns_until,
         equal=readings.equal,
     )
-
-
-def _late(memory: LoopMemory, readings: FastReadings, now: float) -> float:
-    """Return how late this tick is, seconds: the largest delay by plan, age of readings, or last advice."""
-    since_advice = now - memory.at - memory.period_s if memory.at != _NEVER else 0.0
-    return max(readings.late_s, now - readings.at, since_advice)
 
 
 def _told(memory: LoopMemory, before: Lent, verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> Tick:

@@ -95,7 +95,7 @@ def tick(
     """
     if now < memory.at:
         memory = PartitionMemory()
-    late = _late(memory, readings, now)
+    late = usage.late_s(readings, now, memory.at, memory.period_s)
     meters = usage.advance(memory.meters, readings, tuning.stale_s)
     loads = _loads(memory._replace(meters=meters), readings.counters_s, tiers, tuning, now)
     known = {name: load.milli / 1000 for name, load in loads.items() if load.known_at == now}
@@ -140,12 +140,6 @@ def _unusable(late: float, tuning: ReclaimTuning) -> str:
         return f"each tier has the CPUs that its containers request: {tuning.paused}; "
     # an average over so long hides the peaks within it
     return f"tick {late:.2f} s late, more than {tuning.stale_s} s; " if late > tuning.stale_s else ""
-
-
-def _late(memory: PartitionMemory, readings: FastReadings, now: float) -> float:
-    """Return how late this tick is, seconds: the largest delay by plan, age of readings, or last advice."""
-    since_advice = now - memory.at - memory.period_s if memory.at != _NEVER else 0.0
-    return max(readings.late_s, now - readings.at, since_advice)
 
 
 def _loads(

@@ -219,6 +219,16 @@ def claimed(left: int, system: int, reserved: int) -> tuple[int, int]:
     return max(0, left + min(0, rest)), max(0, rest)
 
 
+def late_s(readings: FastReadings, now: float, last_at: float, period_s: float) -> float:
+    """Return how late a tick is, seconds: delay by plan, age of readings, or time since it was due, whichever is most.
+
+    last_at: time of the last tick, -inf before the first, which is not due at any time.
+    period_s: planned seconds between the two ticks.
+    """
+    overdue = now - last_at - period_s if last_at != -inf else 0.0
+    return max(readings.late_s, now - readings.at, overdue)
+
+
 def behind_s(cpus: int, counters_s: float) -> float:
     """Return how far the counters of so many CPUs lag together, seconds of CPU time.
 
