@@ -3,7 +3,7 @@
 import pytest
 
 from nri_coloc.core.workload import Tolerance
-from nri_coloc.pressure.verdict import NO_BASELINE, Baseline, Resource, Strain, judge
+from nri_coloc.pressure.verdict import NO_BASELINE, Baseline, Level, Resource, Strain, judge
 
 USUAL = Strain(0.02, resolution=0.02, cpu=100.0)
 """Waits for 2 % of a second and computes for 10 %: a fifth of that, 2.4 %, is its margin."""
@@ -33,3 +33,24 @@ def test_a_second_shows_small_hurts_too():
 def test_nothing_is_learned_from_an_unclear_reading():
     known, unclear = learned(), USUAL._replace(stall=0.06, resolution=0.08)
     assert judge(known, Resource.CPU, unclear, Tolerance.NORMAL)[0] is known
+
+
+def level_after(stalls: list[float]) -> Level:
+    """Return the baseline after these stalls, from `learned` on."""
+    known = learned()
+    for stall in stalls:
+        known, _ = judge(known, Resource.CPU, USUAL._replace(stall=stall), Tolerance.NORMAL)
+    (level,) = known.values()
+    return level
+
+
+def test_a_baseline_is_the_mean_of_its_readings():
+    assert level_after([0.03] * 20).mean == pytest.approx(0.025)
+
+
+def test_older_readings_fade_after_128():
+    assert level_after([0.02] * 200 + [0.03]).mean == pytest.approx(0.02 + 0.01 / 128)
+
+
+def test_a_hurt_reading_is_hardly_learned():
+    assert level_after([0.5]).mean == pytest.approx(0.02 + 0.48 * 0.0005)
