@@ -6,6 +6,7 @@ next time.
 """
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,12 @@ from nri_coloc.forecast.expectations import Forecast
 from nri_coloc.host import state_file
 
 NAME: Final = "forecast"
+
+SAVED_EVERY_S: Final = 600.0
+"""Seconds between two checkpoints. A restart loses this part of the histories, which fade by half in hours."""
+
+RETRIED_EVERY_S: Final = 10.0
+"""Seconds between two tries to save, after a failure."""
 
 Say = Callable[[str], None]
 
@@ -31,9 +38,11 @@ class ForecastFile:
         self.problem = ""
         self._path = Path(state_dir) / NAME
         self._say = say
+        self._saved_at = 0.0
 
     def load(self, now_s: float, tuning: ReclaimTuning) -> Forecast:
-        """Return the saved forecast; an empty one if there is no file or it is not sound."""
+        """Return the saved forecast; an empty one if there is no file or it is not sound. `now_s`: since 1970."""
+        self._saved_at = time.monotonic()
         try:
             text = state_file.text(self._path, checkpoint.MOST_CHARACTERS)
         except FileNotFoundError:
@@ -48,8 +57,16 @@ class ForecastFile:
             return Forecast()
         return loaded.forecast
 
+    def save_if_due(self, forecast: Forecast, now_s: float) -> None:
+        """Save if the last time is `SAVED_EVERY_S` ago, or after a failure `RETRIED_EVERY_S`."""
+        if time.monotonic() - self._saved_at >= (RETRIED_EVERY_S if self.problem else SAVED_EVERY_S):
+            self.save(forecast, now_s)
+
     def save(self, forecast: Forecast, now_s: float) -> None:
-        """Write all histories."""
+        """Write all histories; without any keep the file as it is."""
+        self._saved_at = time.monotonic()
+        if not forecast.histories:
+            return
         try:
             state_file.replace(self._path, checkpoint.write(forecast, now_s))
             self.problem = ""

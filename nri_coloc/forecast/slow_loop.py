@@ -2,7 +2,7 @@
 
 The snapshot is taken in slices of about half a millisecond with a pause after each. In the pause a hook gets the
 interpreter's lock. Nothing is written here: the worker of `BoxMemory` writes the memory limits, and `Offer` holds the
-offer. One snapshot a minute has every figure, for the metrics. The decisions here need only pods' CPU time and memory.
+offer.
 
 Nothing follows from a snapshot until the runtime has sent its list. Use of unknown pods would count as the system's, or
 not at all.
@@ -10,26 +10,21 @@ not at all.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from threading import Event, Thread
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.kubepods import of_pods
-from nri_coloc.core.readings import GroupReading, MemoryReading, NodeReading, Picture
+from nri_coloc.core.readings import NodeReading, Picture
 from nri_coloc.core.report import Report
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import RECLAIM, SHARE, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.forecast import sharing_cost
 from nri_coloc.forecast.forecast_file import ForecastFile
+from nri_coloc.forecast.node_snapshots import NodeSnapshots
 from nri_coloc.forecast.offer import Offer, Online, Scene
-from nri_coloc.forecast.snapshot import Paths, PictureTaker, Subjects
-from nri_coloc.host import cgroup_layout
-from nri_coloc.host.cgroup_layout import CgroupLayout
-from nri_coloc.placing import online_pods, tiers
+from nri_coloc.placing import tiers
 from nri_coloc.placing.node import Node
-from nri_coloc.repair import targets
 
 PERIOD_S: Final = 5.0
 SOON_S: Final = 1.0
@@ -40,15 +35,6 @@ COST_SHARE: Final = 0.001
 """Part of a core. On a node of many pods the period stretches up to the longest, so that the loop costs no more."""
 
 SLICE_PAUSE_S: Final = 0.002
-EVERY_WHOLE: Final = 12
-"""One of so many snapshots, one a minute, also has containers, and pods' I/O and stalls. Metrics show these."""
-
-SAVED_EVERY_S: Final = 600.0
-"""Seconds between two checkpoints. A restart loses this part of the histories, which fade by half in hours."""
-
-RETRIED_EVERY_S: Final = 10.0
-"""Seconds between two tries to save, after a failure."""
-
 ENDS_WITHIN_S: Final = 1.0
 
 
@@ -106,22 +92,18 @@ class Survey:
 
     picture: the newest snapshot; any thread may read it.
     looked_at: when the last turn ended, monotonic seconds; any thread may read it.
-    host_groups: returns the reclaim cgroups outside Kubernetes.
     listen: chooses from the last two snapshots the tasks whose run-queue delay the fast loop reads, in slices.
     wall: returns seconds since 1970.
-
-    Size: the memory of one loop, changed by one thread; the decisions are in pure functions.
     """
 
     def __init__(
         self,
         node: Node,
-        taker: PictureTaker,
+        snapshots: NodeSnapshots,
         memory: ReclaimMemory,
         file: ForecastFile,
         report: Report,
         *,
-        host_groups: Callable[[], tuple[str, ...]],
         listen: Listen,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -130,17 +112,13 @@ class Survey:
         self.offer = Offer()
         self._memory = memory
         self._wall = wall
-        self._host_groups = host_groups
         self._listen = listen
         self._node = node
-        self._taker = taker
+        self._snapshots = snapshots
         self._file = file
         self._report = report
         self._former: Picture | None = None
-        self._online: tuple[object, object, CPUMask, Online] = (None, None, 0, {})
         self._tolls = Tolls(report)
-        self._turns = 0
-        self._saved_at = 0.0
         self._ending = Event()
         self._woken = Event()
         self._thread = Thread(target=self._run, name="survey", daemon=True)
@@ -162,7 +140,6 @@ class Survey:
 
     def _run(self) -> None:
         self.offer.resume(self._file.load(self._wall(), self._node.tuning.reclaim))
-        self._saved_at = time.monotonic()
         while not self._ending.is_set():
             try:
                 pause_s = self.turn()
@@ -171,7 +148,7 @@ class Survey:
                 pause_s = SOON_S
             self._woken.wait(pause_s)
             self._woken.clear()
-        self._save()
+        self._file.save(self.offer.forecast, self._wall())
 
     def turn(self) -> float:
         """Take a snapshot, learn, decide and pass the results on; return the seconds to the next turn."""
@@ -183,13 +160,14 @@ class Survey:
             return 0.0
         self.picture, self._former = picture, picture if told else None
         if told or not tuning.enabled:
-            self._decide(before, picture, state, _scene(state, self._online_of(state, lendable), tuning))
-        if not self._turns % EVERY_WHOLE:
+            online = self._snapshots.online(state, lendable)
+            self._decide(before, picture, state, _scene(state, online, tuning))
+        if self._snapshots.is_whole:
             self._tolls.turn(picture, state)
         for _ in self._listen(before, picture, state):
             if self._ending.wait(SLICE_PAUSE_S):
                 break
-        self._keep()
+        self._file.save_if_due(self.offer.forecast, self._wall())
         self.looked_at = time.monotonic()
         cost = time.thread_time() - began
         self._report.metrics.surveyed(
@@ -209,71 +187,12 @@ class Survey:
 
     def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
         """Take a snapshot, with a pause for hooks after each slice; None at the end of the daemon."""
-        groups = {path: path for path in self._host_groups()}
-        found = with_kubepods(subjects(state, lendable, groups), self._taker.layout)
-        has_none = not (found.kubepods or found.pods or cgroup_layout.every_kubepods(self._taker.layout))
-        self._turns += 1
-        if self._turns % EVERY_WHOLE:
-            shown = _lent_to(self._online_of(state, lendable), found.containers)
-            found = replace(found, containers=shown, amounts_only=True)
-        for picture in self._taker.slices(found):
+        for picture in self._snapshots.slices(state, lendable):
             if picture is not None:
-                return without_pods(picture) if has_none else picture
+                return picture
             if self._ending.wait(SLICE_PAUSE_S):
                 break
         return None
-
-    def _online_of(self, state: NodeState, lendable: CPUMask) -> Online:
-        """Return the online pods; the same mapping until a container comes or goes, or owned CPUs change."""
-        owned = tiers.owned(state.pools, lendable)
-        pods, containers, known, online = self._online
-        if pods is not state.pods or containers is not state.containers or known != owned:
-            online = online_pods.online(state, lendable, self._node.memory_bytes)
-            self._online = (state.pods, state.containers, owned, online)
-        return online
-
-    def _keep(self) -> None:
-        pause_s = RETRIED_EVERY_S if self._file.problem else SAVED_EVERY_S
-        if time.monotonic() - self._saved_at >= pause_s:
-            self._save()
-
-    def _save(self) -> None:
-        """Save the learnt histories; without any, keep the file as it is."""
-        self._saved_at = time.monotonic()
-        if self.offer.forecast.histories:
-            self._file.save(self.offer.forecast, self._wall())
-
-
-_NO_HOST_GROUPS: Mapping[str, str] = {}
-
-
-def subjects(
-    state: NodeState, lendable: CPUMask, host_groups: Mapping[str, str] = _NO_HOST_GROUPS
-) -> Subjects:
-    """Return the pods and containers whose cgroups are known, by id.
-
-    host_groups: path by name.
-    """
-    pods = {pod_id: path for pod_id, place in state.pods.items() if (path := targets.pod_path(place.pod))}
-    containers = {one.id: targets.container_path(one) for one in state.containers.values()}
-    return Subjects(
-        kubepods=of_pods(pods.values()),
-        pods=pods,
-        containers={container_id: path for container_id, path in containers.items() if path},
-        host_groups=host_groups,
-        reserved=tiers.beyond(state, lendable),
-        nodes=tuple(node.id for node in state.topology.nodes),
-    )
-
-
-def with_kubepods(known: Subjects, layout: CgroupLayout) -> Subjects:
-    """Return the subjects with the cgroup of all pods, if the only one exists before the first pod."""
-    return known if known.kubepods else replace(known, kubepods=cgroup_layout.only_kubepods(layout))
-
-
-def without_pods(taken: Picture) -> Picture:
-    """Return the snapshot of a node that has no cgroup for pods yet: they use nothing."""
-    return replace(taken, kubepods=GroupReading(0, taken.at, usage_us=0, memory=MemoryReading(0)))
 
 
 def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
@@ -283,12 +202,6 @@ def _scene(state: NodeState, online: Online, tuning: ReclaimTuning) -> Scene:
     box = 1000 * state.pools.reclaim.bit_count() if apart else None
     most = 1000 * tiers.bounds(state.pools, RECLAIM).maximum or None
     return Scene(online, lendable, tuning, box, most)
-
-
-def _lent_to(online: Online, containers: Paths) -> Paths:
-    """Return the containers whose use is not their pods' own; each snapshot shows them."""
-    lent_to = (one for pod in online.values() for one in pod.lent_to)
-    return {one: containers[one] for one in lent_to if one in containers}
 
 
 def _nothing(now: float) -> Picture:

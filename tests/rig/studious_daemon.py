@@ -12,7 +12,7 @@ from typing import Final
 
 from nri_coloc.cli import main
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.forecast import slow_loop
+from nri_coloc.forecast import forecast_file, slow_loop
 from nri_coloc.service.configuration import loading
 from nri_coloc.service.configuration.sections import Reclaim
 
@@ -32,6 +32,6 @@ if __name__ == "__main__":
     setattr(loading, "_reclaim", reclaim)  # noqa: B010 - only in this program
     setattr(slow_loop, "PERIOD_S", EVERY_S)  # noqa: B010
     setattr(slow_loop, "COST_SHARE", 1.0)  # noqa: B010 - however dear a look is
-    setattr(slow_loop, "SAVED_EVERY_S", 0.0)  # noqa: B010
-    setattr(slow_loop, "RETRIED_EVERY_S", EVERY_S)  # noqa: B010
+    setattr(forecast_file, "SAVED_EVERY_S", 0.0)  # noqa: B010
+    setattr(forecast_file, "RETRIED_EVERY_S", EVERY_S)  # noqa: B010
     sys.exit(main.main(sys.argv[1:], os.environ))

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from nri_coloc.forecast.node_snapshots import NodeSnapshots
 from nri_coloc.forecast.slow_loop import Survey
 from nri_coloc.forecast.snapshot import PictureTaker
 from nri_coloc.host.readings import CgroupReader
@@ -24,11 +25,10 @@ class ForecastParts:
         self.box_memory = BoxMemory(node, files.memory_worker, report)
         self.survey = survey = Survey(
             node,
-            PictureTaker(layout, root),
+            NodeSnapshots(node, PictureTaker(layout, root), files.actuator.members_outside),
             self.box_memory,
             files.forecasts,
             report,
-            host_groups=files.actuator.members_outside,
             listen=DelayedTasks(self.sampler, self.cgroups).turn,
         )
         self.loans = Loans(node, lambda: survey.offer.capacity, partial(memory_in_use, self.cgroups), report)

@@ -62,6 +62,12 @@ def test_the_first_start_has_learnt_nothing_and_that_is_no_news(rig):
     assert (rig.load(), rig.said) == (Forecast(), [])
 
 
+def test_nothing_learnt_overwrites_nothing(rig):
+    rig.path.write_text("what there was")
+    rig.file.save(Forecast(), NOON)
+    assert rig.path.read_text() == "what there was"
+
+
 def test_another_save_replaces_the_file_whole(rig):
     rig.path.write_text("x" * 100_000)
     rig.file.save(learnt(), NOON)

@@ -12,9 +12,11 @@ from nri_coloc.core.lending import Binding
 from nri_coloc.core.readings import Picture
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import RECLAIM, NodeState
+from nri_coloc.forecast import forecast_file
 from nri_coloc.forecast import slow_loop as subject
 from nri_coloc.forecast.expectations import Forecast
 from nri_coloc.forecast.forecast_file import NAME, ForecastFile
+from nri_coloc.forecast.node_snapshots import EVERY_WHOLE, NodeSnapshots
 from nri_coloc.forecast.slow_loop import Listen, Survey
 from nri_coloc.forecast.snapshot import PictureTaker
 from nri_coloc.host import cgroup_layout
@@ -52,17 +54,16 @@ class Rig:
         root = str(sim.host_root)
         taker = PictureTaker(cgroup_layout.detect(root), root)
         self.memory = BoxMemory(self.node, cast("MemoryWorker", self.worker), self.report)
-        file = ForecastFile(folder, self.said.append)
+        self.file = ForecastFile(folder, self.said.append)
         self.outside: tuple[str, ...] = ()
         self.listen: Listen = lambda *_: iter(())
         self.wall: Callable[[], float] = time.time
         self.survey = Survey(
             self.node,
-            taker,
+            NodeSnapshots(self.node, taker, lambda: self.outside),
             self.memory,
-            file,
+            self.file,
             self.report,
-            host_groups=lambda: self.outside,
             listen=self.listened,
             wall=self.told_wall,
         )
@@ -243,7 +244,7 @@ def test_containers_and_pods_io_are_in_one_picture_a_minute(rig):
     rig.sim.tree.make("kubepods/podweb")
     rig.sim.tree.make("kubepods/podweb/app")
     containers, moved = [], []
-    for _ in range(2 * subject.EVERY_WHOLE):
+    for _ in range(2 * EVERY_WHOLE):
         rig.survey.turn()
         assert rig.survey.picture is not None
         assert rig.survey.picture.pods["web"].memory is not None
@@ -283,7 +284,7 @@ def test_a_minute_of_turns_is_learnt_and_outlives_the_process(rig, tmp_path):
     for _ in range(15):
         rig.survey.turn()
         now[0] += 5.0
-    rig.survey._save()
+    rig.file.save(rig.survey.offer.forecast, now[0])
     assert "shop/web" in (tmp_path / NAME).read_text()
     again = Rig(rig.sim, str(tmp_path))
     again.wall = lambda: now[0]
@@ -296,7 +297,7 @@ def test_a_minute_of_turns_is_learnt_and_outlives_the_process(rig, tmp_path):
 def test_what_was_learnt_is_saved_every_few_minutes(rig, tmp_path, monkeypatch):
     now = [20_000 * 86_400.0]
     rig.wall = lambda: now[0]
-    monkeypatch.setattr(subject, "SAVED_EVERY_S", 0.0)
+    monkeypatch.setattr(forecast_file, "SAVED_EVERY_S", 0.0)
     for _ in range(15):
         assert not (tmp_path / NAME).exists() or now[0] >= 20_000 * 86_400.0 + 60
         rig.survey.turn()
@@ -307,19 +308,13 @@ def test_what_was_learnt_is_saved_every_few_minutes(rig, tmp_path, monkeypatch):
 def test_after_a_failure_it_is_saved_sooner(rig, tmp_path, monkeypatch):
     now = [20_000 * 86_400.0]
     rig.wall = lambda: now[0]
-    monkeypatch.setattr(subject, "RETRIED_EVERY_S", 0.0)
-    rig.survey._file.problem = "cannot write forecast: No space left on device"
+    monkeypatch.setattr(forecast_file, "RETRIED_EVERY_S", 0.0)
+    rig.file.problem = "cannot write forecast: No space left on device"
     for _ in range(15):
         rig.survey.turn()
         now[0] += 5.0
     assert (tmp_path / NAME).exists()
-    assert rig.survey._file.problem == ""
-
-
-def test_nothing_learnt_overwrites_nothing(rig, tmp_path):
-    (tmp_path / NAME).write_text("what there was")
-    rig.survey._save()
-    assert (tmp_path / NAME).read_text() == "what there was"
+    assert rig.file.problem == ""
 
 
 def test_it_ends_between_two_slices(rig):

@@ -4,7 +4,7 @@ import pytest
 
 from nri_coloc.core.decisions import PodStarted
 from nri_coloc.core.workload import Pod
-from nri_coloc.forecast import slow_loop as watched
+from nri_coloc.forecast import node_snapshots as watched
 from nri_coloc.forecast.snapshot import Subjects
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from tests.unit.parts import a_node, create
