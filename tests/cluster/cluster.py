@@ -6,8 +6,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tests.cluster import binaries, leftovers
 from tests.cluster.binaries import Pair
@@ -24,7 +25,29 @@ POLL_SECONDS: Final = 0.3
 ORDER_SECONDS: Final = 2 * PATIENCE_SECONDS
 """For an order that kubectl itself waits for, as a deletion."""
 
+REPORT_SECONDS: Final = 30.0
+"""For one question of a failure's report: a broken cluster may answer none."""
+
+_SCENE: Final = (
+    ("get", "pods", "--all-namespaces", "--output=wide"),
+    ("get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"),
+    ("describe", "node", NODE_NAME),
+)
+
+Answer = TypeVar("Answer")
+
 _LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Hold what was seen beside what is wanted: true where they are equal."""
+
+    seen: object
+    wanted: object
+
+    def __bool__(self) -> bool:
+        return self.seen == self.wanted
 
 
 class Cluster:
@@ -106,7 +129,7 @@ class Cluster:
     # ---- kubectl ----
 
     def kubectl(self, *arguments: str, stdin: str = "", seconds: float = ORDER_SECONDS) -> str:
-        """Run kubectl as the administrator and return what it prints; RigError if it fails."""
+        """Run kubectl as the administrator and return its output; RigError shows all that a failed one printed."""
         config = f"--kubeconfig={self.control_plane.kubeconfig(ADMIN)}"
         return self.namespace.run(
             [str(self._kube), "kubectl", config, *arguments], stdin=stdin, seconds=seconds
@@ -128,13 +151,28 @@ class Cluster:
         hurry = ["--grace-period=0", "--force"] if now else []
         self.kubectl("delete", kind, name, f"--namespace={namespace}", "--ignore-not-found", *hurry)
 
-    def wait(self, predicate: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait for a predicate; AssertionError shows what the node's programs said last."""
+    def wait(self, look: Callable[[], Answer], what: str, seconds: float = PATIENCE_SECONDS) -> Answer:
+        """Wait until `look` returns a true answer and return that answer; AssertionError shows the last one.
+
+        A look that cannot be answered now counts as a false one: the API server is restarted, the cgroup is not there
+        yet, or the daemon's answer lacks a key.
+        """
         end = time.monotonic() + patience(seconds)
-        while not self._holds(predicate):
+        while True:
+            last: Answer | Exception
+            try:
+                if last := look():
+                    return last
+            except (RigError, OSError, LookupError) as error:
+                _LOG.info("a question was not answered: %r", error)
+                last = error
             if time.monotonic() > end:
-                raise AssertionError(f"waited {patience(seconds):g} s in vain for {what}\n{self.words()}")
+                raise AssertionError(f"waited {patience(seconds):g} s in vain for {what}; at last: {last!r}")
             time.sleep(POLL_SECONDS)
+
+    def becomes(self, look: Callable[[], object], wanted: object, what: str) -> None:
+        """Wait until `look` returns the wanted value; AssertionError shows the last one."""
+        self.wait(lambda: _Compared(look(), wanted), what)
 
     def is_ready(self) -> bool:
         """Return whether the node is Ready and pods can have a service account."""
@@ -152,13 +190,16 @@ class Cluster:
         parts += [f"--- {name}\n{self.control_plane.log_tail(name, 8)}" for name in names]
         return "\n".join(parts)
 
-    @staticmethod
-    def _holds(predicate: Callable[[], object]) -> bool:
+    def scene(self) -> str:
+        """Return pods, events and the node as the API server has them now, for a failure's report."""
+        return "\n".join(f"--- kubectl {' '.join(words)}\n{self.told(*words)}" for words in _SCENE)
+
+    def told(self, *words: str) -> str:
+        """Return what kubectl prints, or why it fails, for a failure's report."""
         try:
-            return bool(predicate())
-        except RigError as error:  # the API server is being restarted, or busy
-            _LOG.info("a question was not answered: %s", error)
-            return False
+            return self.kubectl(*words, seconds=REPORT_SECONDS)
+        except RigError as error:
+            return str(error)
 
 
 def bring_up(pair: Pair, options: KubeletOptions | None = None) -> Cluster:

@@ -6,6 +6,9 @@ a busy machine still has an offer. The controller may evict. `tests/cluster/prod
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,12 +49,18 @@ class Colocation:
         """Add sections to the configuration, without those of an earlier call; wait until the daemon has read it.
 
         The kubelet writes a changed ConfigMap to a pod's volume when it next looks at the pod: at once if that changes.
+        It may know the ConfigMap later than the pod's change, so the pod is changed again and again.
         """
         before = self._reloads()
         self._cluster.apply(*(each for each in self._objects(sections) if each["kind"] == "ConfigMap"))
-        change = (f"{KEY}configured={before + 1}", "--overwrite", f"--namespace={NAMESPACE}")
-        self._cluster.kubectl("annotate", "pods", f"--selector=app.kubernetes.io/name={DAEMON}", *change)
-        self._cluster.wait(lambda: self._reloads() > before, "a daemon with the new configuration")
+        numbers = count()
+
+        def is_read() -> bool:
+            change = (f"{KEY}configured={next(numbers)}", "--overwrite", f"--namespace={NAMESPACE}")
+            self._cluster.kubectl("annotate", "pods", f"--selector=app.kubernetes.io/name={DAEMON}", *change)
+            return self._reloads() > before
+
+        self._cluster.wait(is_read, "a daemon with the new configuration")
 
     def _reloads(self) -> int:
         """Return the number of the last record about a configuration; 0 for none."""
@@ -68,6 +77,13 @@ class Colocation:
         self._cluster.wait(self._is_ready, "daemon, companion and two controllers")
         self.product.wait_ready()
         self._cluster.wait(lambda: OPEN in self.allocatable(), "an open node")
+
+    def lend(self) -> None:
+        """Switch lending on if it is off, as a test leaves it that fails between the two."""
+        switch = self._cluster.wait(lambda: self.product.json("/v1/state")["lending"]["switch"], "a switch")
+        if switch != "on":
+            self.product.wait_ready()
+            self.admin("lending", "on")
 
     def pods(self, name: str) -> list[dict[str, Any]]:
         """Return the pods of one of the three."""
@@ -115,8 +131,11 @@ class Colocation:
         """Return whether each pod is ready, and none ends."""
         words = ("get", "pods", f"--namespace={NAMESPACE}", "--output=json")
         pods = json.loads(self._cluster.kubectl(*words))["items"]
-        names = [each["metadata"].get("labels", {}).get("app.kubernetes.io/name", "") for each in pods]
-        return sorted(names) == [DAEMON, COMPANION, CONTROLLER, CONTROLLER] and all(map(_is_ready, pods))
+        ours = [(name, each) for each in pods if (name := _workload(each))]
+        names = sorted(name for name, _ in ours)
+        return names == [DAEMON, COMPANION, CONTROLLER, CONTROLLER] and all(
+            _is_ready(each) for _, each in ours
+        )
 
 
 def lent(cpu: str = "10", memory: str = "33554432") -> dict[str, str]:
@@ -132,14 +151,26 @@ def reclaimed(name: str) -> dict[str, Any]:
     return pod(name, container(requests=lent(), limits=lent()), qos_class="reclaimed")
 
 
-def budget(name: str) -> dict[str, Any]:
-    """Return a PodDisruptionBudget that allows no eviction of the pod with the label `app` of this name."""
-    return {
+@contextmanager
+def budget(cluster: Cluster, name: str) -> Iterator[None]:
+    """Allow no eviction of the pod with the label `app` of this name, for the time of a block."""
+    found = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
     }
+    cluster.apply(found)
+    try:
+        yield
+    finally:
+        cluster.delete("poddisruptionbudget", name)
+
+
+def _workload(pod: dict[str, Any]) -> str:
+    """Return which of the three a pod belongs to; empty for another pod."""
+    name = str(pod["metadata"].get("labels", {}).get("app.kubernetes.io/name", ""))
+    return name if name in (DAEMON, COMPANION, CONTROLLER) else ""
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:

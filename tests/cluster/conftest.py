@@ -11,9 +11,8 @@ from tests.cluster.cluster import Cluster, bring_up
 from tests.cluster.colocation import COMPANION, CONTROLLER, Colocation
 from tests.cluster.product import NAME, NAMESPACE, Product
 from tests.cluster.running import Pods
-from tests.rig import RigError
 
-CLUSTER = pytest.StashKey[Cluster]()
+LOG_LINES = 100
 LEFT_OUT = pytest.StashKey[tuple[Pair, ...]]()
 
 
@@ -81,9 +80,8 @@ def shared_product(shared_cluster: Cluster) -> Product:
 
 
 @pytest.fixture
-def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
-    """Yield the running cluster of this pair, with the DaemonSet if a test also asks for `product`."""
-    request.node.stash[CLUSTER] = shared_cluster
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """Return the running cluster of this pair, with the DaemonSet if a test also asks for `product`."""
     return shared_cluster
 
 
@@ -103,7 +101,8 @@ def installed(shared_cluster: Cluster, shared_product: Product) -> Colocation:
 
 @pytest.fixture
 def colocation(installed: Colocation, cluster: Cluster) -> Colocation:
-    """Return daemon, companion and controller, ready, on an open node."""
+    """Return daemon, companion and controller, ready, on an open node; a failed test may have switched lending off."""
+    installed.lend()
     installed.wait_ready()
     return installed
 
@@ -116,23 +115,28 @@ def pods(cluster: Cluster) -> Iterator[Pods]:
     found.remove_all()
 
 
-def log_of(cluster: Cluster, workload: str) -> str:
-    """Return the end of what a workload's first pod has logged; why there is none, if it does not run."""
-    try:
-        return cluster.kubectl("logs", f"--namespace={NAMESPACE}", workload, "--tail=60")
-    except RigError as error:
-        return str(error)
+def logs_of(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield a title and the end of the log of each of the product's pods, with that of the process before it."""
+    for workload in (f"daemonset/{NAME}", f"daemonset/{COMPANION}", f"deployment/{CONTROLLER}"):
+        for which in ((), ("--previous",)):
+            words = ("logs", f"--namespace={NAMESPACE}", workload, f"--tail={LOG_LINES}", *which)
+            if text := cluster.told(*words):
+                yield " ".join((workload, *which)), text
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the end of every program's log below a failure."""
+    """Show below a failure the pods, events, answers of the daemon and the end of every program's log, as they are now.
+
+    The fixtures that were made are in `funcargs`, also where a later one failed.
+    """
     report = yield
-    cluster = item.stash.get(CLUSTER, None)
-    if report.failed and cluster is not None:
+    cluster = (getattr(item, "funcargs", None) or {}).get("shared_cluster")
+    if report.failed and isinstance(cluster, Cluster):
         report.sections.append(("the node's logs", cluster.words()))
-        for workload in (f"daemonset/{NAME}", f"daemonset/{COMPANION}", f"deployment/{CONTROLLER}"):
-            report.sections.append((f"the log of {workload}", log_of(cluster, workload)))
+        report.sections.append(("pods, events and node", cluster.scene()))
+        report.sections.append(("the daemon's answers", Product(cluster).answers()))
+        report.sections += [(f"the log of {title}", text) for title, text in logs_of(cluster)]
     return report

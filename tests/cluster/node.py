@@ -18,6 +18,9 @@ from tests.rig.waiting import comes
 
 SOCKET: Final = "/run/containerd/containerd.sock"
 HEALTH_PORT: Final = 10248
+REQUEST_TIMEOUT: Final = "20s"
+"""containerd drops a plugin that does not answer for so long; by default after 2 s, for which this machine may stop."""
+
 SYSCTLS: Final = (
     "/proc/sys/vm/overcommit_memory",
     "/proc/sys/kernel/panic",
@@ -182,7 +185,12 @@ class Node:
         for plugin in ("bridge", "host-local", "loopback", "portmap"):
             shutil.copy(self._programs.cni / plugin, self._folder / "cni")
         (self._folder / "cniconf/10-rig.conflist").write_text(json.dumps(_NETWORK))
-        values = {"D": str(self._folder), "RUNC": str(self._programs.runc), "PAUSE": image.PAUSE}
+        values = {
+            "D": str(self._folder),
+            "RUNC": str(self._programs.runc),
+            "PAUSE": image.PAUSE,
+            "REQUEST_TIMEOUT": REQUEST_TIMEOUT,
+        }
         text = _CONTAINERD
         for name, value in values.items():
             text = text.replace(f"@{name}@", value)
@@ -254,6 +262,7 @@ state = "/run/containerd"
 [plugins.'io.containerd.nri.v1.nri']
   disable = false
   socket_path = "/var/run/nri/nri.sock"
+  plugin_request_timeout = "@REQUEST_TIMEOUT@"
   plugin_path = "@D@/nriplugins"
   plugin_config_path = "@D@/nriconf"
 """

@@ -21,6 +21,11 @@ MANIFEST: Final = product_image.PROJECT / "deploy/daemonset.yaml"
 NAMESPACE: Final = "kube-system"
 NAME: Final = "nri-coloc"
 PORT: Final = 9744
+MOST_OF_A_DOCUMENT: Final = 12_000
+"""Characters of one document in a failure's report."""
+
+_SELECTOR: Final = f"--selector=app.kubernetes.io/name={NAME}"
+_DOCUMENTS: Final = ("/readyz", "/v1/capacity", "/v1/state", "/v1/audit?limit=40")
 _CAPABILITY_BITS: Final = {"SYS_RESOURCE": 24, "SYS_NICE": 23, "DAC_OVERRIDE": 1}
 
 
@@ -72,7 +77,7 @@ class Product:
         """
         self._config = config
         self._cluster.apply(*manifests(config))
-        self._cluster.kubectl("delete", "pod", self.pods()[0]["metadata"]["name"], f"--namespace={NAMESPACE}")
+        self._cluster.kubectl("delete", "pod", f"--namespace={NAMESPACE}", _SELECTOR)
         self._cluster.wait(lambda: self.check("synchronised").get("ok"), "a synchronised daemon")
 
     def update(self) -> None:
@@ -90,7 +95,10 @@ class Product:
         self._cluster.wait(lambda: not self.pods(), "the end of the daemon's pod")
 
     def wait_ready(self) -> None:
-        """Wait until the one pod is Ready by its own probe, and `/readyz` agrees."""
+        """Wait until the one pod is Ready by its own probe, `/readyz` agrees, and its status names a live container.
+
+        After a kill the status is that of the old container for some time, and the kubelet runs no command in that.
+        """
         self._cluster.wait(self._is_ready, "a ready daemon")
 
     def kill(self) -> None:
@@ -110,7 +118,7 @@ class Product:
                 "get",
                 "pods",
                 f"--namespace={NAMESPACE}",
-                f"--selector=app.kubernetes.io/name={NAME}",
+                _SELECTOR,
                 "--output=json",
             )
         )
@@ -124,12 +132,23 @@ class Product:
         )
 
     def json(self, path: str) -> dict[str, Any]:
-        """Return the document that the daemon serves at a path; empty while it does not answer."""
-        found: dict[str, Any] = json.loads(self._cluster.namespace.get(PORT, path)[1] or "{}")
+        """Return the document that the daemon serves at a path; RigError while it does not answer."""
+        status, text = self._cluster.namespace.get(PORT, path)
+        if not status:
+            raise RigError(f"the daemon did not answer {path}")
+        found: dict[str, Any] = json.loads(text)
         return found
 
+    def answers(self) -> str:
+        """Return the documents that the daemon serves, as texts for a failure's report."""
+        try:
+            texts = [(path, self._cluster.namespace.get(PORT, path)[1]) for path in _DOCUMENTS]
+        except RigError as error:
+            return str(error)
+        return "\n".join(f"--- {path}\n{text[-MOST_OF_A_DOCUMENT:]}" for path, text in texts)
+
     def check(self, name: str) -> dict[str, Any]:
-        """Return one of the checks of /readyz; empty while the daemon does not answer."""
+        """Return one of the checks of /readyz; empty if there is none of this name."""
         found: dict[str, Any] = self.json("/readyz").get("checks", {}).get(name, {})
         return found
 
@@ -145,12 +164,11 @@ class Product:
         It may get them seconds after its start: the runtime may report late that another container ended.
         """
 
-        def is_owner() -> bool:
+        def owned() -> dict[str, Any]:
             row = self.container(pod, container, namespace)
-            return bool(row.get("exclusive")) and row["actual_cpus"] == row["cpus"]
+            return row if row["exclusive"] and row["actual_cpus"] == row["cpus"] else {}
 
-        self._cluster.wait(is_owner, f"CPUs of {namespace}/{pod}")
-        return self.container(pod, container, namespace)
+        return self._cluster.wait(owned, f"CPUs of {namespace}/{pod}")
 
     def audit(self, pod: str = "", event: str = "") -> list[dict[str, Any]]:
         """Return the records that the daemon keeps, oldest first."""
@@ -165,7 +183,7 @@ class Product:
         pods = self.pods()
         conditions = pods[0].get("status", {}).get("conditions", []) if len(pods) == 1 else []
         is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-        return is_ready and bool(self.json("/readyz").get("ready"))
+        return is_ready and bool(self.json("/readyz").get("ready")) and bool(self.pids())
 
 
 def missing_capabilities() -> tuple[str, ...]:

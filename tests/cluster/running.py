@@ -4,12 +4,16 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Answer, Cluster
 from tests.cluster.control_plane import NODE_NAME
 from tests.cluster.leftovers import CGROUP_ROOT
 from tests.rig import RigError, cgroups, kubepods
+from tests.rig.waiting import PATIENCE_SECONDS
+
+MORE_SECONDS: Final = 5.0
+"""For each pod that a test starts: ten times what one takes on an idle machine."""
 
 
 class Pods:
@@ -21,10 +25,11 @@ class Pods:
         self._static: list[tuple[str, str]] = []
 
     def run(self, *manifests: Mapping[str, Any]) -> None:
-        """Create pods and wait until each is Running and ready."""
+        """Create pods and wait until each is Running and ready; each adds to the bound of the wait."""
         self.create(*manifests)
         wanted = {(each["metadata"]["name"], each["metadata"]["namespace"]) for each in manifests}
-        self._cluster.wait(lambda: wanted <= self._running(), f"pods {sorted(wanted)}")
+        bound_s = PATIENCE_SECONDS + MORE_SECONDS * len(manifests)
+        self._cluster.wait(lambda: wanted <= self._running(), f"pods {sorted(wanted)}", bound_s)
 
     def _running(self) -> set[tuple[str, str]]:
         found = json.loads(self._cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))
@@ -113,9 +118,9 @@ class Pods:
         """Return the id and the CPUs of each pod's container: neither changes unless it is restarted or moved."""
         return {name: (self.container_id(name), self.cpus(name)) for name in names}
 
-    def settle(self, predicate: Callable[[], object], what: str) -> None:
+    def settle(self, look: Callable[[], Answer], what: str) -> Answer:
         """Wait for a state that the daemon reaches without a call, such as a move of another container."""
-        self._cluster.wait(predicate, what)
+        return self._cluster.wait(look, what)
 
 
 def is_ready(status: Mapping[str, Any]) -> bool:

@@ -17,12 +17,15 @@ def test_dedicated_container_owns_its_cpu(product: Product, pods: Pods):
 
 def test_best_effort_pod_is_reclaimed(product: Product, pods: Pods):
     pods.run(pod("batch"))
-    row = product.container("batch")
+    row = pods.settle(lambda: product.container("batch"), "the container in the state")
     assert (row["class"], row["pool"]) == ("reclaimed", "reclaim")
-    pids = cgroups.pids(pods.cgroup("batch"))
+    pids = pods.settle(lambda: cgroups.pids(pods.cgroup("batch")), "its processes")
     assert {cgroups.oom_score_adj(pid) for pid in pids} == {1000}
 
 
 def test_kube_system_pod_is_system(product: Product, pods: Pods):
     pods.run(pod("agent", namespace="kube-system"))
-    assert product.container("agent", namespace="kube-system")["class"] == "system"
+    row = pods.settle(
+        lambda: product.container("agent", namespace="kube-system"), "the container in the state"
+    )
+    assert row["class"] == "system"

@@ -57,10 +57,11 @@ def test_new_reclaimed_pod_starts_beside_a_pinned_one(setting: str, pods: Pods):
 
 @pytest.mark.parametrize("setting", ["refuse"], indirect=True)
 def test_refusal_names_the_remedy(setting: str, cluster: Cluster, shared_product: Product):
-    cluster.wait(
-        lambda: "kubeletCPUManager" in shared_product.check("config").get("detail", ""), "the remedy"
-    )
-    assert not shared_product.check("config")["ok"]
+    def is_refused() -> bool:
+        check = shared_product.check("config")
+        return not check["ok"] and "kubeletCPUManager" in check["detail"]
+
+    cluster.wait(is_refused, "a refusal with the remedy")
 
 
 @pytest.mark.parametrize("setting", ["preserve-kubelet"], indirect=True)

@@ -18,4 +18,4 @@ def test_containers_share_their_pods_cpus(product: Product, pods: Pods):
 
 def test_shared_pod_runs_in_share(product: Product, pods: Pods):
     pods.run(pod("web", container(), resources={"requests": {"cpu": "200m", "memory": "32Mi"}}))
-    assert product.container("web")["class"] == "shared"
+    assert pods.settle(lambda: product.container("web"), "the container in the state")["class"] == "shared"

@@ -12,7 +12,7 @@ def test_rolling_update_moves_no_container(product: Product, pods: Pods):
     before = pods.placed(*NAMES)
     product.update()
     assert pods.placed(*NAMES) == before
-    assert product.container("db")["exclusive"]
+    assert product.owner("db")["cpus"]
 
 
 def test_removal_unpins_no_container(product: Product, pods: Pods):

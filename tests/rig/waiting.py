@@ -44,14 +44,26 @@ def patience(seconds: float) -> float:
 
 def becomes(look: Callable[[], object], wanted: object, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until `look` returns the wanted value; the failure shows the last value."""
-    if not comes(lambda: look() == wanted, seconds):
-        raise AssertionError(f"after {patience(seconds):g} s it was\n{look()!r} and not\n{wanted!r}")
+    seen: list[object] = []
+
+    def agrees() -> bool:
+        seen[:] = [look()]
+        return seen == [wanted]
+
+    if not comes(agrees, seconds):
+        raise AssertionError(f"after {patience(seconds):g} s it was\n{seen[0]!r} and not\n{wanted!r}")
 
 
 def wait_until(predicate: Callable[[], object], seconds: float, what: str) -> None:
-    """Wait until `predicate` is true; `what` names the missing condition in the failure."""
-    if not comes(predicate, seconds):
-        raise AssertionError(f"waited {patience(seconds):g} s in vain for {what}")
+    """Wait until `predicate` is true; the failure names the missing condition, `what`, and shows the last answer."""
+    seen: list[object] = [None]
+
+    def look() -> object:
+        seen[0] = predicate()
+        return seen[0]
+
+    if not comes(look, seconds):
+        raise AssertionError(f"waited {patience(seconds):g} s in vain for {what}; at last: {seen[0]!r}")
 
 
 def tried(work: Callable[[], None], times: int = 3) -> None:
