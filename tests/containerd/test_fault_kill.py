@@ -4,7 +4,6 @@ One containerd stays up through all the kills of a test, with the same neighbour
 goes.
 """
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
@@ -13,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.rig import cgroups, kubepods, workloads
+from tests.rig import cgroups, commands, kubepods, workloads
 from tests.rig.bystander import Bystander
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
@@ -21,7 +20,7 @@ from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 from tests.rig.mortal import Mortal
 from tests.rig.mortal_daemon import DOOMED, HOOKS
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
 pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, pytest.mark.tier("all")]
@@ -188,5 +187,4 @@ def test_killed_while_it_is_told_what_exists(mortal: Mortal, inspector: Inspecto
 
 def _restore(daemon: Daemon) -> None:
     command = [sys.executable, "-m", "nri_coloc", "restore", *daemon.places()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    commands.output(command, seconds=PATIENCE_SECONDS)

@@ -85,6 +85,8 @@ def test_killed_between_a_checkpoint_and_its_name(
     assert first.terminate() == 0
     former = checkpoint.read(file)
     mortal = Mortal(own_daemon, tmp_path / "fate", config=LENDING, state_dir=first.state_dir)
+    # the former checkpoint is read before the first snapshot; until then there is nothing to save
+    wait_until(lambda: mortal.daemon.metric("nri_coloc_picture_seconds_count"), 60, "a snapshot")
     with mortal.killed_at(mortal_daemon.SAVE):
         assert mortal.daemon.terminate() == -signal.SIGKILL
     assert checkpoint.read(file) == former

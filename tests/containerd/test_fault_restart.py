@@ -19,7 +19,7 @@ pytestmark = pytest.mark.containerd
 OwnDaemon = Callable[..., Daemon]
 CONTAINERS, PODS = 100, 5
 BACK_SECONDS = 120
-ENDS_SECONDS = 120
+ENDS_SECONDS = 180
 
 
 @pytest.mark.invariant(1, 2, 3, 6, 7, 8)

@@ -30,6 +30,12 @@ def cores() -> set[str]:
     return {(SIBLINGS / f"cpu{cpu}/topology/thread_siblings_list").read_text() for cpu in NODE_CPUS}
 
 
+def sizes(daemon: Daemon) -> tuple[frozenset[int], ...]:
+    """Return the CPUs of the pools of online and of reclaimed pods, as the daemon reports them."""
+    pools = daemon.state()["pools"]
+    return tuple(cgroups.members(pools[name]["cpus"]) for name in ("share", "reclaim"))
+
+
 def are_apart(web: Workload, batch: Workload) -> bool:
     """Return whether each CPU belongs to one of the two pods; if there is only one core, both share it."""
     online, offline = web.cpus, cgroups.cpus(batch.pod.cgroup)
@@ -43,15 +49,17 @@ def test_online_and_offline_pods_have_separate_measured_cpus(cri: Cri, own_daemo
     batch = workloads.reclaimed(cri)
     web = workloads.run(cri, "web", command=BURN, shares=1024)
     wait_until(lambda: are_apart(web, batch), SOON_S, "CPUs of their own")
-    assert cgroups.allowed_cpus(cri.pid(web.id)) == web.cpus
-    assert cgroups.allowed_cpus(cri.pid(batch.id)) == cgroups.cpus(batch.pod.cgroup) == batch.cpus
+    wait_until(lambda: cgroups.allowed_cpus(cri.pid(web.id)) == web.cpus, SOON_S, "its process on its CPUs")
+    wait_until(
+        lambda: cgroups.allowed_cpus(cri.pid(batch.id)) == cgroups.cpus(batch.pod.cgroup) == batch.cpus,
+        SOON_S,
+        "the reclaimed pod's process on its CPUs",
+    )
     wait_until(
         lambda: daemon.metric('nri_coloc_pool_load_cpus{pool="share"}') > 0.3, SOON_S, "the burner's load"
     )
     wait_until(lambda: cgroups.members(web.spec_cpus) == web.cpus, SOON_S, "the runtime's record of it")
-    pools = daemon.state()["pools"]
-    assert cgroups.members(pools["share"]["cpus"]) == web.cpus
-    assert cgroups.members(pools["reclaim"]["cpus"]) == batch.cpus
+    wait_until(lambda: sizes(daemon) == (web.cpus, batch.cpus), SOON_S, "the same in the daemon's state")
     assert len(cores()) == 1 or daemon.audited("pool.resize", pool="share", reason="tier_load")
 
 

@@ -1,8 +1,8 @@
 """The reclaim pool shrinks on a real runtime, by the kernel's files and counters and never by the plugin's report.
 
-The benchmarks measure its speed to the millisecond: the bound here is for a machine with other work. A reclaim pool of
-every CPU cannot be expected on such a machine. So the reclaimed pod is its online neighbour's sibling: without the
-daemon it would get half.
+The benchmarks measure its speed to the millisecond; here nothing depends on the pace of the machine. A reclaim pool of
+every CPU cannot be expected beside other work. So the reclaimed pod is its online neighbour's sibling: without the
+daemon it would get half. Both are always measured in the same window.
 """
 
 import re
@@ -22,8 +22,7 @@ pytestmark = [pytest.mark.containerd, ON_THE_NEWEST]
 
 OwnDaemon = Callable[..., Daemon]
 LENDING: Final = "reclaim: {enabled: true}\n"
-BACK_WITHIN_S: Final = 1.0
-WINDOW_S: Final = 0.1
+WINDOW_S: Final = 0.5
 SOON_S: Final = 120
 THREADS: Final = len(NODE_CPUS)
 BURNT_MILLI: Final = 200
@@ -51,22 +50,20 @@ def test_an_online_container_that_starts_to_burn_takes_cpu_back(cri: Cri, own_da
     own_daemon(config=LENDING)
     burner, tap = online(cri)
     batch = offline(cri, kubepods.BURSTABLE)
-    wait_until(lambda: used(batch, WINDOW_S) > 0.4, SOON_S, "offline work that is done")
-    before = used(batch, 5 * WINDOW_S)
+    wait_until(lambda: offline_part(burner, batch) > 0.9, SOON_S, "offline work alone")
     tap.on()
-    windows = [used(batch, WINDOW_S) for _ in range(int(BACK_WITHIN_S / WINDOW_S))]
-    assert min(windows) < before / 4, f"{before:.2f} CPUs before, then every {WINDOW_S} s {windows}"
+    wait_until(lambda: offline_part(burner, batch) < 0.2, SOON_S, "CPU that was taken back")
     wait_until(lambda: box(batch) < THREADS, SOON_S, "a smaller box")
-    assert used(burner, 5 * WINDOW_S) > 2 * used(batch, 5 * WINDOW_S), "it is the online one that has them"
     tap.off()
-    wait_until(lambda: used(batch, WINDOW_S) > before / 2, SOON_S, "offline work again")
+    wait_until(lambda: offline_part(burner, batch) > 0.9, SOON_S, "offline work again")
 
 
-def used(workload: Workload, seconds: float) -> float:
-    """Return the CPUs that a pod uses in the next `seconds`."""
-    meter = load.Meter(workload.pod.cgroup)
-    poll(lambda: False, seconds)
-    return meter.read()
+def offline_part(burner: Workload, batch: Workload) -> float:
+    """Return the reclaimed pod's part of the CPU time that both pods use in the next window; 0 to 1."""
+    meters = [load.Meter(workload.pod.cgroup) for workload in (burner, batch)]
+    poll(lambda: False, WINDOW_S)
+    online_cpus, offline_cpus = (meter.read() for meter in meters)
+    return offline_cpus / max(online_cpus + offline_cpus, 0.001)
 
 
 def test_a_besteffort_system_pod_keeps_its_settings_under_suppression(cri: Cri, own_daemon: OwnDaemon):

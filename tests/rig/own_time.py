@@ -1,4 +1,4 @@
-"""Whether a process ends within seconds of its own time: seconds that a stalled machine takes from it do not count.
+"""Whether a process does its work within seconds of its own time: seconds that a stalled machine takes do not count.
 
 Two times are not counted: the time in which the watching process had no CPU, and the time in which a thread of the
 process was ready to run and had no CPU. The kernel counts the latter (/proc/PID/task/*/schedstat, the second figure;
@@ -7,6 +7,7 @@ man 5 proc_pid_schedstat).
 
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +20,19 @@ GIVES_UP_S: Final = 180.0
 
 def ends_within(process: subprocess.Popen[Any], seconds: float) -> bool:
     """Return True when the process ends; False as soon as it has taken more than `seconds`."""
+    return comes_within(process.pid, lambda: process.poll() is not None, seconds)
+
+
+def comes_within(pid: int, predicate: Callable[[], object], seconds: float) -> bool:
+    """Return True when the predicate becomes true; False as soon as the process has taken more than `seconds`."""
     began = looked = time.monotonic()
-    waited, left = _waited(process.pid), seconds
-    while process.poll() is None:
+    waited, left = _waited(pid), seconds
+    while not predicate():
         if left <= 0 or looked - began > max(GIVES_UP_S, seconds):
             return False
         time.sleep(LOOK_EVERY_S)
         before, looked = looked, time.monotonic()
-        had, waited = waited, _waited(process.pid)
+        had, waited = waited, _waited(pid)
         left -= max(0.0, min(looked - before, LONGEST_S) - max(0.0, waited - had))
     return True
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.rig import cgroups, kubepods, settings, workloads
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.rig.workloads import NODE_CPUS, PERIOD, Workload
 
 Settings = dict[str, dict[str, str]]
@@ -69,7 +69,7 @@ def spec(workload: Workload) -> dict[str, Any]:
 
 def restore(daemon: Daemon, *more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "nri_coloc", "restore", *daemon.places(), *more]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 def everything(pods: list[Workload]) -> list[Any]:
