@@ -5,14 +5,12 @@ Python 3.11. The base is kept in the cache; the image is built again when one of
 """
 
 import hashlib
-import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, installed, packages
+from tests.rig import commands, installed, packages
 
 NAME: Final = "nri-coloc:0.1.0"
 BASE: Final = "localhost/python-base:1"
@@ -108,17 +106,5 @@ def _buildah(*arguments: str) -> str:
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> str:
-    try:
-        done = subprocess.run(
-            ["nice", *command],
-            capture_output=True,
-            text=True,
-            timeout=1800,
-            check=False,
-            env={**os.environ, **(environment or {})},
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RigError(f"{command[0]} could not be run: {error}") from error
-    if done.returncode:
-        raise RigError(f"{' '.join(command[:2])} failed ({done.returncode}):\n{done.stderr[-4000:]}")
-    return done.stdout
+    settings = [f"{name}={value}" for name, value in (environment or {}).items()]
+    return commands.output(["env", *settings, "nice", *command], seconds=1800, title=" ".join(command[:2]))

@@ -115,8 +115,13 @@ class Pods:
         return cgroups.memory_limit(self.cgroup(name, container, namespace))
 
     def placed(self, *names: str) -> dict[str, tuple[str, frozenset[int] | None]]:
-        """Return the id and the CPUs of each pod's container: neither changes unless it is restarted or moved."""
-        return {name: (self.container_id(name), self.cpus(name)) for name in names}
+        """Return the id and the CPUs of each pod's container: neither changes unless it is restarted or moved.
+
+        Wait while one cannot be read: a kubelet that has just started may know no id yet.
+        """
+        return self.settle(
+            lambda: {name: (self.container_id(name), self.cpus(name)) for name in names}, "ids and CPUs"
+        )
 
     def settle(self, look: Callable[[], Answer], what: str) -> Answer:
         """Wait for a state that the daemon reaches without a call, such as a move of another container."""

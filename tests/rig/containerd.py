@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, cleanup, configuration, image, kubepods, memory, packages
+from tests.rig import RigError, cleanup, commands, configuration, image, kubepods, memory, packages
 from tests.rig.configuration import Options, Version
 from tests.rig.cri import Cri
 from tests.rig.packages import Unpacked
@@ -152,11 +152,10 @@ class Containerd:
         archive = image.write_archive(busybox, self.folder / "images.tar")
         ctr = str(self.package.program("ctr"))
         command = [ctr, "--address", str(self.cri_socket), "--namespace", "k8s.io", "images", "import"]
-        done = subprocess.run(
-            [*command, str(archive)], capture_output=True, text=True, timeout=300, check=False
-        )
-        if done.returncode:
-            raise RigError(f"the images could not be imported: {done.stderr}\n{self.log_tail()}")
+        try:
+            commands.output([*command, str(archive)], seconds=300)
+        except RigError as error:
+            raise RigError(f"{error}\n{self.log_tail()}") from None
         (self.folder / "imported").touch()
 
     def _keep_log(self) -> None:

@@ -1,10 +1,10 @@
 """The guest's kernel: the distribution's package, unpacked in the cache, with its modules indexed."""
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.rig import RigError, packages
+from tests.rig import RigError, commands, packages
+from tests.rig.waiting import PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,4 @@ def prepared() -> Kernel:
 
 
 def _index(base: Path, release: str) -> None:
-    done = subprocess.run(
-        ["depmod", "-b", str(base), release], capture_output=True, text=True, timeout=120, check=False
-    )
-    if done.returncode:
-        raise RigError(f"depmod could not index the modules of {release}: {done.stderr}")
+    commands.output(["depmod", "-b", str(base), release], seconds=PATIENCE_SECONDS)

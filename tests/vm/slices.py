@@ -1,11 +1,10 @@
 """The kubelet's part under the systemd cgroup driver: a pod's cgroup is a slice that systemd makes."""
 
-import subprocess
 from pathlib import Path
 from typing import Final
 
 from nri_coloc.core import knobs
-from tests.rig import RigError
+from tests.rig import commands
 from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
 
@@ -52,7 +51,5 @@ class SystemdCri(Cri):
 
 
 def systemctl(*arguments: str) -> None:
-    """Run systemctl; RigError carries its error output."""
-    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise RigError(f"systemctl {' '.join(arguments)} failed: {done.stderr}")
+    """Run systemctl; RigError shows all that a failed one printed."""
+    commands.output(["systemctl", *arguments], seconds=300)

@@ -8,6 +8,8 @@ from nri_coloc.kubernetes.api import Api
 from nri_coloc.kubernetes.event_messages import Told
 from nri_coloc.kubernetes.event_reasons import NODE, Subject
 from tests.cluster.api_server import ApiServer, pod
+from tests.rig import RigError
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 MANIFESTS: Final = Path(__file__).parents[3] / "deploy" / "cluster"
 FILES: Final = ("colocationnodes.yaml", "rights.yaml", "policies.yaml")
@@ -28,8 +30,19 @@ RESOURCES: Final = {
 def apply(server: ApiServer) -> None:
     """Apply all manifests, and make what a controller manager would make. No kubelet starts a pod of them."""
     server.kubectl("apply", f"--kustomize={MANIFESTS.parent}")
-    server.kubectl("wait", "--for=condition=Established", "crd/colocationnodes.coloc.nri.io", "--timeout=60s")
+    established = ("--for=condition=Established", "crd/colocationnodes.coloc.nri.io")
+    server.kubectl("wait", *established, f"--timeout={PATIENCE_SECONDS - 10:g}s")
+    wait_until(lambda: serves(server), 10, "the path of ColocationNodes")
     server.kubectl("create", "serviceaccount", "default")
+
+
+def serves(server: ApiServer) -> bool:
+    """Return whether the API server serves ColocationNodes: it may begin a moment after it says so."""
+    try:
+        server.kubectl("get", f"--raw={OBJECTS}")
+    except RigError:
+        return False
+    return True
 
 
 def report(at: str = "2026-11-26T10:00:00Z") -> dict[str, Any]:
