@@ -21,6 +21,8 @@ from tests.integration.harness import (
 from tests.rig.waiting import wait_until
 
 WITH_DRIVER = "apiVersion: coloc.nri.io/v1\nruntime: {draCPUDriver: true}\n"
+WITH_POOL = "apiVersion: coloc.nri.io/v1\npools: {gold: {minCPUs: 1, maxCPUs: 6}}\n"
+IN_POOL = {"coloc.nri.io/cpu-pool": "gold"}
 DEAR = 'apiVersion: coloc.nri.io/v1\nclasses: {dedicated: {minRequest: "4"}}\n'
 
 
@@ -129,6 +131,20 @@ def test_a_limit_gets_no_cpus(node, daemon):
     assert (on(node, web), on(node, neighbour), daemon.container(web)["class"]) == ("0-7", "0-7", "shared")
     denied = daemon.audited("annotation.denied", container_id=web)
     assert (denied["value"], denied["used"]) == ("dedicated", "shared")
+    assert_unhurt(daemon)
+
+
+def test_a_limit_gives_its_pool_no_cpus(node, daemon):
+    reload(daemon, WITH_POOL)
+    for name, resources, milli, size in (
+        ("limited", native(1, 6000), 1, 1),
+        ("asking", native(3000), 3000, 3),
+    ):
+        member = node.run_container(
+            pod(node, name, "shared", IN_POOL, milli=milli), ContainerRequest("app", resources)
+        )
+        assert daemon.container(member)["pool"] == "gold"
+        assert cpuset.parse(daemon.state()["pools"]["gold"]["cpus"]).bit_count() == size
     assert_unhurt(daemon)
 
 
