@@ -49,6 +49,7 @@ GONE: Final = 410
 
 OPENED: Final = "OPENED"
 BOOKMARK: Final = "BOOKMARK"
+_KINDS: Final = ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
 
 _MERGE: Final = "application/merge-patch+json"
 _FEWER: Final = 4
@@ -107,7 +108,9 @@ class Api:
 
     def get(self, path: str, **query: str) -> Object:
         """Return one object, such as `/api/v1/nodes/a`."""
-        return self._call("GET", path, query=query)
+        found = self._call("GET", path, query=query)
+        _check_version(path, found)
+        return found
 
     def create(self, path: str, body: Mapping[str, Any], **query: str) -> Object:
         """POST an object to its collection, or to a subresource such as `eviction`."""
@@ -134,8 +137,11 @@ class Api:
             if found is None:
                 limit = max(1, limit // _FEWER)
                 continue
-            metadata = found.get("metadata") or {}
-            yield found.pop("items", None) or [], str(metadata.get("resourceVersion", ""))
+            metadata = _check_version(path, found)
+            items = found.pop("items", None)
+            if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+                raise ApiError(f"GET {path}: the answer has no list of objects")
+            yield items, metadata["resourceVersion"]
             token = str(metadata.get("continue") or "")
             if not token:
                 return
@@ -285,8 +291,23 @@ def _change(line: str) -> tuple[str, Object]:
         raise ApiError("watch: the API server sent a change without an object")
     if kind == "ERROR":
         text = f"watch: {_shortened(str(body.get('message')))}"
-        raise ApiRefused(text, int(body.get("code") or 0))
+        code = body.get("code")
+        raise ApiRefused(text, code if isinstance(code, int) else 0)
+    if kind not in _KINDS:
+        raise ApiError(f"watch: the API server sent a change of kind {_shortened(kind)!r}")
     return kind, body
+
+
+def _check_version(path: str, found: Object) -> Object:
+    """Return the metadata of an object or list; raise ApiError if it has no resourceVersion, as all of them have.
+
+    An answer without it comes from another server or a proxy. It must not be read as an object without values.
+    """
+    metadata = found.get("metadata")
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(version, str) or not version:
+        raise ApiError(f"GET {path}: the answer has no metadata.resourceVersion")
+    return metadata
 
 
 def _parsed(method: str, path: str, content: bytes | bytearray) -> Object:

@@ -360,13 +360,16 @@ class Reporter:
         try:
             stamp = datetime.now(UTC).isoformat(timespec="seconds")
             node = self._api.merge(self._path, reporting.patch(report, self._preset, stamp, self._node_state))
+            self._node.take("MODIFIED", node)
         except ApiError as error:
             self._failed(error, now_s)
+            return
+        except ValueError as error:
+            self._failed(ApiError(f"PATCH {self._path}: the answer cannot be read: {error}"), now_s)
             return
         self._state = reporting.confirm(self._state, report, now_s)
         self._backoff.succeeded()
         self._retry_s, self.problem = 0.0, ""
-        self._node.take("MODIFIED", node)
         if cause != reporting.Cause.HEARTBEAT:
             self._log.info("reported", cause=cause, **_words(report))
 

@@ -11,6 +11,7 @@ from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Demand, Floor
 
 _MOST_PODS = 10_000
+_LONGEST_UID = 64
 _MISSING = "the API server has no Node of this name; is --node the name that `kubectl get nodes` shows?"
 
 
@@ -78,10 +79,10 @@ class NodeView(NamedTuple):
 
 
 class ThisNode:
-    """The node object, as a follower of a watch.
+    """The node object, as a follower of a watch. An object that cannot be read changes nothing and raises ValueError.
 
     view: the newest; None while there is no such node.
-    problem: why the object could not be read, "" if it could.
+    problem: why there is no view, "" if there is one.
     """
 
     def __init__(self, preset: Preset, changed: Callable[[], None]) -> None:
@@ -100,11 +101,8 @@ class ThisNode:
 
     def take(self, kind: str, found: Object) -> None:
         """Take one change."""
-        try:
-            self.view = None if kind == "DELETED" else self._read(found)
-            self.problem = _MISSING if self.view is None else ""
-        except ValueError as error:
-            self.view, self.problem = None, str(error)
+        self.view = None if kind == "DELETED" else self._read(found)
+        self.problem = _MISSING if self.view is None else ""
         self._changed()
 
     def _read(self, node: Object) -> NodeView:
@@ -117,4 +115,8 @@ class ThisNode:
 
 
 def _uid(found: Object) -> str:
-    return objects.text(objects.child(found, "metadata"), "uid", 64)
+    """Return the UID, which each object of the API server has."""
+    uid = objects.text(objects.child(found, "metadata"), "uid", _LONGEST_UID)
+    if not uid:
+        raise objects.UnreadableError("metadata.uid: is missing")
+    return uid

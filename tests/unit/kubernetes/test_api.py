@@ -31,8 +31,9 @@ def change(kind, name="a", version="8"):
 
 
 def test_a_request_carries_the_token(tmp_path):
-    with serving(tmp_path, lambda _: Reply(body={"kind": "Node"})) as server:
-        assert server.connect().get("/api/v1/nodes/a") == {"kind": "Node"}
+    body = change("ADDED")["object"]
+    with serving(tmp_path, lambda _: Reply(body=body)) as server:
+        assert server.connect().get("/api/v1/nodes/a") == body
     assert server.asked[0].authorization == "Bearer secret"
 
 
@@ -71,7 +72,7 @@ def test_the_own_clock_counts_before_an_answer(tmp_path):
 @pytest.mark.parametrize("date", ["", "soon", "Mon, 99 Foo 2026 00:00:00 GMT", "9" * 400])
 def test_an_unreadable_date_is_ignored(tmp_path, monkeypatch, date):
     monkeypatch.setattr(fake_api, "date_of", lambda _: date)
-    with serving(tmp_path, lambda _: Reply()) as server:
+    with serving(tmp_path, lambda _: Reply(body=items())) as server:
         client = server.connect()
         client.get("/x")
         assert client.now() == pytest.approx(time.time(), abs=1)
@@ -239,6 +240,40 @@ def test_an_answer_that_is_a_list_is_refused(tmp_path):
         pytest.raises(ApiError, match="not an object"),
     ):
         server.connect().get("/x")
+
+
+WRONG = {
+    "nothing": {},
+    "metadata": {"metadata": [], "items": []},
+    "version": {"metadata": {"resourceVersion": 7}, "items": []},
+    "no items": {"metadata": {"resourceVersion": "7"}},
+    "items": {"metadata": {"resourceVersion": "7"}, "items": {"a": 1}},
+    "item": {"metadata": {"resourceVersion": "7"}, "items": [None]},
+}
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+def test_a_list_of_another_shape_is_refused(tmp_path, body):
+    with (
+        serving(tmp_path, lambda _: Reply(body=body)) as server,
+        pytest.raises(ApiError, match="GET /x: the answer has no"),
+    ):
+        list(server.connect().pages("/x"))
+
+
+def test_an_object_without_version_is_refused(tmp_path):
+    with (
+        serving(tmp_path, lambda _: Reply(body={"spec": {}})) as server,
+        pytest.raises(ApiError, match=r"no metadata\.resourceVersion"),
+    ):
+        server.connect().get("/x")
+
+
+def test_a_change_of_unknown_kind_is_refused(tmp_path):
+    with serving(tmp_path, lambda _: Reply(lines=(change("NONE"),))) as server:
+        watch = server.connect().watch("/x", "7")
+        with pytest.raises(ApiError, match="kind 'NONE'"):
+            list(watch)
 
 
 def test_missing_credentials_are_the_operators_mistake(tmp_path):

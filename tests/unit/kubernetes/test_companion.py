@@ -54,6 +54,8 @@ class Node:
         self.result = {}
         self.written = []
         self.object = node()
+        self.answered = None
+        self.changes = []
 
     def answers(self, asked):
         """Answer as an API server with one node and some pods."""
@@ -66,7 +68,9 @@ class Node:
             if asked.path.startswith(OBJECTS):
                 return self.lent(asked.body["spec"])
             self.patches.append(asked.body)
-            return Reply(body=self.object)
+            return Reply(body=self.object if self.answered is None else self.answered)
+        if asked.path.endswith("nodes") and "watch" in asked.query and self.changes:
+            return Reply(lines=(self.changes.pop(),), holds=True)
         if "watch" in asked.query:
             bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "8"}}}
             return Reply(lines=(bookmark,), holds=True)
@@ -177,6 +181,30 @@ def test_two_watches_serve_a_node(found, tmp_path):
     with running(found, tmp_path) as parts:
         wait_until(lambda: len(watched()) > 1 and found.patches, SOON_S, "watches and a report")
     assert watched() == ["/api/v1/nodes", "/api/v1/pods"]
+
+
+@pytest.mark.parametrize("wrong", [{}, {"metadata": []}, {"metadata": {"uid": "n1"}, "status": 7}])
+def test_an_unreadable_answer_is_asked_again(found, tmp_path, wrong):
+    found.answered = wrong
+    with running(found, tmp_path) as parts:
+        wait_until(lambda: "cannot be read" in parts.companion.problem(), SOON_S, "a problem")
+        found.answered = None
+        wait_until(lambda: parts.companion.problem() == "", SOON_S, "no problem")
+    assert len(found.patches) > 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], {"type": "MODIFIED", "object": {"metadata": []}}, {"type": "X", "object": node()}]
+)
+def test_an_unreadable_change_is_asked_again(found, tmp_path, wrong):
+    def watches():
+        return [asked for asked in parts.api.asked if asked.path.endswith("nodes") and "watch" in asked.query]
+
+    found.changes = [wrong]
+    with running(found, tmp_path) as parts:
+        wait_until(lambda: len(watches()) > 1, SOON_S, "another watch")
+        wait_until(lambda: found.patches and parts.companion.problem() == "", SOON_S, "no problem")
+    assert "a watch broke" in str(found.log.lines)
 
 
 def test_no_thread_outlives_the_companion(found, tmp_path):

@@ -19,7 +19,7 @@ OBJECT = "/apis/coloc.nri.io/v1alpha1/colocationnodes/a"
 POD = "/api/v1/namespaces/jobs/pods/render"
 NEVER, PAST = "2999-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
 FOUND: dict[str, Any] = {
-    "metadata": {"uid": "u1", "namespace": "jobs", "name": "render"},
+    "metadata": {"uid": "u1", "namespace": "jobs", "name": "render", "resourceVersion": "5"},
     "spec": {"nodeName": "a", "containers": [{"name": "main"}]},
     "status": {"phase": "Running", "qosClass": "BestEffort"},
 }

@@ -48,7 +48,12 @@ def nodes() -> list[dict[str, Any]]:
 @pytest.fixture
 def ran(tmp_path, nodes) -> Iterator[Ran]:
     def answers(asked: Asked) -> Reply:
-        return Reply(body={"items": nodes if asked.path.endswith("nodes") else []})
+        return Reply(
+            body={
+                "metadata": {"resourceVersion": "9"},
+                "items": nodes if asked.path.endswith("nodes") else [],
+            }
+        )
 
     with serving(tmp_path, answers) as api:
         yield Ran(api)
@@ -92,13 +97,19 @@ def test_an_object_of_another_shape_is_skipped(ran, nodes, broken):
     assert list(ran.patches()) == ["b"]
 
 
-def test_an_unexpected_error_is_logged(ran, nodes):
+def test_an_unreadable_list_is_logged(ran, nodes):
     nodes[:] = [3]
     ran.reaper.turn(0.0)
-    assert "AttributeError" in ran.errors[0]
+    assert "no list of objects" in ran.errors[0]
 
 
-def test_a_turn_follows_an_unexpected_error(ran, nodes, monkeypatch):
+def test_an_unexpected_error_is_logged(ran, monkeypatch):
+    monkeypatch.setattr(ran.reaper, "_list", lambda _: 1 // 0)
+    ran.reaper.turn(0.0)
+    assert "ZeroDivisionError" in ran.errors[0]
+
+
+def test_a_turn_follows_an_unreadable_list(ran, nodes, monkeypatch):
     kept, stop = list(nodes), Event()
     nodes[:] = [3]
     turns = iter([lambda: nodes.__setitem__(slice(None), kept), stop.set])

@@ -3,6 +3,8 @@
 from typing import Any
 from weakref import ref
 
+import pytest
+
 from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts, Shown
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
@@ -82,10 +84,18 @@ def test_a_missing_node_has_no_view():
     assert store.view is None
 
 
-def test_an_unreadable_node_is_told():
-    store = this_node([node() | {"status": [1]}])
-    assert store.view is None
-    assert store.problem
+@pytest.mark.parametrize("wrong", [{"status": [1]}, {"metadata": {}}], ids=["status", "no UID"])
+def test_an_unreadable_node_changes_nothing(wrong):
+    store = this_node([node()])
+    before = store.view
+    with pytest.raises(ValueError, match=r"status|uid"):
+        store.take("MODIFIED", node() | wrong)
+    assert store.view == before
+
+
+def test_a_pod_without_uid_is_refused():
+    with pytest.raises(ValueError, match="uid"):
+        pods(pod(""))
 
 
 def test_an_unreadable_amount_leaves_a_view():
