@@ -77,8 +77,9 @@ def test_it_keeps_that_cpu_over_restarts(own_daemon: Callable[..., Daemon], cont
     daemon.wait_synchronised()
     assert (daemon.container(late.id)["exclusive"], late.cpus) == (True, had)
     containerd.kill()
+    daemon.wait_lost()
     containerd.start()
-    daemon.wait_synchronised()
+    daemon.wait_back()
     assert (daemon.container(late.id)["exclusive"], late.cpus) == (True, had)
 
 

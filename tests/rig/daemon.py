@@ -151,9 +151,25 @@ class Daemon:
         return [str(part) for pair in paths.items() for part in pair]
 
     def wait_synchronised(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until the daemon knows the runtime's containers; from here on it misses no event."""
+        """Wait until the daemon knows the runtime's containers, for the first time since its start.
+
+        From here on it misses no event. After a restart of the runtime alone, use `wait_back`.
+        """
         if not comes(lambda: self._is_synchronised() or self.is_dead, seconds) or self.is_dead:
             raise RigError(f"the daemon was not synchronised: {self.readyz()}\n{self.log()}")
+
+    def wait_lost(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until the daemon knows that its runtime has ended."""
+        wait_until(
+            lambda: self.check("connected").get("ok") is False, seconds, "the daemon to notice the loss"
+        )
+
+    def wait_back(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until the daemon knows the containers of a runtime that was started again after `wait_lost`."""
+        checks = ("connected", "synchronised")
+        wait_until(
+            lambda: all(self.check(each).get("ok") for each in checks), seconds, "the daemon to be back"
+        )
 
     def _is_synchronised(self) -> bool:
         return " synchronised " in self.log()[self._log_start :]
