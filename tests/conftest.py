@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from tests import tiers
-from tests.rig import examples, lanes, memory
+from tests.rig import examples, lanes, last_words, memory
 from tests.rig.order import place
 from tests.rig.spent import Spent
 
@@ -67,10 +67,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a skipped test where its report is made: when it is logged, the session has counted its failures."""
-    report = yield
-    return _must_have_run(report)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a skipped test where its report is made: when it is logged, the session has counted its failures.
+
+    A failure shows the last words of the rig's programs.
+    """
+    report = _must_have_run((yield))
+    if report.failed:
+        report.sections += last_words.since(call.start)
+    return report
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

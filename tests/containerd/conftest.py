@@ -23,7 +23,6 @@ from tests.rig.daemon import Daemon
 from tests.rig.inspector import Inspector
 
 LOG = pytest.StashKey[Containerd]()
-DAEMONS = pytest.StashKey[list[Daemon]]()
 VERSIONS_FOUND = pytest.StashKey[dict[str, str]]()
 _LOG = logging.getLogger(__name__)
 
@@ -112,28 +111,23 @@ def shared_daemon(shared_containerd: Containerd) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def daemon(containerd: Containerd, shared_daemon: Daemon, request: pytest.FixtureRequest) -> Daemon:
+def daemon(containerd: Containerd, shared_daemon: Daemon) -> Daemon:
     """Return a synchronised daemon with the defaults, shared by a module's tests; for kills use `own_daemon`."""
     if not shared_daemon.is_fit:
         shared_daemon.kill()
         shared_daemon.start()
         shared_daemon.wait_synchronised()
-    request.node.stash[DAEMONS] = [shared_daemon]
     return shared_daemon
 
 
 @pytest.fixture
-def own_daemon(
-    containerd: Containerd, shared_daemon: Daemon, request: pytest.FixtureRequest
-) -> Iterator[Callable[..., Daemon]]:
+def own_daemon(containerd: Containerd, shared_daemon: Daemon) -> Iterator[Callable[..., Daemon]]:
     """Yield a function from Daemon's arguments to a synchronised daemon, for a test with other settings or kills."""
     shared_daemon.kill()  # there is one daemon on a node
-    mine = request.node.stash[DAEMONS] = []
     with ExitStack() as stack:
 
         def up(**settings: Any) -> Daemon:
             daemon = stack.enter_context(Daemon(containerd, **settings))
-            mine.append(daemon)
             daemon.wait_synchronised()
             return daemon
 
@@ -155,13 +149,11 @@ def _without_pods(containerd: Containerd) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the end of containerd's log and of the daemons' logs below a failure."""
+    """Show the end of containerd's log below a failure."""
     report = yield
     containerd = item.stash.get(LOG, None)
     if report.failed and containerd is not None:
         report.sections.append(("containerd's log", containerd.log_tail()))
-    for daemon in item.stash.get(DAEMONS, []) if report.failed and call.when == "call" else []:
-        report.sections.append(("a daemon's log", daemon.last_words()))
     return report
 
 

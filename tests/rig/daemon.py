@@ -20,7 +20,7 @@ from typing import Any, Final, Self, TypedDict, Unpack
 
 from nri_coloc.cli import admin
 from nri_coloc.service.admin_client import AdminUnreachable
-from tests.rig import RigError
+from tests.rig import RigError, last_words
 from tests.rig.containerd import Containerd
 from tests.rig.lane import free_port
 from tests.rig.own_time import ends_within
@@ -32,6 +32,7 @@ HTTP_SECONDS: Final = 60
 PROGRAM: Final = ("-m", "nri_coloc")
 SLOW_PROGRAM: Final = ("-m", "tests.rig.slow_daemon")
 LAST_WORDS: Final = 8_000
+LONGEST_RECORD: Final = 1_200
 LAST_WORDS_SECONDS: Final = 60
 PROJECT: Final = Path(__file__).parents[2]
 
@@ -92,6 +93,7 @@ class Daemon:
         self._log_start = 0
         self._audit_start = 0
         self._served = ""
+        last_words.know(self)
 
     def __enter__(self) -> Self:
         self.start()
@@ -288,10 +290,21 @@ class Daemon:
         path = self.folder / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
+    @property
+    def title(self) -> str:
+        """Return the daemon's name above its words."""
+        return f"the log and the audit of the daemon in {self.folder}"
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """Return the files that it writes."""
+        return self.folder / "log", self._audit
+
     def last_words(self, lines: int = 40) -> str:
-        """Return the end of its log and of its audit."""
-        audit = [json.dumps(record)[:400] for record in self.audit()]
-        return "\n".join([*self.log().splitlines()[-lines:], *audit[-lines:]])
+        """Return the end of its log and of its audit, whose lines may be broken."""
+        audit = self._audit.read_text(errors="replace") if self._audit.is_file() else ""
+        shown = [line[:LONGEST_RECORD] for line in audit.splitlines()[-lines:]]
+        return "\n".join([*self.log().splitlines()[-lines:], *shown])
 
     def _json(self, path: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._get(path) or "{}")
