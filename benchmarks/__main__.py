@@ -2,7 +2,7 @@
 
 A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`), `companions` and
 `beside-companion` need programs in Go and run only when they are named; the same holds for `colocation`
-(`make bench-colocation`), `disk`, `pressure` and `taking-back`, which take options of their own.
+(`make bench-colocation`), `disk`, `pressure`, `replay-turns` and `taking-back`, which take options of their own.
 """
 
 import os
@@ -22,6 +22,7 @@ from benchmarks import (
     pressure,
     pushes,
     real,
+    recorded_turns,
     sampling,
     side_by_side,
     starts,
@@ -49,9 +50,10 @@ WITH_OPTIONS: dict[str, Callable[..., None]] = {
     "colocation": command.run,
     "disk": disk.run,
     "pressure": pressure.run,
+    "replay-turns": recorded_turns.replay,
     "taking-back": taking_back.run,
 }
-NEEDS_ROOT = ("burst", "pushes", "real")
+NEEDS_ROOT = ("burst", "colocation", "disk", "pressure", "pushes", "real", "taking-back")
 NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {
     **ALL,
     "beside-companion": beside_companion.run,
@@ -95,7 +97,7 @@ def _asked(words: list[str]) -> list[tuple[str, list[int]]]:
 
 def _with_options(name: str) -> None:
     """Run a benchmark that has options and figures of its own."""
-    if os.geteuid() != 0:
+    if name in NEEDS_ROOT and os.geteuid() != 0:
         sys.exit(f"{name}: a real containerd needs root")
     try:
         WITH_OPTIONS[name](sys.argv[2:])
