@@ -1,7 +1,7 @@
 """The arrangements that are compared: the class of the offline pod for the kubelet, and whether our daemon runs."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from benchmarks.colocation import kubelet
 from nri_coloc.cli.main import main
 from tests.rig import RigError, kubepods
 from tests.rig.containerd import Containerd
-from tests.rig.daemon import Daemon
+from tests.rig.daemon import PROGRAM, Daemon
 
 DAEMON_SHARES: Final = 256
 """Its DaemonSet requests 250m, which the kubelet rounds down to this."""
@@ -52,13 +52,17 @@ ALL: Final = (
 
 
 @contextmanager
-def seated_daemon(containerd: Containerd, reclaim: str) -> Iterator[Daemon]:
+def seated_daemon(
+    containerd: Containerd, reclaim: str, *, mode: str = "enforce", program: Sequence[str] = PROGRAM
+) -> Iterator[Daemon]:
     """Run our daemon with the weight of its DaemonSet; at its end every file and task has its original value.
 
     reclaim: more settings of that section beside the defaults, such as `cpuWatermark: 120`.
+    program: arguments of Python before the command.
     """
     keys = ", ".join(filter(None, ["enabled: true", reclaim]))
-    with Daemon(containerd, config=f"{_MAY_THROTTLE}reclaim: {{{keys}}}\n") as daemon:
+    config = f"mode: {mode}\n{_MAY_THROTTLE}reclaim: {{{keys}}}\n"
+    with Daemon(containerd, config=config, program=program) as daemon:
         seat(daemon, containerd)
         daemon.wait_synchronised()
         try:

@@ -54,14 +54,14 @@ http {{
 }}
 """
 
-_DIRECT: Final = "directio 4k; directio_alignment 4k; output_buffers 2 4k;"
+_DIRECT: Final = f"directio {FILE_BYTES}; directio_alignment 4k; output_buffers 2 4k;"
 """With larger buffers than the file nginx reads it through the page cache (`ngx_output_chain_align_file_buf`)."""
 
 
 class Server:
     """Run an nginx; `folder` is empty at first and must stay while it runs.
 
-    direct: whether it reads its files past the page cache.
+    direct: whether it reads half of its files past the page cache; the other half is smaller then.
     """
 
     def __init__(self, cri: Cri, folder: Path, *, direct: bool = False) -> None:
@@ -71,7 +71,7 @@ class Server:
         configuration = folder / "nginx.conf"
         text = _CONFIGURATION.format(processes=PROCESSES, port=self.port, direct=_DIRECT if direct else "")
         configuration.write_text(text)
-        _write_files(folder / "www")
+        _write_files(folder / "www", smaller=direct)
         mounts = {
             **{path: Path(path) for path in BORROWED if Path(path).exists()},
             "/usr/sbin/nginx": nginx.program("nginx"),
@@ -94,16 +94,19 @@ class Server:
         return cgroups.pids(self.workload.cgroup)
 
 
-def _write_files(folder: Path) -> None:
+def _write_files(folder: Path, *, smaller: bool) -> None:
     """Write texts that compress as usual texts do, and drop them from the page cache.
 
     So a process that reads them pays.
+
+    smaller: halve every second text.
     """
     folder.mkdir()
     draw = random.Random(0)
     words = ["".join(draw.choices("etaoinshrdlu", k=draw.randint(2, 9))) for _ in range(_WORDS)]
     for number in range(FILES):
-        text = " ".join(draw.choices(words, k=FILE_BYTES // 4))[:FILE_BYTES]
+        size = FILE_BYTES // 2 if smaller and number % 2 else FILE_BYTES
+        text = " ".join(draw.choices(words, k=FILE_BYTES // 4))[:size]
         with (folder / str(number)).open("w") as file:
             file.write(text)
             file.flush()

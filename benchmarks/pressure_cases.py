@@ -1,0 +1,272 @@
+"""The cases of `python -m benchmarks pressure`, and their outcomes.
+
+A case is one reclaimed pod of one of five kinds that begins beside an online pod and two innocent reclaimed pods. The
+kind, the program and the CPU request of the reclaimed pod follow from the seed. In a case of the sixth kind, `none`,
+the pod sleeps: p99 above 1.2 times is the measurement's own noise there.
+
+The online pod is hurt if its p99 is more than 1.2 times its p99 alone, the median of all calm parts of that mode. Right
+is a verdict that names the hog and no innocent if it was hurt, and no verdict if it was not. A hurt without a verdict
+is counted apart if no wait for CPU, memory or a disk rose, but the CPU time of the same requests did: then it shared
+memory bandwidth or a cache, for which the kernel counts no wait.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final, NamedTuple
+
+from benchmarks.colocation.kubelet import LEAST_SHARES
+from benchmarks.colocation.server import REQUEST_SHARES
+from nri_coloc.pressure.verdict import RESOLUTION_S
+from tests.rig.load import burners
+
+HURT: Final = 1.2
+"""p99 beside the hog, in multiples of the p99 alone, above which the online pod was hurt."""
+
+SLOWER: Final = 1.1
+"""The online pod's CPU time, in multiples of that alone, above which its requests took more of it each."""
+
+REQUESTS: Final = (LEAST_SHARES, REQUEST_SHARES // 2, REQUEST_SHARES, 2 * REQUEST_SHARES)
+"""CPU shares of a hog: none, and up to twice the online pod's, as users set it if nothing forbids it."""
+
+RESOURCES: Final = ("cpu", "memory", "io")
+OWN: Final = "own"
+
+Shares = Mapping[str, float]
+"""Shares of the time in which the online pod waited, by resource, and of its own CPU time (`own`)."""
+
+
+FIRST_S: Final = 1.0
+CALM_S: Final = 5.0
+"""The calm part is before the hog, from a second after the load's begin on: nginx and its connections are new then."""
+
+RESOLUTION: Final = RESOLUTION_S / (CALM_S - FIRST_S)
+"""Share of the time by which the stall of a calm part may be wrong."""
+
+
+class Stalls(NamedTuple):
+    """The online pod's stalls (PSI `some`) and its own CPU time up to a moment, µs."""
+
+    at: float
+    cpu: int
+    memory: int
+    io: int
+    own: int = 0
+
+    def shares_since(self, before: "Stalls") -> dict[str, float]:
+        """Return the shares of the time since then."""
+        span_us = (self.at - before.at) * 1e6
+        return {name: (getattr(self, name) - getattr(before, name)) / span_us for name in (*RESOURCES, OWN)}
+
+
+class Part(NamedTuple):
+    """The online pod in one part of a case."""
+
+    p99_ms: float
+    shares: Shares
+
+
+class Case(NamedTuple):
+    """One case: its kind, its number within the kind, the hog's program and its CPU request."""
+
+    kind: str
+    number: int
+    command: tuple[str, ...]
+    request: int = LEAST_SHARES
+
+    @property
+    def name(self) -> str:
+        """Return the hog's name."""
+        return f"hog-{self.kind}-{self.number}"
+
+
+class Played(NamedTuple):
+    """What was measured in a case; for each verdict its resource and the pods that it names."""
+
+    case: Case
+    beside: Part
+    verdicts: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def hog(self) -> str:
+        """Return the hog's name, with its namespace."""
+        return f"default/{self.case.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The result of a case: the online pod alone and beside the hog, the verdicts as in `Played`, and the outcome."""
+
+    mode: str
+    kind: str
+    number: int
+    command: str
+    request: int
+    p99_ms: tuple[float, float]
+    stalls: tuple[Shares, Shares]
+    verdicts: tuple[tuple[str, tuple[str, ...]], ...]
+    outcome: str
+
+    @property
+    def right(self) -> bool:
+        """Return whether the verdict was right."""
+        return self.outcome in ("named", "quiet", "protected")
+
+    @property
+    def mark(self) -> str:
+        """Return the judgement in a word for people."""
+        return "right" if self.right else "apart" if self.outcome == "apart" else "WRONG"
+
+
+def cases(seed: int, count: int, kinds: Sequence[str]) -> list[Case]:
+    """Return the cases of a seed, one kind after the other, round-robin."""
+    draw = random.Random(seed)
+    return [
+        Case(kind, number, KINDS[kind](draw), draw.choice(REQUESTS))
+        for number in range(count)
+        for kind in kinds
+    ]
+
+
+def alone(parts: Sequence[Part]) -> Part:
+    """Return the median of calm parts: single ones are slow, such as while the kernel writes data back."""
+    return Part(
+        median(one.p99_ms for one in parts),
+        {name: median(one.shares[name] for one in parts) for name in (*RESOURCES, OWN)},
+    )
+
+
+def results(
+    mode: str, calm: Sequence[Part], played: Iterable[Played], before: Iterable[Result] = ()
+) -> list[Result]:
+    """Return the results of the cases of a mode. before: of the mode without protection."""
+    usual = alone(calm)
+    hurt_before = {(one.kind, one.number) for one in before if is_hurt(*one.p99_ms)}
+    return [
+        Result(
+            mode=mode,
+            kind=one.case.kind,
+            number=one.case.number,
+            command=one.case.command[-1],
+            request=one.case.request,
+            p99_ms=(usual.p99_ms, one.beside.p99_ms),
+            stalls=(usual.shares, one.beside.shares),
+            verdicts=one.verdicts,
+            outcome=outcome(usual, one, was_hurt=(one.case.kind, one.case.number) in hurt_before),
+        )
+        for one in played
+    ]
+
+
+def is_hurt(alone_ms: float, beside_ms: float) -> bool:
+    """Return whether a p99 is a hurt."""
+    return beside_ms > HURT * alone_ms
+
+
+def outcome(usual: Part, played: Played, *, was_hurt: bool = False) -> str:
+    """Return the outcome of a case.
+
+    named: hurt, and each verdict names the hog alone.
+    innocent: hurt, and a verdict names another pod.
+    missed: hurt, without a verdict.
+    apart: the same, and no wait rose.
+    quiet: not hurt, without a verdict.
+    protected: the same, and it was hurt without protection (`was_hurt`).
+    false: not hurt, with a verdict.
+    """
+    named = [pods for _, pods in played.verdicts]
+    if not is_hurt(usual.p99_ms, played.beside.p99_ms):
+        return "false" if named else "protected" if was_hurt else "quiet"
+    if not named:
+        return "apart" if is_only_slower(usual.shares, played.beside.shares) else "missed"
+    return "named" if all(set(each) == {played.hog} for each in named) else "innocent"
+
+
+def is_only_slower(usual: Shares, beside: Shares) -> bool:
+    """Return whether the same requests took more CPU time, and no wait rose by more than PSI resolves."""
+    no_wait_rose = all(beside[name] <= usual[name] + RESOLUTION for name in RESOURCES)
+    return no_wait_rose and beside[OWN] > SLOWER * usual[OWN]
+
+
+def _shell(line: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", line)
+
+
+def _loops(line: str, count: int) -> tuple[str, ...]:
+    """Return a program that runs a line for ever, so many times at once."""
+    return _shell(" ".join(f"while :; do {line}; done &" for _ in range(count)) + " wait")
+
+
+def _busy(draw: random.Random) -> tuple[str, ...]:
+    return burners(draw.randint(2, 16))
+
+
+def _forks(draw: random.Random) -> tuple[str, ...]:
+    return _loops("/bin/true", draw.randint(2, 16))
+
+
+def _cache(draw: random.Random) -> tuple[str, ...]:
+    return _loops(f"cat /scratch/data* | head -c {draw.randint(300, 2000)}m > /dev/null", draw.randint(1, 4))
+
+
+def _anonymous(draw: random.Random) -> tuple[str, ...]:
+    count, whole = draw.randint(1, 4), draw.randint(400, 1200)
+    return _loops(f"dd if=/dev/zero of=/dev/null bs={whole // count}M count=20 2>&-", count)
+
+
+def _disk(draw: random.Random) -> tuple[str, ...]:
+    size, count = draw.choice(("64k", "256k", "1M", "4M")), draw.randint(1, 8)
+    if draw.random() < 0.5:
+        return _loops(f"dd if=/scratch/data of=/dev/null bs={size} iflag=direct 2>&-", count)
+    return _loops(f"dd if=/dev/zero of=/scratch/out bs={size} count=64 oflag=direct 2>&-", count)
+
+
+def _none(_draw: random.Random) -> tuple[str, ...]:
+    return _loops("sleep 1", 1)
+
+
+KINDS: Final[Mapping[str, Callable[[random.Random], tuple[str, ...]]]] = {
+    "busy": _busy,
+    "forks": _forks,
+    "cache": _cache,
+    "anonymous": _anonymous,
+    "disk": _disk,
+    "none": _none,
+}
+
+
+INNOCENTS: Final = {
+    "steady": _loops("i=0; while [ $i -lt 4000 ]; do i=$((i+1)); done; sleep 0.2", 1),
+    "reader": _loops("dd if=/scratch/data of=/dev/null bs=16k count=20 iflag=direct 2>&-; sleep 0.2", 1),
+}
+
+
+def told(result: Result) -> str:
+    """Return a case's line for people."""
+    usual, beside = result.p99_ms
+    stalls = ", ".join(
+        f"{n} {result.stalls[0][n]:.1%} -> {result.stalls[1][n]:.1%}" for n in (*RESOURCES, OWN)
+    )
+    named = "; ".join(f"{resource}: {', '.join(pods)}" for resource, pods in result.verdicts) or "none"
+    return (
+        f"{result.mode} {result.kind:9} {result.mark} ({result.outcome}): "
+        f"p99 alone {usual:.2f} ms, beside {beside:.2f} ms ({beside / usual:.2f} x); verdict {named}; "
+        f"stalls {stalls}; shares {result.request}: {result.command[:60]}"
+    )
+
+
+def summary(found: Sequence[Result]) -> list[str]:
+    """Return a line for each mode and kind: the right verdicts, and the part of the hurts that is named."""
+    lines = []
+    for mode, kind in sorted({(one.mode, one.kind) for one in found}, reverse=True):
+        some = [one for one in found if (one.mode, one.kind) == (mode, kind)]
+        counts = Counter(one.outcome for one in some)
+        hurts = counts["named"] + counts["missed"] + counts["innocent"]
+        right = sum(one.right for one in some)
+        lines.append(
+            f"{mode} {kind:9} right {right} of {len(some) - counts['apart']}, "
+            f"hurts named {counts['named']} of {hurts}: {dict(counts)}"
+        )
+    return lines
