@@ -82,12 +82,17 @@ def _told(undone: Undone, journal: Journal, *, with_specs: bool) -> int:
         print(f"restored {plain(file)}")
     for file, now in files.unknown:
         print(f"unknown {plain(file)}: its original value is unknown; its value is now {plain(_shown(now))}")
+    for file, now in files.anothers:
+        print(
+            f"kept {plain(file)}: another writer changed it after nri-coloc; its value is {plain(now.strip())}"
+        )
     for words in specs.done:
         print(f"sent to the runtime: {plain(words)}")
     for error in (*files.refused, *specs.refused):
         print(f"nri-coloc: {plain(error)}", file=sys.stderr)
-    unknown = f", {len(files.unknown)} unknown" if files.unknown else ""
-    print(f"{len(files.done)} restored, {len(files.gone)} gone, {len(files.refused)} refused{unknown}")
+    more = {"kept": len(files.anothers), "unknown": len(files.unknown)}
+    rest = "".join(f", {number} {word}" for word, number in more.items() if number)
+    print(f"{len(files.done)} restored, {len(files.gone)} gone, {len(files.refused)} refused{rest}")
     if with_specs and not undone.unreachable:
         print(f"specs of containers: {len(specs.done)} restored, {len(specs.refused)} not")
     for words in _remarks(undone, journal):

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.knobs import NO_LIMIT
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files, resizes
+from nri_coloc.host import files
 from nri_coloc.host.bandwidth import POD, Bandwidth, of_pod, writes
 from nri_coloc.host.bandwidth import Write as Order
 from nri_coloc.host.journal import Journal
@@ -240,9 +240,8 @@ class Bandwidths:
         """
         if shown is not None:
             self._journal.suspect(file, shown)
-        if file not in self._wrote and shown is not None:
-            was = self._journal.original(file)
-            if self._journal.holds(file, shown) or resizes.is_kubelets(file, shown, was):
+            entry = self._journal.entry(file)
+            if file not in self._wrote and entry and (entry.is_original(shown) or entry.is_anothers(shown)):
                 self._journal.forget(file)
         if self._wrote.get(file, shown) != shown:
             self._journal.forget(file)
@@ -339,8 +338,8 @@ class Bandwidths:
 
     def _put(self, file: str, was: str, text: str) -> KernelInterfaceError | None:
         original = self._journal.original(file)
-        if original is None:
-            self._journal.note(file, was)
+        if text != original:
+            self._journal.note(file, was, text)
         try:
             files.write(file, text)
         except KernelInterfaceError as error:

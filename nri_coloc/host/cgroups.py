@@ -29,12 +29,14 @@ from nri_coloc.host.knob_files import (
     Target,
     Writes,
     holds,
+    in_spec,
     is_image,
     makes_sense,
     numbers,
     spec_files,
 )
 from nri_coloc.host.memory_files import MemoryFiles
+from nri_coloc.host.originals import CPUSETS
 from nri_coloc.host.write_back import Apart, Overwritten, PuttingBack
 
 
@@ -307,12 +309,13 @@ class CgroupWriter:
         if own is not None:
             with self._lock, suppress(KernelInterfaceError):
                 self._note(f"{self._layout.folder('cpuset', path)}/{CPUS}", own)
+        pushed = {value.name: value.texts for value in in_spec(changes, self._layout.version)}
         for name in spec_files(changes, self._layout.version):
             controller: Controller = "memory" if name.startswith("memory") else "cpu"
             folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
             if text is not None and makes_sense(name, text):
                 with self._lock:
-                    self._journal.note(f"{folder}/{name}", text)
+                    self._journal.note(f"{folder}/{name}", text, *pushed.get(name, ()))
 
     @property
     def version(self) -> int:
@@ -402,9 +405,9 @@ class CgroupWriter:
             failures.append(error.as_value())
             return before, before
 
-    def _note(self, file: str, found: str) -> None:
-        """Journal the value that a file shows before our first write to it."""
-        self._journal.note(file, write_back.own(file, found, self._layout.version))
+    def _note(self, file: str, found: str, *ours: str) -> None:
+        """Journal the value that a file shows before we write it; `ours` as for `Journal.note`, no CPUs and nodes."""
+        self._journal.note(file, write_back.own(file, found, self._layout.version), *ours)
 
     def _is_followed(self, folder: str, cpus: CPUMask) -> bool:
         """Return whether all children of a cgroup have these CPUs.
@@ -445,7 +448,7 @@ class CgroupWriter:
         files.checked(path, current)
         if target.journalled:
             self._overwritten.found(path, current, time.monotonic())
-            self._note(path, current)
+            self._note(path, current, *(() if value.name in CPUSETS else value.texts))
         if memory_files.reclaims(path, text):
             lower = self._memory.lower_journalled if target.journalled else self._memory.lower
             writes.later.append(Later(path, partial(lower, change)))

@@ -1,8 +1,10 @@
 """Keep original values: the content of files before our first write, for `restore` (docs/testing.md, invariant 9).
 
 The state folder holds them, one line each, and the cgroups themselves do (`marks`). A value is noted before the first
-write to its file. The first noted value is the original; later values are ours. A journal that cannot be written
-affects `restore`, never placement: the value is written nevertheless, and the whole journal is retried.
+write to its file. The first noted value is the original. The values that we are about to write are noted too, so that
+the next process and `restore` know a later value of another writer. They change more often than originals: where the
+kernel takes marks, a change of them alone is written to the mark alone. A journal that cannot be written affects
+`restore`, never placement: the value is written nevertheless, and the whole journal is retried.
 """
 
 import errno
@@ -10,25 +12,20 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from typing import Final, NamedTuple
 
-from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files, journal_file, originals, state_file
+from nri_coloc.host import journal_file, originals, state_file
 from nri_coloc.host.journal_file import Contents, Header
 from nri_coloc.host.marks import Mark, Marks, Owner
-from nri_coloc.host.originals import Former
+from nri_coloc.host.originals import CPUSETS, Entry
 
 SUPERFLUOUS: Final = 1000
 """Lines without effect after which the file is rewritten: a fifth of a megabyte."""
 
 CLUTTER: Final = 256
 """Files beyond twice the number after the last cleaning; with more, a cleaning is due. Some fifty ended pods."""
-
-BOOT: Final = "/proc/sys/kernel/random/boot_id"
-"""The kernel's id of this boot (proc_sys_kernel(5)), below the host's root."""
 
 
 class Remark(NamedTuple):
@@ -56,9 +53,9 @@ class Journal:
         self._path = Path(path)
         self._root = host_root.rstrip("/")
         self._marks = marks or Marks()
-        self._boot = boot_of(self._root)
+        self._boot = journal_file.boot_of(self._root)
         self._lock = RLock()
-        self._originals: dict[str, Former] = {}
+        self._originals: dict[str, Entry] = {}
         self._in_folder: dict[str, set[str]] = {}
         self._contents = Contents()
         self._owner = Owner(os.path.realpath(self._path.parent), secrets.token_hex(8))
@@ -179,9 +176,24 @@ class Journal:
 
     # ---- entries ----
 
-    def note(self, file: str, found: str) -> None:
+    def note(self, file: str, found: str, *ours: str) -> None:
+        """Note the value that a file shows before it is written, and what it may show afterwards.
+
+        ours: texts of the value that will be written, none if they are not known.
+        """
+        name = file.removeprefix(self._root)
         with self._lock:
-            self._note(file, originals.unknown(file, found) if self._is_distrusted(file) else Former(found))
+            entry = originals.unknown(file, found) if self._is_distrusted(file) else Entry(found)
+            is_new = self._note(file, entry._replace(ours=ours) if ours else entry)
+            if not is_new and (ours or self._originals[name].ours):
+                self._note_ours(name, self._originals[name].before_write(found, ours))
+
+    def wrote(self, file: str, shown: str) -> None:
+        """Note the value that a file shows after our write, if it is not noted: the kernel may have rounded it."""
+        entry = self.entry(file)
+        if entry is not None and shown not in entry.ours and file.rpartition("/")[2] not in CPUSETS:
+            with self._lock:
+                self._note_ours(file.removeprefix(self._root), entry._replace(ours=(*entry.ours[-1:], shown)))
 
     def suspect(self, file: str, found: str) -> None:
         """Note a file's value if the previous process may have written it, even if the file will not be written."""
@@ -194,31 +206,32 @@ class Journal:
     def note_known(self, file: str, original: str) -> None:
         """Note an original value that is known from another source than the file."""
         with self._lock:
-            self._note(file, Former(original))
+            self._note(file, Entry(original))
 
     def renew(self, file: str, original: str) -> None:
         """Replace the original value: the kubelet wrote another one."""
-        name, renewed = file.removeprefix(self._root), Former(original)
+        name = file.removeprefix(self._root)
         with self._lock:
             self._take_over(self._folder_of(name))
-            if name not in self._originals:
+            former = self._originals.get(name)
+            renewed = Entry(original, ours=former.ours if former else ())
+            if former is None:
                 self._note(file, renewed)
-            elif self._originals[name] != renewed:
+            elif former != renewed:
                 self._originals[name] = renewed
                 self._superfluous += 2
                 self._write_mark(name.rpartition("/")[0])
                 self._append(journal_file.text({name: None}) + journal_file.text({name: renewed}))
 
+    def entry(self, file: str) -> Entry | None:
+        return self._originals.get(file.removeprefix(self._root))
+
     def original(self, file: str) -> str | None:
         """Return the value that `restore` writes to a file; None if we never wrote the file."""
         found = self._originals.get(file.removeprefix(self._root))
-        return None if found is None else found.text
+        return None if found is None else found.original
 
-    def holds(self, file: str, text: str) -> bool:
-        """Return whether a text is a file's original value, and known to be."""
-        return self._originals.get(file.removeprefix(self._root)) == Former(text)
-
-    def entries(self) -> Mapping[str, Former]:
+    def entries(self) -> Mapping[str, Entry]:
         """Return all entries by file, as the host names files."""
         with self._lock:
             return dict(self._originals)
@@ -227,7 +240,7 @@ class Journal:
         """Return the original values of one folder's files."""
         with self._lock:
             names = self._in_folder.get(folder.removeprefix(self._root), ())
-            return {self._root + file: self._originals[file].text for file in names}
+            return {self._root + file: self._originals[file].original for file in names}
 
     def files(self) -> list[str]:
         with self._lock:
@@ -256,15 +269,29 @@ class Journal:
 
     # ---- inside ----
 
-    def _note(self, file: str, original: Former) -> None:
+    def _note(self, file: str, entry: Entry) -> bool:
+        """Add an entry unless the file has one; return whether it was added."""
         file, folder = file.removeprefix(self._root), self._folder_of(file)
         if file in self._originals and folder not in self._others:
-            return
+            return False
         self._take_over(folder)
-        if file not in self._originals:
-            self._add(folder, {file: original})
+        if file in self._originals:
+            return False
+        self._add(folder, {file: entry})
+        return True
 
-    def _add(self, folder: str, originals: Mapping[str, Former]) -> None:
+    def _note_ours(self, name: str, entry: Entry) -> None:
+        """Replace the entry of a file by one with other values of ours."""
+        held = self._originals.get(name)
+        if held is None or set(entry.ours) == set(held.ours):
+            return
+        self._originals[name] = entry
+        self._mark(self._folder_of(name))
+        if not self._marks.work:
+            self._superfluous += 1
+            self._append(journal_file.text({name: entry}))
+
+    def _add(self, folder: str, originals: Mapping[str, Entry]) -> None:
         self._originals |= originals
         self._in_folder.setdefault(folder, set()).update(originals)
         self._write_mark(folder)
@@ -277,14 +304,14 @@ class Journal:
         """
         self._others.pop(folder, None)
         found = {
-            file.removeprefix(self._root): mark.former
+            file.removeprefix(self._root): mark.entry
             for file, mark in self._marks.of(self._root + folder).items()
             if mark.owner.name != self._owner.name
         }
         if found:
             self._add(folder, found | self._held_in(folder))
 
-    def _held_in(self, folder: str) -> dict[str, Former]:
+    def _held_in(self, folder: str) -> dict[str, Entry]:
         return {file: self._originals[file] for file in self._in_folder.get(folder, ())}
 
     def _folder_of(self, file: str) -> str:
@@ -311,7 +338,7 @@ class Journal:
                 self._mark(folder)
         return len(gone)
 
-    def _hold(self, originals: Mapping[str, Former]) -> None:
+    def _hold(self, originals: Mapping[str, Entry]) -> None:
         self._originals, self._in_folder = dict(originals), {}
         for file in originals:
             self._in_folder.setdefault(file.rpartition("/")[0], set()).add(file)
@@ -325,13 +352,13 @@ class Journal:
         values = {file.rpartition("/")[2]: originals for file, originals in self._held_in(folder).items()}
         self._marks.write(self._root + folder, values, self._owner)
 
-    def _marked(self) -> dict[str, Former]:
+    def _marked(self) -> dict[str, Entry]:
         """Return the values of this daemon's marks, and hold those of other daemons apart."""
-        ours: dict[str, Former] = {}
+        ours: dict[str, Entry] = {}
         self._others = {}
         for file, mark in self._marks.read().items():
             if self._is_ours(name := file.removeprefix(self._root), mark.owner):
-                ours[name] = mark.former
+                ours[name] = mark.entry
             else:
                 self._others.setdefault(self._folder_of(name), {})[name] = mark
         return ours
@@ -390,6 +417,10 @@ class Journal:
         self._dropped = self._contents.dropped
         self.complaint = self._contents.complaint
         self._owner = self._owner._replace(name=self._contents.name or self._owner.name)
+        if not (self._marks.work or self._contents.is_complete):
+            # a lost line may have held a newer value of ours
+            entries = self._contents.entries
+            self._contents.entries = {file: one._replace(ours=()) for file, one in entries.items()}
         return self._contents
 
     def _remarks(self, *, was_there: bool) -> Iterator[Remark]:
@@ -448,25 +479,13 @@ class Journal:
             self._was_rewritten = self._rewrite() and not is_first
             return
         try:
-            self._append_lines(lines.encode())
+            status, is_written = journal_file.append(self._path, lines, self._header)
         except OSError as error:
             self._fail(error)
-
-    def _append_lines(self, lines: bytes) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        fd = state_file.checked(os.open(self._path, flags, 0o600))
-        try:
-            status = os.fstat(fd)
-            if not status.st_size:
-                lines = journal_file.text({}, self._header).encode() + lines
-            elif os.pread(fd, 1, status.st_size - 1) != b"\n":
-                lines = b"\n" + lines  # the last one was cut off, and must not swallow the next
-            written = os.write(fd, lines)
-            self._left_as = _identity(os.fstat(fd))
-            if written < len(lines):  # a disk that fills up takes a part without an error
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        finally:
-            os.close(fd)
+            return
+        self._left_as = _identity(status)
+        if not is_written:
+            self._fail(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     @property
     def _header(self) -> Header:
@@ -478,10 +497,3 @@ class Journal:
 
 def _identity(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_size
-
-
-def boot_of(root: str) -> str:
-    """Return the kernel's id of this boot, "" if it cannot be read."""
-    with suppress(KernelInterfaceError):
-        return (files.read(f"{root}{BOOT}") or "").strip()
-    return ""

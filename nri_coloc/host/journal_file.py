@@ -1,19 +1,21 @@
 """Read and write the journal's file: one line of JSON for each value, below a header with version and boot.
 
-The line `{"file": …, "was": null}` says that a file has its original value again. Entries of another boot belong to
-cgroups that no longer exist. The file is read as if another program had written it: line by line, within bounds, and
-only if it is a regular file.
+The line `{"file": …, "was": null}` says that a file has its original value again. Of several lines for a file the first
+counts for `was`, and the last one for `ours`. Entries of another boot belong to cgroups that no longer exist. The file
+is read as if another program had written it: line by line, within bounds, and only if it is a regular file.
 """
 
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from nri_coloc.host import state_file
-from nri_coloc.host.originals import Former
+from nri_coloc.errors import KernelInterfaceError
+from nri_coloc.host import files, state_file
+from nri_coloc.host.originals import Entry
 
 VERSION: Final = 2
 """Version 1 had no header."""
@@ -22,7 +24,11 @@ MOST_BYTES: Final = 16 << 20
 MOST_ENTRIES: Final = 1 << 16
 """Five times as many as a node of 500 pods has on cgroup v1."""
 
+BOOT: Final = "/proc/sys/kernel/random/boot_id"
+"""The kernel's id of this boot (proc_sys_kernel(5)), below the host's root."""
+
 _LONGEST_LINE: Final = 1 << 16
+_compact: Final = json.JSONEncoder(separators=(",", ":")).encode
 _KEPT: Final = 9
 """The most files that are kept aside."""
 
@@ -55,7 +61,7 @@ class Contents:
     problem: why it could not be read to its end, "" if it was.
     """
 
-    entries: dict[str, Former] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
     is_there: bool = False
     is_whole: bool = True
     name: str = ""
@@ -162,8 +168,13 @@ def _keep(
     elif was is None:
         found.entries.pop(file, None)
     else:
-        found.entries.setdefault(file, Former(str(was), entry.get("unknown") is not True))
+        first = found.entries.setdefault(file, Entry(str(was), entry.get("unknown") is not True))
+        found.entries[file] = first._replace(ours=_texts(entry.get("ours")))
     return True
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def _is_path(file: str) -> bool:
@@ -175,13 +186,13 @@ def _is_path(file: str) -> bool:
     return file.startswith("/") and "\0" not in file
 
 
-def text(entries: Mapping[str, Former | None], header: Header | None = None) -> str:
+def text(entries: Mapping[str, Entry | None], header: Header | None = None) -> str:
     """Return the text of entries, below a header if there is one.
 
     None means that a file has its original value again.
     """
-    lines = ([_head(header)] if header else []) + [_entry(file, former) for file, former in entries.items()]
-    return "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+    lines = ([_head(header)] if header else []) + [_line(file, entry) for file, entry in entries.items()]
+    return "".join(f"{_compact(line)}\n" for line in lines)
 
 
 def _head(header: Header) -> dict[str, Any]:
@@ -189,10 +200,38 @@ def _head(header: Header) -> dict[str, Any]:
     return head | ({"name": header.name} if header.name else {})
 
 
-def _entry(file: str, former: Former | None) -> dict[str, Any]:
-    if former is None:
+def _line(file: str, entry: Entry | None) -> dict[str, Any]:
+    if entry is None:
         return {"file": file, "was": None}
-    return {"file": file, "was": former.text} | ({} if former.is_known else {"unknown": True})
+    line = {"file": file, "was": entry.original} | ({} if entry.is_known else {"unknown": True})
+    return line | ({"ours": entry.ours} if entry.ours else {})
+
+
+def append(path: Path, lines: str, header: Header) -> tuple[os.stat_result, bool]:
+    """Append lines to the file, below a header if it is new or empty; raise OSError.
+
+    Returns the file's status and whether all was written: a disk that fills up takes a part without an error.
+    """
+    content = lines.encode()
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = state_file.checked(os.open(path, flags, 0o600))
+    try:
+        size = os.fstat(fd).st_size
+        if not size:
+            content = text({}, header).encode() + content
+        elif os.pread(fd, 1, size - 1) != b"\n":
+            content = b"\n" + content  # the last line was cut off, and must not swallow the next
+        is_written = os.write(fd, content) == len(content)
+        return os.fstat(fd), is_written
+    finally:
+        os.close(fd)
+
+
+def boot_of(root: str) -> str:
+    """Return the kernel's id of this boot, "" if it cannot be read."""
+    with suppress(KernelInterfaceError):
+        return (files.read(f"{root}{BOOT}") or "").strip()
+    return ""
 
 
 def keep_aside(path: Path) -> Path | None:

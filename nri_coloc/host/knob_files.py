@@ -60,6 +60,11 @@ class FileValue:
     text: str
     image: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return what the file may show once it holds the value."""
+        return (self.text, self.image) if self.image else (self.text,)
+
 
 def beyond_pushes(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     """Return the values that a container needs and no push brings.
@@ -71,6 +76,14 @@ def beyond_pushes(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:
     (libcontainer/cgroups/systemd/v2.go, unifiedResToSystemdProps), and systemd writes its default.
     """
     return _values(orders, can, _BEYOND_PUSHES)
+
+
+def in_spec(changes: Knobs, cgroup: int) -> tuple[FileValue, ...]:
+    """Return the CPU weight and the memory limit that a runtime writes after a change of a container's spec.
+
+    A quota and its period are one file on v2, and the spec may have either already.
+    """
+    return _values(changes, Capability(cgroup), ("shares", "memory_limit"))
 
 
 def all_but_cpuset(orders: Knobs, can: Capability) -> tuple[FileValue, ...]:

@@ -15,15 +15,18 @@ import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import kubepods
 from nri_coloc.host import files
 from nri_coloc.host.knob_files import makes_sense
-from nri_coloc.host.originals import Former
+from nri_coloc.host.originals import Entry
 
 NAME: Final = "user.nri-coloc"
 """The attribute with a cgroup's own values. The attribute for a cgroup below it ends with the relative path."""
+
+_compact: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 _BELOW: Final = f"{NAME}."
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV})
@@ -46,7 +49,7 @@ class Owner(NamedTuple):
 class Mark(NamedTuple):
     """One value of a mark."""
 
-    former: Former
+    entry: Entry
     owner: Owner
 
 
@@ -77,7 +80,7 @@ class Marks:
             self._set(mount, f"{NAME}.probe", b"1")
             self._remove(mount, f"{NAME}.probe")
 
-    def write(self, folder: str, values: Mapping[str, Former], owner: Owner) -> None:
+    def write(self, folder: str, values: Mapping[str, Entry], owner: Owner) -> None:
         """Write a cgroup's mark: its values by file name. Without values the mark is removed."""
         carrier = self._carrier(folder)
         if not carrier:
@@ -194,21 +197,27 @@ def _values_of(carrier: str, name: str) -> dict[str, Mark]:
     return {f"{folder}/{file}": mark for file, mark in _values(os.getxattr(carrier, name)).items()}
 
 
-def _text(values: Mapping[str, Former], owner: Owner) -> bytes:
-    """Return the text of a mark: its values, the files whose original is unknown, and the daemon."""
-    texts = {name: former.text for name, former in values.items()}
-    unknown = [name for name, former in values.items() if not former.is_known]
-    return json.dumps([texts, unknown, owner._asdict()], separators=(",", ":")).encode()
+def _text(values: Mapping[str, Entry], owner: Owner) -> bytes:
+    """Return the text of a mark: its originals, the files whose original is unknown, the daemon, and values of ours.
+
+    The last part is a list of lists, each with a file's name first: a version that did not know of it leaves it out.
+    """
+    texts = {name: entry.original for name, entry in values.items()}
+    unknown = [name for name, entry in values.items() if not entry.is_known]
+    ours = [(name, *entry.ours) for name, entry in values.items() if entry.ours]
+    return _compact([texts, unknown, owner._asdict(), ours]).encode()
 
 
-def _values(text: bytes) -> dict[str, Mark]:
-    """Return the values of a mark; none if this program would not have written the text."""
+@lru_cache(maxsize=64)
+def _values(text: bytes) -> Mapping[str, Mark]:
+    """Return the values of a mark; none if this program would not have written the text. Many pods have one text."""
     try:
         texts, *more = json.loads(text)
         unknown = {str(name) for names in more[:1] for name in names}
         owner = _owner(more[1]) if len(more) > 1 else Owner()
+        ours = {str(name): tuple(map(str, values)) for part in more[2:3] for name, *values in part}
         return {
-            str(name): Mark(Former(str(was), str(name) not in unknown), owner)
+            str(name): Mark(Entry(str(was), str(name) not in unknown, ours.get(str(name), ())), owner)
             for name, was in texts.items()
             if "/" not in name and makes_sense(name, str(was))
         }

@@ -8,7 +8,7 @@ import time
 from threading import Lock
 
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files, resizes
+from nri_coloc.host import files
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import MEMORY_BOUNDS, MEMORY_LIMIT, MEMORY_USAGE, Correction, as_bytes, number
 from nri_coloc.host.write_back import Overwritten
@@ -29,12 +29,12 @@ class MemoryFiles:
             return False
         with self._lock:
             self._journal.suspect(file, current)
-            self._overwritten.found(file, current, time.monotonic(), only_lowered=True)
+            self._overwritten.found(file, current, time.monotonic())
             wanted = _at_most(self._journal.original(file) or current, amount)
             if wanted == current:
                 self._overwritten.wrote(file, current)
                 return True
-            self._journal.note(file, current)
+            self._journal.note(file, current, wanted)
         if not files.write(file, wanted):
             return False
         shown = files.read(file)  # in pages of the kernel's size
@@ -77,16 +77,16 @@ class MemoryFiles:
         if current is None:
             return False
         self._journal.suspect(file, current)
-        original, ours = self._journal.original(file), self._overwritten.ours(file)
-        if original is None and not amount:
+        entry, ours = self._journal.entry(file), self._overwritten.ours(file)
+        if entry is None and not amount:
             return True
-        is_foreign = resizes.is_kubelets(file, current, original) if ours is None else ours != current
-        if original is not None and is_foreign:
+        original = None if entry is None else entry.original
+        if entry is not None and (entry.is_anothers(current) if ours is None else ours != current):
             # a kubelet with MemoryQoS writes here as often as pods come and go, up and down
             self._journal.renew(file, original := current)
         shown = wanted = _at_least(original if original is not None else current, amount)
         if wanted != current:
-            self._journal.note(file, current)
+            self._journal.note(file, current, wanted)
             if not files.write(file, wanted):
                 return False
             shown = files.read(file) or wanted

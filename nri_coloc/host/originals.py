@@ -23,7 +23,7 @@ from nri_coloc.core.knobs import (
     shares_of,
 )
 from nri_coloc.host import io_limits
-from nri_coloc.host.knob_files import FileValue, number
+from nri_coloc.host.knob_files import FileValue, number, same
 
 SPEC_FILES: Final = frozenset(file.name for file in knobs.files(*knobs.carried(Carrier.SPEC)))
 """The files of a container whose values its runtime's spec holds too."""
@@ -191,18 +191,38 @@ def _limit(text: str) -> int | None:
 CPUSETS: Final = frozenset({"cpuset.cpus", "cpuset.mems"})
 
 
-class Former(NamedTuple):
-    """The value of a file before our first write.
+class Entry(NamedTuple):
+    """What the journal holds of a file.
 
-    text: the value that `restore` writes.
-    is_known: False where the value before us could not be known; `text` is then a value that does no harm.
+    original: the value before our first write, which `restore` writes.
+    is_known: False where the value before us could not be known; `original` is then a value that does no harm.
+    ours: the values of ours that the file may hold: the last one, and the one before it, because the process may have
+        ended before the write; none if they were not noted, as of CPUs.
     """
 
-    text: str
+    original: str
     is_known: bool = True
+    ours: tuple[str, ...] = ()
+
+    def is_original(self, shown: str) -> bool:
+        """Return whether a file shows its original value, and it is known to be."""
+        return self.is_known and self.original == shown
+
+    def is_anothers(self, shown: str) -> bool:
+        """Return whether a file shows a value that another writer wrote after us: no original and no value of ours."""
+        known = (self.original, *self.ours)
+        return bool(self.ours) and not any(same(shown, text) or holds(shown, text) for text in known)
+
+    def before_write(self, shown: str, texts: tuple[str, ...]) -> "Entry":
+        """Return the entry before a write to a file that shows a value; `texts`: what it may show afterwards.
+
+        Without texts no value of ours is known from then on.
+        """
+        held = (text for text in self.ours if same(shown, text)) if texts else ()
+        return self._replace(ours=tuple(dict.fromkeys((*held, *texts))))
 
 
-def unknown(file: str, found: str) -> Former:
+def unknown(file: str, found: str) -> Entry:
     """Return a harmless substitute for an original that cannot be known.
 
     A cpuset is as its parent's. A value that the runtime's spec of a container holds too stays as found, for the two
@@ -210,8 +230,8 @@ def unknown(file: str, found: str) -> Former:
     """
     folder, _, name = file.rpartition("/")
     if name in CPUSETS:
-        return Former("", is_known=False)
+        return Entry("", is_known=False)
     if name in SPEC_FILES and kubepods.is_a_pods(folder.rpartition("/")[0]):
-        return Former(found, is_known=False)
+        return Entry(found, is_known=False)
     fresh = "" if name in io_limits.ALL_NAMES else found
-    return Former(KERNELS.get(name, fresh), is_known=False)
+    return Entry(KERNELS.get(name, fresh), is_known=False)

@@ -1,19 +1,20 @@
 """Restore every value that the journal holds.
 
 It needs only the journal, runs with the daemon stopped, and also after a crash at any point. A file that is gone needs
-nothing. A file that the kernel refuses is reported, and stays in the journal for another try. The room `restore`
-restores specs too, because that needs the runtime.
+nothing. A file that another writer wrote after us keeps its value. A file that the kernel refuses is reported, and
+stays in the journal for another try. The room `restore` restores specs too, because that needs the runtime.
 """
 
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from nri_coloc.core import kubepods
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files, resizes, write_back
+from nri_coloc.host import files, write_back
 from nri_coloc.host.bandwidth_files import BURSTS, QUOTAS
 from nri_coloc.host.journal import Journal
+from nri_coloc.host.originals import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Restored:
     gone: files that no longer exist.
     refused: errors of the kernel.
     unknown: files whose original value is unknown, with the value that they have now.
+    anothers: files that another writer wrote after us, with the value that they keep.
     unwritten: why the journal could not be rewritten, "" if it was.
     """
 
@@ -31,12 +33,13 @@ class Restored:
     gone: tuple[str, ...] = ()
     refused: tuple[KernelInterfaceError, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
+    anothers: tuple[tuple[str, str], ...] = ()
     unwritten: str = ""
 
     @property
     def settled(self) -> frozenset[str]:
         """Files that need nothing more."""
-        return frozenset({*self.done, *self.gone, *(file for file, _ in self.unknown)})
+        return frozenset({*self.done, *self.gone, *(file for file, _ in (*self.unknown, *self.anothers))})
 
 
 def restore(
@@ -50,47 +53,59 @@ def restore(
     """
     root = host_root.rstrip("/")
     entries = journal.entries()
-    originals = {file: entries[file].text for file in sorted(entries, key=_turn)}
-    apart = write_back.placed_in(root + file for file in originals)
-    refused = _put_all_back(root, originals, version, apart)
+    ordered = sorted(entries, key=_turn)
+    putting_back = _PuttingBack(root, entries, version, write_back.placed_in(root + file for file in ordered))
+    refused = putting_back.run(ordered)
     if refused:
-        refused = _put_all_back(root, {file: originals[file] for file in refused}, version, apart)
-    put_back = [file for file in originals if file not in refused]
-    kept = [file for file in originals if file in refused or file in also_kept]
-    unwritten = journal.keep(kept) if put_back else ""
-    gone = tuple(file for file in put_back if not os.path.exists(root + file))  # noqa: PTH110 - never raises
-    there = [file for file in put_back if file not in gone]
+        refused = putting_back.run(refused)
+    settled = [file for file in ordered if file not in refused]
+    kept = [file for file in ordered if file in refused or file in also_kept]
+    unwritten = journal.keep(kept) if settled else ""
+    gone = tuple(file for file in settled if not os.path.exists(root + file))  # noqa: PTH110 - never raises
+    anothers = putting_back.anothers
+    written = [file for file in settled if file not in gone and file not in anothers]
     return Restored(
-        done=tuple(file for file in there if entries[file].is_known),
+        done=tuple(file for file in written if entries[file].is_known),
         gone=gone,
         refused=tuple(refused.values()),
-        unknown=tuple((file, originals[file]) for file in there if not entries[file].is_known),
+        unknown=tuple((file, entries[file].original) for file in written if not entries[file].is_known),
+        anothers=tuple((file, anothers[file]) for file in settled if file in anothers and file not in gone),
         unwritten=unwritten,
     )
 
 
-def _put_all_back(
-    root: str, originals: Mapping[str, str], version: int, apart: Container[str]
-) -> dict[str, KernelInterfaceError]:
-    refused: dict[str, KernelInterfaceError] = {}
-    for file, was in originals.items():
-        try:
-            _put_back(root, file, was, version, apart)
-        except KernelInterfaceError as error:
-            refused[file] = error
-    return refused
-
-
-def _put_back(root: str, file: str, was: str, version: int, apart: Container[str]) -> None:
-    """Write one original value back, unless the file holds a newer value of the kubelet's already.
+class _PuttingBack:
+    """Writes original values, unless another writer wrote a file after us.
 
     apart: the folders with CPUs of their own that will be restored themselves.
+    anothers: the values of other writers that were found, by file.
     """
-    folder, shown = (root + file).rpartition("/")[0], files.read(root + file)
-    if shown is not None and resizes.is_kubelets(file, shown, was):
-        return
-    not_following = apart if kubepods.is_a_pods(folder) else None
-    write_back.give_back(root + file, was, version, f"{root}/proc", not_following)
+
+    def __init__(self, root: str, entries: Mapping[str, Entry], version: int, apart: Container[str]) -> None:
+        self.anothers: dict[str, str] = {}
+        self._root = root
+        self._entries = entries
+        self._version = version
+        self._apart = apart
+
+    def run(self, names: Iterable[str]) -> dict[str, KernelInterfaceError]:
+        """Restore files in this order; return the refusals by file."""
+        refused: dict[str, KernelInterfaceError] = {}
+        for file in names:
+            try:
+                self._put_back(file)
+            except KernelInterfaceError as error:
+                refused[file] = error
+        return refused
+
+    def _put_back(self, file: str) -> None:
+        path, entry = self._root + file, self._entries[file]
+        shown = files.read(path) if entry.ours else None
+        if shown is not None and entry.is_anothers(shown):
+            self.anothers[file] = shown
+            return
+        not_following = self._apart if kubepods.is_a_pods(path.rpartition("/")[0]) else None
+        write_back.give_back(path, entry.original, self._version, f"{self._root}/proc", not_following)
 
 
 def _turn(file: str) -> tuple[int, int]:

@@ -3,8 +3,8 @@
 If another writer resets a file, the original value stays the value to restore. A resize of a pod is different: the
 kubelet writes the pod's cgroup, before it calls the runtime for the containers if it grows and after that if it shrinks
 (pkg/kubelet/kuberuntime, doPodResizeAction). So a foreign value within `LASTS_S` of the runtime's message, before or
-after, is the kubelet's new value, and the original from then on. So is a value that no process of ours can have
-written (`resizes`): the pod was resized while no daemon ran.
+after, is the kubelet's new value, and the original from then on. So is a value that no process of ours wrote, by the
+journal: it was written while no daemon ran.
 
 A pod's CPUs are restored with all cgroups below it, an empty set by an equivalent one. On cgroup v1 no set is empty:
 there the original "" of a cpuset means "as the parent's". A cgroup without a set of its own has its parent's. It gets
@@ -22,7 +22,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import Controller
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, resizes, scheduler
+from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, scheduler
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import CPUS, makes_sense
 from nri_coloc.host.originals import CPUSETS
@@ -59,21 +59,21 @@ class Overwritten:
 
     def wrote(self, file: str, text: str) -> None:
         """Note the value that this process wrote to a file."""
-        self._ours[file] = text
+        if self._ours.get(file) != text:
+            self._ours[file] = text
+            self._journal.wrote(file, text)
 
     def ours(self, file: str) -> str | None:
         """Return our last value of a file; None if this process did not write it."""
         return self._ours.get(file)
 
-    def found(self, file: str, shown: str, now: float, *, only_lowered: bool = False) -> None:
-        """Note the value that a file shows, before it is written again: ours, a foreign one, or that of a resize.
-
-        only_lowered: as for `resizes.is_kubelets`.
-        """
+    def found(self, file: str, shown: str, now: float) -> None:
+        """Note the value that a file shows, before it is written again: ours, a foreign one, or that of a resize."""
         folder, _, name = file.rpartition("/")
-        ours, original = self._ours.get(file), self._journal.original(file)
-        if ours is None and resizes.is_kubelets(file, shown, original, only_lowered=only_lowered):
+        ours, entry = self._ours.get(file), self._journal.entry(file)
+        if ours is None and entry is not None and entry.is_anothers(shown):
             self._adopt(file, shown)
+        original = None if entry is None else entry.original
         if name not in KUBELETS or original in (None, shown) or ours in (None, shown):
             return
         if now - self._resized.get(folder, -inf) < LASTS_S:
@@ -93,9 +93,10 @@ class Overwritten:
                 self._adopt(file, found.text)
 
     def look(self, file: str, now: float) -> None:
-        """Read a file that the kubelet writes too, and note its value as `found` does; raises KernelInterfaceError."""
+        """Read a file whose value of ours is known, and note its value as `found` does; raises KernelInterfaceError."""
         name = file.rpartition("/")[2]
-        shown = files.read(file) if name in KUBELETS else None
+        entry = self._journal.entry(file)
+        shown = files.read(file) if entry is not None and entry.ours else None
         if shown is not None and makes_sense(name, shown):
             self.found(file, shown, now)
 

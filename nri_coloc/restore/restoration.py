@@ -16,7 +16,7 @@ from nri_coloc.errors import ColocError
 from nri_coloc.host import restoration as files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.originals import CPUSETS, SPEC_FILES, Former
+from nri_coloc.host.originals import CPUSETS, SPEC_FILES, Entry
 from nri_coloc.host.restoration import Restored
 from nri_coloc.nri import codec
 from nri_coloc.restore import spec_restoration
@@ -133,7 +133,12 @@ def restore(place: Place, runtime: RuntimeAt | None, seconds: float = float("inf
         return done._replace(unreachable=f"{runtime.nri_socket}: {error}")
     if journal.may_lack and spec_restoration.carries_records(listed):
         done = done._replace(lacking=done.lacking or _LACKING.format(journal=journal.path))
-    texts = {file: one.text for file, one in entries.items() if one.is_known or _is_a_set(file)}
+    of_others = {file for file, _ in put_back.anothers}
+    texts = {
+        file: one.original
+        for file, one in entries.items()
+        if (one.is_known or _is_a_set(file)) and file not in of_others
+    }
     specs = SpecRestoration(place.layout, root, CriSide(lambda: runtime.cri_socket), texts).run(listed, until)
     kept = (entries.keys() - put_back.settled) | _of(specs.failed, entries)
     return done._replace(specs=specs, unwritten=journal.keep(kept) if entries else "")
@@ -169,7 +174,7 @@ def _left(undone: Undone) -> tuple[str, ...]:
     return (*map(str, undone.files.refused), *unknown, *undone.specs.refused, *filter(None, obstacles))
 
 
-def _is_elsewhere(entries: Mapping[str, Former], place: Place) -> bool:
+def _is_elsewhere(entries: Mapping[str, Entry], place: Place) -> bool:
     root = place.host_root.rstrip("/")
     mounts = {mount.removeprefix(root) for mount in place.layout.mounts}
     return kubepods.is_elsewhere(entries, mounts, lambda path: os.path.exists(root + path))  # noqa: PTH110 - never raises

@@ -18,9 +18,9 @@ from nri_coloc.core.knobs import AUDIT_NAMES, CONTROLLERS, NO_KNOBS, Knobs, Orig
 from nri_coloc.core.workload import Container, Phase
 from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
 from nri_coloc.host import cgroup_layout, files, oom_scores, originals, write_back
+from nri_coloc.host.bandwidth_files import QUOTAS
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.knob_files import FileValue
-from nri_coloc.host.resizes import QUOTAS
 from nri_coloc.placing import record
 from nri_coloc.runtime.listing import Listing
 from nri_coloc.runtime.pusher import PAUSE_S

@@ -7,19 +7,21 @@ and come again at the same paths, and the machine restarts.
 
 import shutil
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.knobs import Capability, Knobs
-from nri_coloc.host import cgroup_layout, knob_files, restoration
+from nri_coloc.core.knobs import Capability, Controller, Knobs
+from nri_coloc.host import cgroup_layout, files, knob_files, restoration
 from nri_coloc.host.bandwidth_files import SHOWN_S, PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.journal import BOOT, Journal
+from nri_coloc.host.journal import Journal
+from nri_coloc.host.journal_file import BOOT
 from nri_coloc.host.knob_files import Target
 from nri_coloc.host.marks import Marks
 from nri_coloc.sim.cgroup_tree import CgroupTree
@@ -48,6 +50,10 @@ class NoMarks(Marks):
 
     def _remove(self, _folder: str, _name: str) -> None:
         self.refusal = "Operation not supported"
+
+
+class Killed(BaseException):
+    """The end of the process."""
 
 
 class RestoreMachine(RuleBasedStateMachine):
@@ -241,9 +247,55 @@ class RestoreMachine(RuleBasedStateMachine):
         else:
             self.restore()
 
-    def _kubelet_writes(self, path: str, name: str, text: str) -> None:
+    @rule(
+        pod=st.sampled_from(PODS),
+        amount=st.sampled_from((3 * MIB, 96 * MIB, 768 * MIB)),
+        starts=st.booleans(),
+    )
+    def write_memory_while_stopped(self, pod: str, amount: int, *, starts: bool) -> None:
+        """Change a pod's memory limit and protections between two processes, or before `restore`.
+
+        No amount is one of ours.
+        """
+        for name in (
+            ("memory.low", "memory.min", "memory.max") if self.version == 2 else ("memory.limit_in_bytes",)
+        ):
+            self._kubelet_writes(pod, name, str(amount), "memory")
+        if starts:
+            self.start()
+            self.bound_memory(pod, 2 * amount)
+            if self.version == 2:
+                self.protect_memory(pod, MIB)
+                self.protect_memory(pod, 0)
+        else:
+            self.restore()
+
+    @rule(pod=st.sampled_from(PODS), amount=AMOUNTS, writes=st.integers(0, 3), last=st.booleans())
+    def die_in_a_write(self, pod: str, amount: int, writes: int, *, last: bool) -> None:
+        """Kill the process before a write to a file, or right after it."""
+        write, left = files.write, writes
+
+        def mortal(path: str, text: str) -> bool:
+            nonlocal left
+            if not left:
+                if last:
+                    write(path, text)
+                raise Killed
+            left -= 1
+            return write(path, text)
+
+        with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+            patch.setattr(files, "write", mortal)
+            self.bound_memory(pod, amount)
+            if self.version == 2:
+                self.protect_memory(pod, amount)
+            self.raise_a_quota(PODS.index(pod), 150)
+            self.place(pod, "2-5", 2, 10)
+        self.start()
+
+    def _kubelet_writes(self, path: str, name: str, text: str, controller: Controller = "cpu") -> None:
         self.tree.write(path, name, text)
-        file = str((Path(self.layout.folder("cpu", path) or "") / name).resolve())
+        file = str((Path(self.layout.folder(controller, path) or "") / name).resolve())
         self.kubelets[file] = text
         self.resized.add(file)
 

@@ -6,18 +6,18 @@ from pathlib import Path
 from nri_coloc.host import cgroup_layout, journal_file, restoration
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.marks import Marks
-from nri_coloc.host.originals import Former
+from nri_coloc.host.originals import Entry
 from nri_coloc.restore.restoration import JOURNAL, Place
 
 
 def load(path: str | Path) -> dict[str, str]:
     """Return the original values in a journal, by file."""
-    return {file: one.text for file, one in journal_file.read(str(path)).entries.items()}
+    return {file: one.original for file, one in journal_file.read(str(path)).entries.items()}
 
 
 def lines(originals: Mapping[str, str]) -> str:
     """Return a journal without a header, in the form of version 1."""
-    return journal_file.text({file: Former(was) for file, was in originals.items()})
+    return journal_file.text({file: Entry(was) for file, was in originals.items()})
 
 
 def restored(path: str | Path, host_root: str | Path, version: int) -> restoration.Restored:

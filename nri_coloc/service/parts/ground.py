@@ -7,7 +7,7 @@ from importlib.metadata import version as package_version
 
 from nri_coloc.core.settings import Settings
 from nri_coloc.host import cgroup_layout
-from nri_coloc.host.journal import boot_of
+from nri_coloc.host.journal_file import boot_of
 from nri_coloc.host.sysfs import memory_total
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.placing import pools

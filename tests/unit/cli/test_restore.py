@@ -100,7 +100,7 @@ def test_it_says_what_it_did(state, tmp_path, capsys):
     assert restore.run(str(state), str(tmp_path), None) == 1
     said = capsys.readouterr()
     assert said.out == "restored /weight\n1 restored, 1 gone, 1 refused\n"
-    assert said.err.startswith("nri-coloc: cannot read ")
+    assert said.err.startswith("nri-coloc: cannot write ")
     assert (tmp_path / "weight").read_text() == "100"
 
 

@@ -9,7 +9,7 @@ from nri_coloc.host import counters, io_limits, originals, write_back
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.originals import Former
+from nri_coloc.host.originals import Entry
 
 READ, WRITE = io_limits.NAMES[1]
 POD = "kubepods/pod1"
@@ -109,7 +109,7 @@ def test_devices_before_a_refused_device_are_told(tmp_path: Path):
 
 
 def test_an_unknown_original_is_no_limit():
-    assert originals.unknown("/pod1/io.max", "8:0 rbps=5 wbps=5") == Former("", is_known=False)
+    assert originals.unknown("/pod1/io.max", "8:0 rbps=5 wbps=5") == Entry("", is_known=False)
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path):

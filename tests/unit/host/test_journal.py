@@ -10,7 +10,7 @@ import pytest
 
 from nri_coloc.host import journal, journal_file
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.originals import Former
+from nri_coloc.host.originals import Entry
 from tests.rig.journals import lines, load
 
 
@@ -408,6 +408,6 @@ class TestKeeping:
 
 def test_a_value_that_is_not_known_is_marked_so(path):
     path.write_text('{"file":"/f","was":"max","unknown":true}\n')
-    assert Journal(str(path)).entries() == {"/f": Former("max", is_known=False)}
+    assert Journal(str(path)).entries() == {"/f": Entry("max", is_known=False)}
     Journal(str(path)).begin()
     assert '"unknown":true' in path.read_text()

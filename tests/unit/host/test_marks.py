@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.host.marks import NAME, Marks, Owner
-from nri_coloc.host.originals import Former
+from nri_coloc.host.originals import Entry
 from tests.rig import attributes
 
 POD = "kubepods/besteffort/pod1"
 OWNER = Owner("/var/lib/nri-coloc", "one")
-VALUES = {"cpuset.cpus": Former("0-7"), "cpu.weight": Former("100")}
+VALUES = {"cpuset.cpus": Entry("0-7"), "cpu.weight": Entry("100")}
 
 
 class Host:
@@ -29,10 +29,10 @@ class Host:
     def folder(self, path: str = POD) -> str:
         return str(self.mount / path)
 
-    def read(self) -> dict[str, Former]:
+    def read(self) -> dict[str, Entry]:
         """Read all marks as the next process does, by file below the mount."""
         found = Marks([str(self.mount)]).read()
-        return {file.removeprefix(f"{self.mount}/"): mark.former for file, mark in found.items()}
+        return {file.removeprefix(f"{self.mount}/"): mark.entry for file, mark in found.items()}
 
     def attributes(self, path: str = POD) -> list[str]:
         return os.listxattr(self.folder(path))
@@ -50,7 +50,7 @@ def test_the_next_process_reads_the_values(host):
 
 
 def test_a_value_that_is_not_known_stays_so(host):
-    unknown = Former("", is_known=False)
+    unknown = Entry("", is_known=False)
     host.marks.write(host.folder(), {"cpuset.cpus": unknown}, OWNER)
     assert host.read() == {f"{POD}/cpuset.cpus": unknown}
 
@@ -73,7 +73,7 @@ def test_a_mark_that_is_not_there_is_no_refusal(host):
 
 def test_an_older_versions_mark_names_unknown_values(host):
     os.setxattr(host.folder(), NAME, b'[{"cpuset.cpus":"","cpu.weight":"1"},["cpuset.cpus"]]')
-    read = {f"{POD}/cpuset.cpus": Former("", is_known=False), f"{POD}/cpu.weight": Former("1")}
+    read = {f"{POD}/cpuset.cpus": Entry("", is_known=False), f"{POD}/cpu.weight": Entry("1")}
     assert host.read() == read
 
 

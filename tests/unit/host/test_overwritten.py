@@ -73,11 +73,15 @@ class TestWhoseValueIsPutBack:
         rig.overwritten.found(FILE, "1", 100)
         assert rig.original == "2"
 
-    def test_of_a_former_lifes_values_nobody_can_tell(self, rig):
+    def test_the_previous_processs_value_is_ours(self, rig):
         again = Overwritten(rig.journal)
         again.resized(FOLDER, 100)
-        again.found(FILE, "3", 100)
+        again.found(FILE, "1", 100)
         assert rig.original == "2"
+
+    def test_a_value_after_the_previous_process_is_original(self, rig):
+        Overwritten(rig.journal).found(FILE, "3", 100)
+        assert rig.original == "3"
 
     def test_file_never_written_by_kubelets_keeps_its_original(self, rig):
         io = f"{FOLDER}/io.weight"
