@@ -105,6 +105,8 @@ def _candidates(line: Timeline, grace_s: float, switch: Switch) -> set[float]:
     """Return all times at which the result may change."""
     ends = [after.begins_s for before, after in pairwise(line.stretches) if before.lend != after.lend]
     found = {end_s + shift_s for end_s in ends for shift_s in (-grace_s, 0.0, RISE_S)}
+    if switch.rises_s is not None:
+        return found | {switch.rises_s + RISE_S}
     return found | {switch.ends_s, switch.drains_s} if switch.off else found
 
 
@@ -119,7 +121,12 @@ def _effect(lending: Lending) -> tuple[object, ...]:
 
 def _decided(schedule: ScheduleTuning, line: Timeline, now_s: float, switch: Switch) -> Lending:
     by_clock = _by_clock(schedule, line, now_s)
-    return _switched_off(by_clock, switch, now_s) if switch.off else by_clock
+    if switch.off:
+        return _switched_off(by_clock, switch, now_s)
+    rose = switch.rises_s is not None and now_s < switch.rises_s + RISE_S
+    if rose and by_clock.state is State.OFFLINE:
+        return replace(by_clock, state=State.ONLINE_TO_OFFLINE)
+    return by_clock
 
 
 def _by_clock(schedule: ScheduleTuning, line: Timeline, now_s: float) -> Lending:

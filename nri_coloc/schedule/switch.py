@@ -26,6 +26,7 @@ class Switch(NamedTuple):
     grace_s: seconds after which the order takes effect; until then no new reclaimed pods come.
     drain: whether the reclaimed pods that still run after the grace are to be evicted.
     ends_s: time at which lending ends. It is earlier than `drains_s` if an earlier order had ended lending.
+    rises_s: time at which the order `on` let lending begin again; None if it had not ended. No file keeps it.
     """
 
     off: bool = False
@@ -33,6 +34,7 @@ class Switch(NamedTuple):
     grace_s: float = 0.0
     drain: bool = False
     ends_s: float = 0.0
+    rises_s: float | None = None
 
     @property
     def drains_s(self) -> float:
@@ -41,6 +43,8 @@ class Switch(NamedTuple):
 
     def later(self, by_s: float) -> "Switch":
         """Return the order with times of a clock that is so many seconds ahead."""
+        if self.rises_s is not None:
+            return self._replace(rises_s=self.rises_s + by_s)
         return self._replace(at_s=self.at_s + by_s, ends_s=self.ends_s + by_s) if self.off else self
 
 
@@ -58,6 +62,13 @@ def switched_off(before: Switch, now_s: float, grace_s: float, *, drain: bool) -
         return before
     has_ended = before.off and before.ends_s <= now_s
     return Switch(True, now_s, grace_s, drain, before.ends_s if has_ended else now_s + grace_s)
+
+
+def switched_on(before: Switch, now_s: float) -> Switch:
+    """Return the switch after an order to lend again. Without an order to undo it stays the same."""
+    if not before.off:
+        return before
+    return Switch(rises_s=now_s) if before.ends_s <= now_s else ON
 
 
 class Clocks(NamedTuple):
@@ -84,6 +95,7 @@ class Clocks(NamedTuple):
 def text_of(switch: Switch, clocks: Clocks) -> str:
     """Return the content of the file; the times of `switch` are seconds since the boot."""
     fields = switch.later(clocks.ahead_s)._asdict()
+    del fields["rises_s"]
     return json.dumps({"version": _VERSION, **fields, "boot": clocks.boot, "ahead_s": clocks.ahead_s}) + "\n"
 
 

@@ -58,7 +58,7 @@ class LendingSwitch:
 
     def now(self) -> Switch:
         """Return the last order, with seconds since 1970."""
-        return self.held.later(self._clocks().ahead_s) if self.held.off else ON
+        return self.held.later(self._clocks().ahead_s)
 
     def put(self, order: Callable[[Switch, float], Switch]) -> None:
         """Put an order in force: `order` gets the present one and the seconds since the boot."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.placing.node import Node
-from nri_coloc.schedule.switch import ON, switched_off
+from nri_coloc.schedule.switch import switched_off, switched_on
 from nri_coloc.service.audit import timestamp
 from nri_coloc.service.drain import Drain
 from nri_coloc.service.lending_switch import LendingSwitch
@@ -99,7 +99,7 @@ class SettingsOrders:
     def switch_on(self) -> LendingBegins:
         """Undo `switch_off`."""
         was_off = self._switch.held.off
-        self._switch.put(lambda *_: ON)
+        self._switch.put(switched_on)
         self._take_effect()
         return LendingBegins(was_off, self._steering.lending.because, "")
 

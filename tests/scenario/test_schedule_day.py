@@ -14,7 +14,7 @@ import pytest
 from nri_coloc.core.durations import seconds
 from nri_coloc.core.settings import ScheduleTuning
 from nri_coloc.schedule.lending import at
-from nri_coloc.schedule.switch import ON, Clocks, Switch, parsed, switched_off, text_of
+from nri_coloc.schedule.switch import ON, Clocks, Switch, parsed, switched_off, switched_on, text_of
 from tests.unit.lending.node_model import Node, steady
 from tests.unit.schedule.kit import BERLIN, NIGHT, window
 
@@ -83,7 +83,8 @@ DAYS = [
         01:10 off                | Online             0   0  1
         06:00                    | Online             0   0  1
         22:30                    | Online             0   0  1
-        23:00 on                 | Offline          100 100  6
+        23:00 on                 | OnlineToOffline  100 100  6
+        23:01                    | Offline          100 100  6
         """,
     ),
     Day(
@@ -116,7 +117,8 @@ DAYS = [
         01:00 off                | Online             0   0  1
         01:10 drain 1h           | Online             0   0  1
         01:20 off 2h             | Online             0   0  1
-        01:30 on                 | Offline          100 100  6
+        01:30 on                 | OnlineToOffline  100 100  6
+        01:30 restart            | Offline          100 100  6
         """,
     ),
 ]
@@ -148,7 +150,7 @@ class Bed:
             return switched_off(self.switch, clocks.boot_s, seconds(grace or "0"), drain=name == "drain")
         if name in ("restart", "reboot"):
             return self.restarted(clocks, reboots=name == "reboot")
-        return ON if name == "on" else self.switch
+        return switched_on(self.switch, clocks.boot_s) if name == "on" else self.switch
 
     def restarted(self, clocks: Clocks, *, reboots: bool) -> Switch:
         text = text_of(self.switch, clocks)

@@ -7,7 +7,7 @@ import pytest
 
 from nri_coloc.core.settings import ScheduleTuning
 from nri_coloc.schedule.lending import Cause, State, at
-from nri_coloc.schedule.switch import ON, Switch, switched_off
+from nri_coloc.schedule.switch import ON, Switch, switched_off, switched_on
 from tests.unit.schedule.kit import BERLIN, NEW_YORK, NIGHT, in_berlin, in_new_york, window
 
 ONLINE, RISING, OFFLINE, FALLING = (
@@ -200,6 +200,29 @@ def test_only_a_drain_evicts(drain):
 def test_off_holds_if_the_clock_is_set_back():
     earlier = at(NIGHT, NIGHTLY - timedelta(minutes=30), off(300))
     assert (earlier.state, earlier.offer) == (FALLING, 0)
+
+
+def test_on_rises_for_a_minute():
+    begins_s = NIGHTLY.timestamp()
+    order = switched_on(off(), begins_s)
+    found = at(NIGHT, NIGHTLY, order)
+    assert (found.state, found.factor, found.until_s) == (RISING, 1, begins_s + 60)
+    assert at(NIGHT, begins_s + 60, order).state is OFFLINE
+
+
+def test_on_within_the_grace_raises_nothing():
+    order = switched_on(off(300), NIGHTLY.timestamp() + 10)
+    assert at(NIGHT, NIGHTLY + timedelta(seconds=10), order).state is OFFLINE
+
+
+def test_on_outside_a_window_lends_nothing():
+    noon = in_berlin("2026-11-26T12:00")
+    assert at(NIGHT, noon, switched_on(off(), noon.timestamp())).state is ONLINE
+
+
+def test_on_without_off_stays_as_it_is():
+    order = switched_on(off(), NIGHTLY.timestamp())
+    assert switched_on(order, NIGHTLY.timestamp() + 30) is order
 
 
 def test_on_is_the_schedule_alone():
