@@ -2,7 +2,7 @@
 
 import sys
 
-from nri_coloc.cli.asking import plain
+from nri_coloc.core.plain_text import plain
 from nri_coloc.service.admin_client import AdminClient
 
 
@@ -49,13 +49,18 @@ def _is_unkept(why: str) -> bool:
     return bool(why)
 
 
+def _reason(found: str) -> str:
+    """Return a reason of the daemon. An empty answer is that of another version."""
+    return plain(found) or "the daemon gives no reason; use the nri-coloc of its own image"
+
+
 def reload(path: str) -> int:
     """Make the daemon read its configuration; return 1 if it is invalid."""
     found = AdminClient(path).reload()
     if found.valid:
         print("the configuration was read and is in force")
         return 0
-    print(f"nri-coloc: the previous configuration stays in force: {plain(found.problem)}", file=sys.stderr)
+    print(f"nri-coloc: the previous configuration stays in force: {_reason(found.problem)}", file=sys.stderr)
     return 1
 
 
@@ -74,7 +79,7 @@ def compare(path: str) -> int:
     if found.complete:
         print("no container is missing: the runtime's list and CRI's list agree")
         return 0
-    print(f"nri-coloc: {plain(found.detail)}", file=sys.stderr)
+    print(f"nri-coloc: {_reason(found.detail)}", file=sys.stderr)
     return 1
 
 

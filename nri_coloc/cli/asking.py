@@ -1,12 +1,11 @@
 """Query the running daemon over HTTP, for the commands that show its state.
 
 The daemon is on this machine, so no proxy is used, even if the environment names one. Names in its answers come from
-pods, and a terminal must not obey them: `plain` makes them safe to print.
+pods, and a terminal must not obey them: `core.plain_text` makes them safe to print.
 """
 
 import http.client
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -14,14 +13,12 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from nri_coloc.core import endpoint
+from nri_coloc.core.plain_text import plain
 from nri_coloc.errors import ColocError, SettingsError
 
 TIMEOUT_S: Final = 30.0
 PAGE: Final = 1000
 """The most records in one answer of `/v1/audit`."""
-
-
-_WHITE_SPACE: Final = re.compile(r"[^\S ]+")
 
 
 class DaemonSilent(ColocError):
@@ -52,7 +49,7 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise stranger(address)
     if response.status == HTTPStatus.BAD_REQUEST and "error" in found:
-        raise SettingsError(f"the daemon at {address} refuses that: {found['error']}")
+        raise SettingsError(f"the daemon at {address} refuses that: {plain(found['error'])}")
     return found
 
 
@@ -70,7 +67,7 @@ def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]
             ended, since = len(page["records"]) < PAGE or page["next"] <= since, page["next"]
         except (KeyError, TypeError) as error:
             if "error" in page:
-                raise DaemonSilent(f"the server at {address} says: {page['error']}") from error
+                raise DaemonSilent(f"the server at {address} says: {plain(page['error'])}") from error
             raise stranger(address) from error
         if ended:
             return found
@@ -88,8 +85,3 @@ def understood(address: str) -> Iterator[None]:
 def stranger(address: str) -> DaemonSilent:
     """Return the error for a server whose answers are not those of the daemon."""
     return DaemonSilent(f"the server at {address} is not nri-coloc; give the daemon's address with --http")
-
-
-def plain(text: object) -> str:
-    """Return a text on one line: a line break or tab as one space, other control characters as "?"."""
-    return "".join(sign if sign.isprintable() else "?" for sign in _WHITE_SPACE.sub(" ", str(text)))

@@ -34,7 +34,7 @@ def _judged(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         with streams.output():
             return commands.run(arguments, environment)
     except SettingsError as error:
-        return _failed(error, WRONG_USAGE)
+        return _failed(error, FAILED if isinstance(error.__cause__, PermissionError) else WRONG_USAGE)
     except streams.ReaderGone:
         return FAILED
     except ColocError as error:

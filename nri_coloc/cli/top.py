@@ -22,6 +22,7 @@ from rich.text import Text
 from nri_coloc.cli import asking
 from nri_coloc.cli.demo_lines import placement
 from nri_coloc.cli.picture import Decision, NodePicture
+from nri_coloc.core.plain_text import plain
 from nri_coloc.service import overview
 
 SHOWN: Final = 10
@@ -98,7 +99,7 @@ class Top:
             self.look()
             self._silent = ""
         except asking.DaemonSilent as error:
-            self._silent = asking.plain(error)
+            self._silent = plain(error)
 
     def drawn(self) -> RenderableType:
         """Return the picture of the last answers."""
@@ -113,9 +114,9 @@ class Top:
         head = overview.head(state, capacity, readiness, self._answered_at)
         title = Text("nri-coloc ", "bold").append(f"CPUs {state['node']['cpus']}, ", "not bold")
         yield title.append(head.status, "not bold" if head.is_ready else "bold yellow")
-        yield from (Text(asking.plain(problem), "bold yellow") for problem in head.problems)
-        yield from (Text(asking.plain(fact)) for fact in head.facts)
-        yield from (Text(asking.plain(warning), "bold yellow") for warning in head.warnings)
+        yield from (Text(plain(problem), "bold yellow") for problem in head.problems)
+        yield from (Text(plain(fact)) for fact in head.facts)
+        yield from (Text(plain(warning), "bold yellow") for warning in head.warnings)
 
 
 @contextmanager

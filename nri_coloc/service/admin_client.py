@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 
 from nri_coloc._pb import admin_pb2 as pb
 from nri_coloc._pb import admin_pb2_grpc
+from nri_coloc.core.plain_text import plain
 from nri_coloc.errors import ColocError, SettingsError
 
 TIMEOUT_S: Final = 45.0
@@ -102,8 +103,8 @@ class AdminClient:
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
             return AdminUnreachable(f"cannot reach the daemon at {self._path}: {self._obstacle()}")
         if code is grpc.StatusCode.INVALID_ARGUMENT:
-            return SettingsError(details or code.name)
-        return AdminRefused(details or code.name)
+            return SettingsError(plain(details or code.name))
+        return AdminRefused(plain(details or code.name))
 
     def _obstacle(self) -> str:
         """Return the reason why the socket cannot be reached, in the kernel's words, which are clearer than gRPC's."""

@@ -66,6 +66,10 @@ class BadRequest(ValueError):
         self.status = status
 
 
+_ORIGIN: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
+"""The scheme and host of a target in absolute form, which a client of a proxy sends (RFC 9112, 3.2.2)."""
+
+
 def end_of_head(received: bytes | bytearray, since: int) -> int:
     """Return the length of the head in bytes, -1 while it is incomplete; raise BadRequest if it is too long.
 
@@ -91,7 +95,10 @@ def read(head: bytes) -> Request:
     asked = _LINE.fullmatch(lines[0]) if lines else None
     if asked is None:
         raise BadRequest(HTTPStatus.BAD_REQUEST, "the first line is not a request of HTTP/1")
-    path, _, query = asked[2].decode().partition("?")
+    target = asked[2].decode()
+    if origin := _ORIGIN.match(target):
+        target = "/" + target[origin.end() :].removeprefix("/")
+    path, _, query = target.partition("?")
     return Request(asked[1].decode(), path, query)
 
 

@@ -27,6 +27,18 @@ MAX_NODES: Final = 50_000
 """Keys and values: twice as many as all pools with a hundred members each need. A megabyte of keys would keep the
 reading daemon busy for many seconds, and take half a gigabyte."""
 
+_REMEDIES: Final = (
+    ("'\\t'", "indent with spaces instead of tabs"),
+    ("mapping values are not allowed", 'put a value with ":" into quotes, or begin a new line'),
+    ("but found ':'", 'put a key before the ":"'),
+    ("could not find expected ':'", 'put ": " behind the key'),
+    ("cannot start any token", "put this value into quotes"),
+    ("aliases", "write the value again in their place"),
+)
+"""Parts of the parser's messages, each with the remedy."""
+
+_REMEDY: Final = "correct the indentation, quotes or brackets here or above"
+
 _WORDS: Final = {"true": True, "True": True, "false": False, "False": False}
 
 
@@ -119,7 +131,8 @@ def joined(path: Path) -> str:
 def not_yaml(error: yaml.MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     words = ", ".join(part for part in (error.context, error.problem) if part)
-    return Problem(mark.line + 1 if mark else 0, "", f"not YAML: {words}")
+    remedy = next((remedy for part, remedy in _REMEDIES if part in words), _REMEDY)
+    return Problem(mark.line + 1 if mark else 0, "", f"not YAML: {words}; {remedy}")
 
 
 def _plain(node: Node, path: Path, document: Document) -> Any:

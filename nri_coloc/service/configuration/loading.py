@@ -92,7 +92,8 @@ def text_of(path: str | Path, *, once: bool = False) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         raise _refused(str(path), [Problem(line, "", "not text in UTF-8")]) from error
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+        mend = "; run nri-coloc as a user that may read it" if isinstance(error, PermissionError) else ""
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}{mend}") from error
     except ValueError as error:  # a path with a NUL in it
         raise SettingsError(f"{path!r}: is not a path") from error
 

@@ -155,6 +155,19 @@ def test_a_daemon_of_another_version_is_named(foreign, capsys):
         assert capsys.readouterr().err == said
 
 
+def test_an_empty_answer_is_of_another_version(foreign, capsys):
+    assert main(["admin", "reload", "--admin-socket", foreign(b"")], {}) == 1
+    said = "the previous configuration stays in force: the daemon gives no reason; use the nri-coloc of its own image"
+    assert capsys.readouterr().err == f"nri-coloc: {said}\n"
+
+
+@pytest.mark.parametrize(("refusal", "code"), [(OrderDeclined, 1), (OrderInvalid, 2)])
+def test_no_refusal_rules_the_terminal(ordered, orderly, capsys, refusal, code):
+    orderly.error = refusal("no\x1b[2J\nnri-coloc: done")
+    assert ordered("repair") == code
+    assert capsys.readouterr().err == "nri-coloc: no?[2J nri-coloc: done\n"
+
+
 def test_a_daemon_that_does_not_answer_is_named(foreign, monkeypatch, capsys):
     monkeypatch.setattr(AdminClient.__init__, "__defaults__", (0.1,))
     path = foreign(b"", after_s=1)

@@ -191,3 +191,10 @@ entry()
     command = [sys.executable, "-c", program, "check-config", str(tmp_path / "none.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_missing_permission_is_no_wrong_usage(topology):
+    def command(*_args, **_words):
+        raise SettingsError("/x: cannot be read") from PermissionError(13, "No")
+
+    assert topology(command) == 1

@@ -123,7 +123,24 @@ def test_as_much_as_is_allowed_is_read(monkeypatch):
 
 
 def test_a_failure_without_a_place_is_told_without_one():
-    assert document.not_yaml(yaml.MarkedYAMLError(problem="odd")) == Problem(0, "", "not YAML: odd")
+    assert document.not_yaml(yaml.MarkedYAMLError(problem="odd")) == Problem(
+        0, "", "not YAML: odd; correct the indentation, quotes or brackets here or above"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("a:\n\tb: 1", "indent with spaces instead of tabs"),
+        (":", 'put a key before the ":"'),
+        ("a: b: c", 'put a value with ":" into quotes, or begin a new line'),
+        ("a: @b", "put this value into quotes"),
+        ("a: &x 1\nb: *x", "write the value again in their place"),
+        ("a: [1", "correct the indentation, quotes or brackets here or above"),
+    ],
+)
+def test_each_mistake_has_its_remedy(text, remedy):
+    assert refused(text).text.endswith(f"; {remedy}")
 
 
 def test_a_path_is_written_as_an_operator_reads_it():

@@ -12,6 +12,10 @@ from nri_coloc.service.http_loop import BadRequest, Request
         (b"GET /healthz HTTP/1.1\r\nHost: x\r\n", Request("GET", "/healthz", "")),
         (b"GET /v1/audit?since=1&pod=a HTTP/1.0\r\n", Request("GET", "/v1/audit", "since=1&pod=a")),
         (b"\r\nHEAD / HTTP/1.1\n", Request("HEAD", "/", "")),
+        (b"GET http://a:1/healthz?x=1 HTTP/1.1\r\n", Request("GET", "/healthz", "x=1")),
+        (b"GET HTTPS://[::1] HTTP/1.1\r\n", Request("GET", "/", "")),
+        (b"GET http://a?x=http://b/c HTTP/1.1\r\n", Request("GET", "/", "x=http://b/c")),
+        (b"GET /?x=http://b/c HTTP/1.1\r\n", Request("GET", "/", "x=http://b/c")),
         (b"BREW /coffee?? HTTP/1.1\r\n", Request("BREW", "/coffee", "?")),
     ],
 )

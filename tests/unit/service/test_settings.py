@@ -298,7 +298,10 @@ def test_a_class_keeps_its_other_defaults():
         ),
         (
             "mode: enforce\nmod",
-            "c.yaml:2: not YAML: while scanning a simple key, could not find expected ':'",
+            (
+                "c.yaml:2: not YAML: while scanning a simple key, could not find expected ':'; "
+                'put ": " behind the key'
+            ),
         ),
         ("[" * 2000, "c.yaml: nested too deeply to be a configuration"),
         ("x" * (1 << 21), "c.yaml: too large; allowed: at most 1048576 bytes"),
