@@ -307,6 +307,10 @@ class Actuator:
         """Return the paths of the host groups among the reclaim cgroups, the same tuple until they change."""
         return self._host_groups.members
 
+    def missing_outside(self) -> tuple[str, ...]:
+        """Return the paths of host groups that the settings name and that do not exist."""
+        return self._host_groups.missing
+
     def place_host_groups(self) -> None:
         """Apply the values of all host groups; restore the original values of former host groups."""
         self._host_groups.place(self._node.can)

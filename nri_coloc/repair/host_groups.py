@@ -1,8 +1,8 @@
 """The host groups: cgroups outside Kubernetes that the operator's configuration names.
 
 A member is a host group that can be limited to the reclaim pool's CPUs. A group that does not exist (yet) uses nothing,
-and the first sweep that finds it takes it in. A group without a cpuset runs on any CPU: it is recorded, nothing is
-written to it, and its use counts as the system's.
+and the first sweep that finds it takes it in; until then the configuration has a remark on it. A group without a cpuset
+runs on any CPU: it is recorded, nothing is written to it, and its use counts as the system's.
 """
 
 from threading import Lock
@@ -27,6 +27,7 @@ class HostGroups:
     """Applied by the sweep, resized and checked by the fast loop: one at a time, from the newest state each.
 
     members: the groups limited to the reclaim pool, in mode observe too; the same tuple until they change.
+    missing: the paths of the settings where no cgroup is, as of the last look.
     """
 
     def __init__(self, node: Node, writer: CgroupWriter, report: Report) -> None:
@@ -35,6 +36,7 @@ class HostGroups:
         self._report = report
         self.drifts = Drifts()
         self.members: tuple[str, ...] = ()
+        self.missing: tuple[str, ...] = ()
         self._placed: set[str] = set()
         self._unboxable: set[str] = set()
         self._looks_back = False
@@ -70,6 +72,9 @@ class HostGroups:
         members = tuple(path for path in wanted if self._can_be_boxed(path))
         if members != self.members:
             self.members = members
+        self.missing = tuple(
+            path for path in wanted if path not in members and not self._writer.is_there(path)
+        )
         for path in self._unboxable - {*wanted}:
             self._unboxable.discard(path)
             because = (

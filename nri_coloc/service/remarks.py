@@ -4,7 +4,8 @@
 `check-config` does not know the machine. What the machine lacks is named by the daemon alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.report import size
@@ -12,8 +13,14 @@ from nri_coloc.core.settings import ClassTuning, Settings, Tuning
 from nri_coloc.core.state import RECLAIM
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.workload import QoSClass
+from nri_coloc.pods import quantity
 from nri_coloc.pressure import disk_space
 from nri_coloc.schedule import remarks as of_schedule
+
+_NO_GROUP: Final = (
+    "there is no such cgroup, so nothing of it is limited; it will be once it exists; name a path as "
+    "/proc/<pid>/cgroup shows it"
+)
 
 
 def remarks(settings: Settings) -> tuple[str, ...]:
@@ -21,10 +28,18 @@ def remarks(settings: Settings) -> tuple[str, ...]:
     return (*of_schedule.remarks(settings.schedule), *_of_pressure(settings))
 
 
-def on_machine(settings: Settings, topology: Topology) -> tuple[str, ...]:
-    """Return one sentence with the key and the remedy for each setting that names more than the machine has."""
+def on_machine(settings: Settings, topology: Topology, missing_groups: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return one sentence with the key and the remedy for each setting that names more than the machine has.
+
+    missing_groups: paths of host groups that do not exist.
+    """
     tuning = settings.tuning
-    return (*_of_reserve(tuning, topology), *_of_sizes(tuning, topology))
+    return (
+        *_of_reserve(tuning, topology),
+        *_of_sizes(tuning, topology),
+        *_of_memory(tuning, topology),
+        *(f"reclaim.members names {path}: {_NO_GROUP}" for path in missing_groups),
+    )
 
 
 def _of_reserve(tuning: Tuning, topology: Topology) -> Iterator[str]:
@@ -58,6 +73,18 @@ def _of_sizes(tuning: Tuning, topology: Topology) -> Iterator[str]:
         if sum(each.minimum for each in pools) > has:
             named = " + ".join(f"pools.{each.name}.minCPUs {each.minimum}" for each in pools if each.minimum)
             yield f"{named}: pods may use {has} CPUs here, so that pools stay smaller; set less"
+
+
+def _of_memory(tuning: Tuning, topology: Topology) -> Iterator[str]:
+    """Yield the amounts of memory of a class that exceed the machine's. A percentage is of a container's own amount."""
+    has = topology.memory_bytes
+    for qos, each in tuning.classes.items() if has else ():
+        texts = {"memoryHigh": each.memory_high, "memoryLow": each.memory_low, "memoryMin": each.memory_min}
+        for key, text in texts.items():
+            amount = quantity.amount(text or "0").bytes
+            if amount > has:
+                amounts = f"{size(amount)}: this machine has {size(has)}"
+                yield f"classes.{qos}.{key} is {amounts}; set at most that, or a percentage"
 
 
 def _of_pressure(settings: Settings) -> Iterator[str]:

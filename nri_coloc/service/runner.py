@@ -240,6 +240,7 @@ class Daemon:
             "leaving out departed pods": partial(parts.hooks.departed_pods.look, now),
             "following settings": partial(parts.steering.look, now),
             "following the machine": partial(parts.hotplug.look, now),
+            "comparing settings with the machine": parts.files.machine_fit.look,
             "placing containers that wait for CPUs": partial(parts.hooks.second_chances.look, now),
             "lending amounts": partial(parts.forecast.loans.look, now, parts.seams.after),
             "raising quotas": partial(parts.lending.quota_burst_loop.look, now),

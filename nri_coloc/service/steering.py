@@ -10,14 +10,13 @@ from typing import Final, Protocol
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Settings
-from nri_coloc.core.topology import Topology
 from nri_coloc.errors import SettingsError
 from nri_coloc.schedule.lending import Lending
 from nri_coloc.service import logs
 from nri_coloc.service.kubelet_watch import KubeletWatch
 from nri_coloc.service.lending_clock import LendingClock
 from nri_coloc.service.orders import OrderDeclined
-from nri_coloc.service.remarks import on_machine, remarks
+from nri_coloc.service.remarks import remarks
 from nri_coloc.service.report import Report
 from nri_coloc.service.retuning import Pause, Retuning
 from nri_coloc.service.settings_watch import Change, SettingsWatch
@@ -60,7 +59,6 @@ class Steering:
     """Follows the settings file, the schedule and the kubelet, and has each change put in force.
 
     config_problem: why the newest configuration is not in force; "" if it is.
-    unfit: sentences on settings in force that name more than this machine has.
     """
 
     def __init__(
@@ -82,8 +80,6 @@ class Steering:
         self._runtime = runtime
         self._awaited: _Awaited | None = None
         self.config_problem = ""
-        self.unfit: tuple[str, ...] = ()
-        self._compared: tuple[Settings, Topology] | None = None
 
     def look(self, now: float) -> None:
         """Check file, schedule and kubelet for changes; one turn of the housekeeping loop."""
@@ -93,7 +89,6 @@ class Steering:
         if self._clock.look(self._in_force.settings.schedule, self._report):
             self._retuning.put()
         self.look_at_kubelet()
-        self._compare_with_machine()
 
     @property
     def problem(self) -> str:
@@ -131,17 +126,6 @@ class Steering:
         """Put the settings in force again, because the pause or the switch over them has changed."""
         self._clock.look(self._in_force.settings.schedule, self._report)
         self._retuning.put()
-
-    def _compare_with_machine(self) -> None:
-        """Log each setting in force that names more than the machine has, once until settings or machine change."""
-        now = self._in_force.settings, self._retuning.topology
-        if now == self._compared:
-            return
-        self._compared, before = now, self.unfit
-        self.unfit = on_machine(*now)
-        for because in self.unfit:
-            if because not in before:
-                self._report.log.warning("a setting does not fit this machine", because=because)
 
     def _take(self, change: Change) -> None:
         if change.settings is None:

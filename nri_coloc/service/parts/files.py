@@ -17,6 +17,7 @@ from nri_coloc.repair.actuator import Actuator
 from nri_coloc.restore.restoration import JOURNAL
 from nri_coloc.service import probe
 from nri_coloc.service.instance_lock import InstanceLock
+from nri_coloc.service.machine_fit import MachineFit
 from nri_coloc.service.parts.ground import GroundParts
 from nri_coloc.service.records_file import RecordsFile
 from nri_coloc.service.state_folder import StateFolder
@@ -57,6 +58,7 @@ class FileParts:
             scores=Scores(node, self.writer, report),
             look_again=partial(_with_files_of_pods, layout, node),
         )
+        self.machine_fit = MachineFit(ground.in_force, node, self.actuator, report)
 
 
 def _with_files_of_pods(layout: CgroupLayout, node: Node, known: Capability) -> Capability:

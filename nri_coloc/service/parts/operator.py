@@ -51,7 +51,7 @@ class OperatorParts:
 
 
 def _remarks(parts: Parts) -> tuple[str, ...]:
-    return (*remarks(parts.ground.in_force.settings), *parts.steering.unfit)
+    return (*remarks(parts.ground.in_force.settings), *parts.files.machine_fit.unfit)
 
 
 def _pressure(parts: Parts) -> PressureView:
@@ -106,7 +106,7 @@ def _required_checks(parts: Parts, admin: AdminSide) -> tuple[Check, ...]:
         lambda: admin.problem,
         lambda: parts.cluster.companion.problem,
         lambda: ground.kubelet.remark(ground.node.tuning),
-        lambda: "; ".join(parts.steering.unfit),
+        lambda: "; ".join(parts.files.machine_fit.unfit),
     )
     looks: dict[str, Callable[[], readiness.Finding]] = {
         "connected": partial(readiness.connected, parts.runtime.connection),

@@ -68,11 +68,11 @@ def test_one_that_is_not_there_yet_is_nobody_until_it_comes():
     rig.place()
     before = rig.groups.members
     rig.place()
-    assert (before, rig.heard.said()) == ((), [])
+    assert (before, rig.groups.missing, rig.heard.said()) == ((), ("later",), [])
     assert rig.groups.members is before, "a comparison of paths is enough"
     rig.cgroups.cpus_of["later"] = kit.mask("0-7")
     rig.place()
-    assert rig.groups.members == ("later",)
+    assert (rig.groups.members, rig.groups.missing) == (("later",), ())
     assert rig.heard.said() == [("pod.limit", "box_member")]
 
 

@@ -86,10 +86,14 @@ GOLD, ETL = PoolTuning("gold", minimum=6), PoolTuning("etl", minimum=3)
             Tuning(classes={QoSClass.DEDICATED: ClassTuning(min_request=8001)}),
             "classes.dedicated.minRequest is 8.001: no pod can have class dedicated, pods may use 8 CPUs here;",
         ),
+        (
+            Tuning(classes={QoSClass.SHARED: ClassTuning(memory_min="64Gi")}),
+            "classes.shared.memoryMin is 64 GiB: this machine has 32 GiB;",
+        ),
         (Tuning(pools=(GOLD, ETL)), "pools.gold.minCPUs 6 + pools.etl.minCPUs 3: pods may use 8 CPUs here"),
         (Tuning(pools=(GOLD, GROUPED)), "pools.jobs.minCPUs 9: pods may use 8 CPUs here"),
     ],
-    ids=["no reserve", "a smaller reserve", "memory", "class", "pools", "a group"],
+    ids=["no reserve", "a smaller reserve", "memory", "class", "class memory", "pools", "a group"],
 )
 def test_what_the_machine_lacks_is_named(tuning, said):
     (remark,) = on_machine(Settings(tuning=tuning), machine())
@@ -98,7 +102,13 @@ def test_what_the_machine_lacks_is_named(tuning, said):
 
 
 @pytest.mark.parametrize(
-    "tuning", [Tuning(), Tuning(reserved=0b11, reserved_memory=1 << 30, pools=(GOLD,))], ids=["none", "some"]
+    "tuning",
+    [
+        Tuning(),
+        Tuning(reserved=0b11, reserved_memory=1 << 30, pools=(GOLD,)),
+        Tuning(classes={QoSClass.SHARED: ClassTuning(memory_high="100%", memory_low="1Gi")}),
+    ],
+    ids=["none", "some", "class memory"],
 )
 def test_settings_within_the_machine_have_no_remark(tuning):
     assert on_machine(Settings(tuning=tuning), machine()) == ()

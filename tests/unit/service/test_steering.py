@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.core.decisions import ContainerCreating, Outcome, PodStarted, Reconfigured
-from nri_coloc.core.settings import Settings, Tuning
+from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.host import sysfs
 from nri_coloc.placing import pools
@@ -104,19 +104,6 @@ def test_unusable_cpus_reserve_nothing(rig, reserve):
 def test_a_reserve_of_all_cpus_is_refused(rig, reserve):
     rig.steering.apply(reader.load(f"node: {{reservedCPUs: {reserve}}}\n", "a test"))
     assert ("config.reload", "invalid") in rig.heard.said()
-
-
-def test_settings_beyond_the_machine_are_logged_once(rig, monkeypatch):
-    logged = []
-    monkeypatch.setattr(
-        rig.steering._report.log, "warning", lambda event, **more: logged.append(more["because"])
-    )
-    rig.steering.apply(reader.load('node: {reservedCPUs: "99"}\n', "a test"))
-    rig.looks(3)
-    assert logged == list(rig.steering.unfit)
-    assert logged[0].startswith("node.reservedCPUs reserves no CPU")
-    rig.steering.apply(Settings())
-    assert rig.looks(1).steering.unfit == ()
 
 
 # --- the schedule ----------------------------------------------------------------------------------------
