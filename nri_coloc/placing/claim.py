@@ -85,17 +85,32 @@ def in_spec(container: Container) -> CPUMask:
     return of_text(container.resources.cpus)
 
 
-def of_pool(container: Container, wish: Wish) -> CPUMask:
-    """Return the CPUs of its pool that a container's spec names since our last push, 0 if none are known.
+class InPool(NamedTuple):
+    """The place that a container's record and specification show, if it owns no CPUs.
+
+    cpus: the CPUs of its pool that the specification names since our last push, 0 if none are known.
+    pool: the pool of the record, "" if none is known; the specification may still name this pool's CPUs.
+    may_follow: it may run on the CPUs of another container of its pod, by its request or by its record.
+    """
+
+    cpus: CPUMask
+    pool: str
+    may_follow: bool
+
+
+def in_pool(container: Container, wish: Wish) -> InPool:
+    """Return the place of a listed container.
 
     CPUs that another agent chose are no pool's. The CPUs that the container owned at its creation are none either: its
     spec is from before it lost them.
     """
-    memory = record.read(container.record)
-    if memory is None or wish.handler != "container" or wish.is_hands_off:
-        return 0
-    spec = in_spec(container)
-    return 0 if spec == memory.exclusive else spec
+    memory, spec = record.read(container.record), in_spec(container)
+    small = wish.qos is QoSClass.DEDICATED and not request.of_container(container, wish).whole
+    if memory is None:
+        return InPool(0, "", small)
+    follows = wish.qos is QoSClass.DEDICATED and memory.pool == DEDICATED and not memory.exclusive
+    is_pools = wish.handler == "container" and not wish.is_hands_off and spec != memory.exclusive
+    return InPool(spec if is_pools else 0, memory.pool, small or follows)
 
 
 def of_text(cpus: str) -> CPUMask:

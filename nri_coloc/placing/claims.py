@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.state import (
-    DEDICATED,
     EMPTY,
     POOLS,
     SHARE,
@@ -39,7 +38,7 @@ from nri_coloc.core.state import (
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Wish
-from nri_coloc.placing import claim, driver, record, request, supply, tiers
+from nri_coloc.placing import claim, driver, request, supply, tiers
 from nri_coloc.placing.claim import Claim
 
 Listed = tuple[tuple[Container, Wish], ...]
@@ -256,31 +255,16 @@ def _shown(pools: Pools, listed: Listed, claimants: list[_Claimant]) -> _Shown:
     of_share: set[CPUMask] = set()
     planned = {each.name for each in pools.plan}.difference((SHARE, SYSTEM))
     for container, wish in listed:
-        spec = claim.of_pool(container, wish) if container.id not in ids else 0
-        if not spec or (container.pod_id in pods and _may_follow(container, wish)):
+        if container.id in ids:
             continue
-        sets.add(spec)
+        found = claim.in_pool(container, wish)
+        if not found.cpus or (container.pod_id in pods and found.may_follow):
+            continue
+        sets.add(found.cpus)
         of_class = wish.qos in (QoSClass.SHARED, QoSClass.SYSTEM)
-        if of_class and not {tiers.base(pool) for pool in _pools_of(container, wish)} & planned:
-            of_share.add(spec)
+        if of_class and not {tiers.base(pool) for pool in (tiers.pool_of(wish), found.pool)} & planned:
+            of_share.add(found.cpus)
     return _Shown(frozenset(sets), frozenset(of_share))
-
-
-def _pools_of(container: Container, wish: Wish) -> Iterable[str]:
-    """Yield the container's pool, and the one of its record: its specification may still name the CPUs of either."""
-    yield tiers.pool_of(wish)
-    memory = record.read(container.record)
-    if memory is not None and memory.pool:
-        yield memory.pool
-
-
-def _may_follow(container: Container, wish: Wish) -> bool:
-    """Return whether a container may run on the CPUs of another one of its pod, by its request or by its record."""
-    if wish.qos is not QoSClass.DEDICATED:
-        return False
-    memory = record.read(container.record)
-    followed = memory is not None and memory.pool == DEDICATED and not memory.exclusive
-    return followed or not request.of_container(container, wish).whole
 
 
 def _kept_by_pools(state: NodeState, near: Pools, listed: Listed) -> int:

@@ -210,7 +210,7 @@ def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pool
     """
     seen: dict[str, Counter[CPUMask]] = defaultdict(Counter)
     for container, wish in listed:
-        if container.id not in state.containers and (cpus := claim.of_pool(container, wish)):
+        if container.id not in state.containers and (cpus := claim.in_pool(container, wish).cpus):
             seen[tiers.pool_of(wish)][cpus] += 1
     had = {
         pool: max(sets, key=lambda cpus: (sets[cpus], cpus))
