@@ -214,6 +214,10 @@ def played(name: str, plan: str, steps) -> History:
 HISTORIES = st.lists(STEPS, max_size=14)
 
 
+FOLLOWED = [Drive(1), Run("p", 1000), Run("p", 100), Reload(2, "shared"), Run("p", 1000)]
+
+
+@example("8cpu", "none", FOLLOWED, "large")
 @given(MACHINES, PLANS, HISTORIES, PLANS)
 @settings(max_examples=examples.times(5))
 def test_no_owner_with_a_sound_record_loses_cpus(name, plan, steps, later):
