@@ -18,7 +18,7 @@ from nri_coloc.kubernetes.serving import CompanionServer
 from tests.cluster.namespace import ends
 from tests.rig.eviction_orders import FewOrders
 from tests.rig.node_side import NodeSide
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 PROJECT: Final = Path(__file__).parents[2]
 GIB: Final = 1 << 30
@@ -90,7 +90,7 @@ class CompanionRig:
     def stop_companion(self) -> int:
         """End the companion with SIGTERM; return its exit code."""
         process, self._process = self._process, None
-        ends(process)
+        ends(process, PATIENCE_SECONDS)
         return 0 if process is None else process.returncode
 
     def log(self) -> str:
