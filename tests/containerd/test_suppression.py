@@ -52,7 +52,7 @@ def test_an_online_container_that_starts_to_burn_takes_cpu_back(cri: Cri, own_da
     batch = offline(cri, kubepods.BURSTABLE)
     wait_until(lambda: offline_part(burner, batch) > 0.9, SOON_S, "offline work alone")
     tap.on()
-    wait_until(lambda: offline_part(burner, batch) < 0.2, SOON_S, "CPU that was taken back")
+    wait_until(lambda: offline_part(burner, batch) < 1 / 3, SOON_S, "CPU that was taken back")
     wait_until(lambda: box(batch) < THREADS, SOON_S, "a smaller box")
     tap.off()
     wait_until(lambda: offline_part(burner, batch) > 0.9, SOON_S, "offline work again")
