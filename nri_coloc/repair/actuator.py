@@ -287,9 +287,9 @@ class Actuator:
         self._node.learn(self._look_again(known), instead_of=known)
 
     def place_pods(self, pod_ids: Iterable[str]) -> None:
-        """Apply the values of several pods on the caller's thread; a failure of one pod does not stop the next one."""
+        """Apply values of several known pods on the caller's thread; a failure of one does not stop the next one."""
         for pod_id in pod_ids:
-            self._guarded(self.place_pod, pod_id)
+            self._guarded(self._apply_pod, pod_id)
 
     def resized(self, pod_id: str) -> None:
         """Note a resize by the kubelet: its new values take precedence, and are the original ones from now on."""
