@@ -166,6 +166,7 @@ def test_a_late_look_is_the_ticks(feed):
 def test_a_box_that_falls_asleep_or_wakes_up_is_the_ticks(feed):
     assert not feed.given(box=0)
     assert feed.given(box=0)
+    assert feed.given(box=10)
     assert not feed.given(box=400)
 
 
@@ -308,9 +309,10 @@ def test_the_core_more_comes_back_when_its_time_has_come():
 class TestExtraCore:
     """Readings are skipped exactly as far as the decision would stay the same."""
 
-    def bounds(self, lent: Lent) -> glance.Bounds:
+    def bounds(self, lent: Lent, threads: int = 1) -> glance.Bounds:
         feed = Yielding()
         feed.until_it_has(2)
+        feed.lendable, feed.threads = 2 * threads, threads
         self.tuning = feed.tuning
         assert feed.decided is not None
         memory = feed.decided.memory._replace(lent=lent)
@@ -322,8 +324,9 @@ class TestExtraCore:
         assert found is not None
         return found.bounds
 
-    def decided(self, lent: Lent, use: int) -> Lent:
-        scene = CALM._replace(lendable=2, online=use, system=0, peak=2_000, yields=True)
+    def decided(self, lent: Lent, use: int, threads: int = 1) -> Lent:
+        scene = CALM._replace(online=use, system=0, peak=2_000, yields=True)
+        scene = scene._replace(lendable=2 * threads, threads=threads)
         return decide(lent, scene, self.tuning).lent
 
     @pytest.mark.parametrize("milli", [300, 1_000])
@@ -335,6 +338,11 @@ class TestExtraCore:
             for use in (most, most + 1)
         ]
         assert kept == [True, False]
+
+    def test_more_use_takes_a_core_of_two_threads(self):
+        lent = Lent(500, 2, more=Yielded(cpus=2))
+        most = round(self.bounds(lent, threads=2).most)
+        assert [self.decided(lent, use, threads=2).box for use in (most, most + 1)] == [4, 2]
 
     def test_less_use_brings_the_core(self):
         least = round(self.bounds(Lent(0, 1)).least)

@@ -55,6 +55,10 @@ def test_kept_pool_lowers_only_its_base_of_growth():
     assert verdict(FULL, online=2_700).lent == FULL._replace(milli=4_800)
 
 
+def test_a_stall_beside_one_core_leaves_nothing_lent():
+    assert lent(THREE._replace(milli=1_000, cpus=1), stall=Stall(blamed=1.0)) == (0, 1)
+
+
 def test_no_headroom_leaves_the_floor_of_one_core():
     assert lent(FULL, online=9_000) == (0, 1)
     assert lent(FULL, online=9_000, threads=2) == (0, 2)

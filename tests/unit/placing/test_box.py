@@ -162,6 +162,11 @@ class TestWeight:
         state = self.online(self.node(parent), parent, milli=0).state
         assert (reclaim_cgroups.weighs_least(state), reclaim_cgroups.equal(state)) == (False, "shop/day")
 
+    def test_one_containers_request_gives_its_pod_weight(self):
+        node = self.online(self.node(), BURSTABLE, milli=500)
+        node.create("side", 0, SHARED, on="day")
+        assert reclaim_cgroups.equal(node.state) == ""
+
     @pytest.mark.parametrize("parent", [BEST_EFFORT, BURSTABLE])
     def test_a_node_agent_without_a_cpu_request_holds_nothing_up(self, parent):
         state = self.online(self.node(parent), parent, SYSTEM, milli=0).state

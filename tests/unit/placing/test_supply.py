@@ -90,6 +90,12 @@ class TestIsolated:
         node.create("web", 3000, replace(ASIDE, numa=Numa.SINGLE))
         assert node.cpus("web") == "2-3,6"
 
+    def test_a_node_is_whole_without_its_isolated_cpus(self):
+        node = Node("isolated")
+        outcome = node.create("web", 2000, replace(DEDICATED, numa=Numa.EXCLUSIVE))
+        assert node.cpus("web") == "0-1"
+        assert not any(each.reason is Reason.NOT_ALLOWED for each in outcome.decisions)
+
     def test_they_survive_a_restart_and_a_changed_configuration(self):
         node = Node("isolated")
         node.create("web", 2000, ASIDE)
