@@ -5,7 +5,7 @@ throttling and the hypervisor's steal are subtracted first: reclaimed pods cause
 divided by the operations, because a pod that only reads waits all the time, also alone on a fast disk. For the other
 resources the wait is the stall.
 
-    hurt: wait > baseline * factor(tolerance) + 2 * spread, and wait > baseline + margin
+    hurt: wait > baseline * factor(tolerance) + 3 * spread, and wait > baseline + margin
 
 The first bound is the pod's usual variation, the second one what matters to it. The margin is a fifth of the time in
 which the pod is active: its own CPU time and the wait of its baseline. A request then takes a fifth longer. A server
@@ -151,7 +151,7 @@ def judge(
     level = _of_size(_expected(known, load), strain.size)
     if level is None:
         return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
-    usual = level.mean * _FACTORS[tolerance] + 2 * level.spread
+    usual = level.mean * _FACTORS[tolerance] + 3 * level.spread
     margin = _margin(resource, strain, level.mean, strain.resolution)
     of_a_second = min(strain.resolution, RESOLUTION_S)
     fine = _margin(resource, strain, level.mean, of_a_second)
