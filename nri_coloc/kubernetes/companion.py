@@ -42,6 +42,12 @@ RECONNECT_S: Final = 5.0
 
 FORBIDDEN: Final = 403
 
+_TURNED_AWAY: Final = (
+    "the daemon ended the connection at once: another companion of this node is connected, or this process is not the "
+    "user of kubernetes.companionUid"
+)
+"""The daemon closes such a connection without a word."""
+
 
 class Log(Protocol):
     """The operator's log."""
@@ -200,7 +206,12 @@ class Daemon:
         hello = pb.HelloRequest(
             protocol=messages.PROTOCOL, version=self._own.version, node_name=self._own.node
         )
-        answer = link.call("Hello", hello, pb.HelloResponse, CALL_S)
+        try:
+            answer = link.call("Hello", hello, pb.HelloResponse, CALL_S)
+        except DaemonAwayError as error:
+            if isinstance(error.__cause__, ConnectionError):
+                raise DaemonAwayError(_TURNED_AWAY) from error
+            raise
         preset = Preset(answer.cpu_resource, answer.memory_resource)
         self.is_changed = self.preset is not None and preset != self.preset
         self.preset, self.problem = self.preset or preset, ""
@@ -360,7 +371,7 @@ class Reporter:
         try:
             stamp = datetime.now(UTC).isoformat(timespec="seconds")
             node = self._api.merge(self._path, reporting.patch(report, self._preset, stamp, self._node_state))
-            self._node.take("MODIFIED", node)
+            self._node.answered(node)
         except ApiError as error:
             self._failed(error, now_s)
             return

@@ -87,10 +87,10 @@ class Leadership:
             return
         try:
             found = self._found()
-            if (found.get("spec") or {}).get("holderIdentity") == self._identity:
+            if lease.seen(None, found, time.monotonic()).holder == self._identity:
                 found["spec"] |= {"holderIdentity": "", "renewTime": _now()}
                 self._api.replace(f"{_LEASES}/{NAME}", found)
-        except ApiError as error:
+        except (ApiError, ValueError) as error:
             self.problem = str(error)
         self._renewed_s = None
 

@@ -1,6 +1,7 @@
 """The newest objects that the companion watches, reduced to the values that a report needs."""
 
 from collections.abc import Callable, Iterator
+from threading import Lock
 from typing import NamedTuple
 
 from nri_coloc.kubernetes import facts, objects, presets, requests
@@ -90,6 +91,7 @@ class ThisNode:
         self.problem = ""
         self._preset = preset
         self._changed = changed
+        self._lock = Lock()
 
     def replace(self, found: Iterator[Object]) -> None:
         """Take the list, which has one node or none."""
@@ -101,9 +103,17 @@ class ThisNode:
 
     def take(self, kind: str, found: Object) -> None:
         """Take one change."""
-        self.view = None if kind == "DELETED" else self._read(found)
-        self.problem = _MISSING if self.view is None else ""
+        view = None if kind == "DELETED" else self._read(found)
+        with self._lock:
+            self.view, self.problem = view, _MISSING if view is None else ""
         self._changed()
+
+    def answered(self, found: Object) -> None:
+        """Take the object of an answer to a PATCH, unless the node was deleted or made again meanwhile."""
+        view = self._read(found)
+        with self._lock:
+            if self.view is not None and self.view.uid == view.uid:
+                self.view = view
 
     def _read(self, node: Object) -> NodeView:
         allocatable = objects.child(node, "status", "allocatable")

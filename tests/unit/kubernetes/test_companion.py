@@ -90,8 +90,8 @@ class Node:
         return [patch["status"]["allocatable"]["coloc.nri.io/open"] for patch in self.patches]
 
 
-@contextmanager
-def running(found, folder):
+def serve(found):
+    """Serve the socket of a node's daemon."""
     server = CompanionServer(
         str(found.path),
         found.side,
@@ -101,6 +101,12 @@ def running(found, folder):
         log=Lines(),
     )
     server.look(SETTINGS)
+    return server
+
+
+@contextmanager
+def running(found, folder):
+    server = serve(found)
     with serving(folder, found.answers) as api:
         companion = Companion(api.connect(), str(found.path), Own("a", "0.1.0"), log=found.log)
         thread = Thread(target=companion.run)
@@ -382,15 +388,7 @@ def test_a_restarted_daemon_gets_all_facts_again(found, tmp_path):
         wait_until(lambda: told(found, "a"), SOON_S, "facts")
         run.server.close()
         found.side.facts.clear()
-        again = CompanionServer(
-            str(found.path),
-            found.side,
-            orders=found.orders,
-            events=found.events,
-            version="0.1.0",
-            log=Lines(),
-        )
-        again.look(SETTINGS)
+        again = serve(found)
         try:
             wait_until(lambda: told(found, "a"), SOON_S, "facts again")
         finally:

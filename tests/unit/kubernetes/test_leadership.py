@@ -1,6 +1,10 @@
 """A replica of the controller leads as long as the Lease is its own; the API server is on a real socket."""
 
+import time
+from threading import Event
 from typing import Any
+
+import pytest
 
 from nri_coloc.kubernetes.leadership import Leadership
 from tests.unit.kubernetes.fake_api import Asked, Reply, serving
@@ -46,3 +50,40 @@ def test_a_replica_leads_on_while_its_lease_is_unreadable(tmp_path):
         replica.turn()
         assert replica.leads
         assert replica.problem.endswith("; delete it")
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0], ids=["forward", "back"])
+def test_a_set_clock_moves_no_lease(tmp_path, monkeypatch, step_s):
+    store, now = Store(), time.time
+    with serving(tmp_path, store.answers) as server:
+        first = Leadership(server.connect(), "a", lambda _: None)
+        second = Leadership(server.connect(), "b", lambda _: None)
+        first.turn()
+        second.turn()
+        monkeypatch.setattr(time, "time", lambda: now() + step_s)  # also the API server's, in its header Date
+        second.turn()
+        first.turn()
+        second.turn()
+        assert (first.leads, second.leads) == (True, False)
+
+
+@pytest.mark.parametrize("spec", [[1], {"holderIdentity": 7}], ids=["list", "number"])
+def test_an_unreadable_lease_does_not_prevent_the_end(tmp_path, spec):
+    store, stop = Store(), Event()
+    with serving(tmp_path, store.answers) as server:
+        replica = Leadership(server.connect(), "a", lambda _: None)
+        replica.turn()
+        store.put(spec)
+        stop.set()
+        replica.run(stop)
+        assert not replica.leads
+
+
+def test_the_end_releases_the_lease(tmp_path):
+    store, stop = Store(), Event()
+    with serving(tmp_path, store.answers) as server:
+        replica = Leadership(server.connect(), "a", lambda _: None)
+        replica.turn()
+        stop.set()
+        replica.run(stop)
+    assert store.lease["spec"]["holderIdentity"] == ""

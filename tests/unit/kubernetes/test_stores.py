@@ -93,6 +93,19 @@ def test_an_unreadable_node_changes_nothing(wrong):
     assert store.view == before
 
 
+def test_an_answer_revives_no_deleted_node():
+    store = this_node([node()])
+    store.take("DELETED", node())
+    store.answered(node())
+    assert store.view is None
+
+
+def test_an_answer_of_another_node_is_ignored():
+    store = this_node([node("n2")])
+    store.answered(node("n1"))
+    assert store.view == NodeView("n2", 110, Shown(None, None))
+
+
 def test_a_pod_without_uid_is_refused():
     with pytest.raises(ValueError, match="uid"):
         pods(pod(""))
