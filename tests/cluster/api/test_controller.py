@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Event, Thread
 from typing import Any
 
@@ -34,16 +35,17 @@ OFF = Rules(may_evict=False, tuning=Tuning())
 RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 """As a kubelet reports it. No budget protects a pending pod."""
 
+Connect = Callable[[], Api]
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nri-coloc-controller"
 
 
 class Replica:
-    """A running replica of the controller."""
+    """A running replica of the controller, with connections of its own: it closes them at its end."""
 
-    def __init__(self, api: Api, rules: Rules, identity: str) -> None:
+    def __init__(self, connect: Connect, rules: Rules, identity: str) -> None:
         self._stop = Event()
         self.controller = Controller(
-            api,
+            connect(),
             identity=identity,
             rules=lambda: rules,
             preset=lambda: presets.DEFAULT,
@@ -83,10 +85,16 @@ def controller_api(server: ApiServer, admin: Api) -> Iterator[Api]:
     found.close()
 
 
+@pytest.fixture
+def connect(server: ApiServer, admin: Api) -> Connect:
+    """Return a function that connects with the controller's own token."""
+    return partial(kit.controller, server, admin)
+
+
 @contextmanager
-def running(api: Api, rules: Rules = ON, identity: str = "one") -> Iterator[Replica]:
+def running(connect: Connect, rules: Rules = ON, identity: str = "one") -> Iterator[Replica]:
     """Run a replica that leads."""
-    replica = Replica(api, rules, identity)
+    replica = Replica(connect, rules, identity)
     try:
         wait_until(lambda: replica.leads, 20, "a leader")
         yield replica
@@ -95,8 +103,8 @@ def running(api: Api, rules: Rules = ON, identity: str = "one") -> Iterator[Repl
 
 
 @pytest.fixture
-def replica(controller_api: Api) -> Iterator[Replica]:
-    with running(controller_api) as found:
+def replica(connect: Connect) -> Iterator[Replica]:
+    with running(connect) as found:
         yield found
 
 
@@ -232,16 +240,16 @@ def test_orders_of_all_nodes_are_carried_out(replica, admin, made):
     )
 
 
-def test_a_switch_stops_nodes_and_no_operator(controller_api, admin, made):
+def test_a_switch_stops_nodes_and_no_operator(connect, admin, made):
     place(admin, order(made("render-1")), order(made("render-2"), byOperator=True))
-    with running(controller_api, OFF):
+    with running(connect, OFF):
         becomes(lambda: outcomes(admin), {"render-1": "refused", "render-2": "accepted"})
 
 
-def test_an_order_waits_for_a_controller(controller_api, admin, made):
+def test_an_order_waits_for_a_controller(connect, admin, made):
     place(admin, order(made("render")))
     assert outcomes(admin) == {}
-    with running(controller_api):
+    with running(connect):
         becomes(lambda: outcomes(admin), {"render": "accepted"})
 
 
@@ -256,8 +264,8 @@ def test_an_order_waits_for_the_api_server(replica, server, admin, made):
     becomes(lambda: outcomes(admin), {"render-2": "accepted"})
 
 
-def test_one_replica_leads_and_the_next_follows(controller_api, admin, made):
-    first, second = (Replica(controller_api, ON, name) for name in ("one", "two"))
+def test_one_replica_leads_and_the_next_follows(connect, admin, made):
+    first, second = (Replica(connect, ON, name) for name in ("one", "two"))
     wait_until(lambda: first.leads or second.leads, 20, "a leader")
     assert not (first.leads and second.leads)
     leader, other = (first, second) if first.leads else (second, first)
@@ -268,7 +276,7 @@ def test_one_replica_leads_and_the_next_follows(controller_api, admin, made):
     other.stop()
 
 
-def test_a_lease_without_renewal_is_taken_over(controller_api):
+def test_a_lease_without_renewal_is_taken_over(connect, controller_api):
     dead = Leadership(controller_api, "dead", lambda _: None)
 
     def leads() -> bool:
@@ -276,14 +284,14 @@ def test_a_lease_without_renewal_is_taken_over(controller_api):
         return dead.leads
 
     wait_until(leads, 20, "the Lease")
-    with running(controller_api, identity="next") as found:
+    with running(connect, identity="next") as found:
         assert found.leads
         dead.turn()
         assert controller_api.get(LEASE)["spec"]["holderIdentity"] == "next"
 
 
-def test_a_replica_without_its_lease_does_nothing(controller_api, admin, made):
-    with running(controller_api) as found:
+def test_a_replica_without_its_lease_does_nothing(connect, admin, made):
+    with running(connect) as found:
         theirs = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
         wait_until(lambda: _write_lease(admin, theirs) and not found.leads, 30, "the loss of the Lease")
         place(admin, order(made("render")))
