@@ -9,7 +9,7 @@ from tests.cluster import programs
 from tests.cluster.binaries import MATRIX, PAIRS, Pair, in_time
 from tests.cluster.cluster import Cluster, bring_up
 from tests.cluster.colocation import COMPANION, CONTROLLER, Colocation
-from tests.cluster.product import NAME, NAMESPACE, Product
+from tests.cluster.product import NAME, NAMESPACE, Product, missing_capabilities
 from tests.cluster.running import Pods
 
 LOG_LINES = 100
@@ -51,9 +51,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name the pairs of versions that were left out."""
-    for pair in config.stash.get(LEFT_OUT, ()):
+    """Name the pairs of versions that were left out, and the capabilities that the DaemonSet has not here."""
+    left_out = config.stash.get(LEFT_OUT, None)
+    if left_out is None:
+        return
+    for pair in left_out:
         terminalreporter.write_line(f"left out: {pair}, not compiled yet: `make test-cluster` compiles it")
+    for name in missing_capabilities():
+        terminalreporter.write_line(f"not granted to the DaemonSet: {name}, which root lacks on this machine")
 
 
 @pytest.fixture(scope="session")
