@@ -118,7 +118,10 @@ def test_an_offline_pod_is_restored_to_its_resized_values(cri: Cri, own_daemon: 
 
 @pytest.mark.bears_load
 @pytest.mark.parametrize("starts", [True, False], ids=["started again", "restored at once"])
-def test_a_resize_while_the_daemon_is_stopped_is_kept(cri: Cri, own_daemon: OwnDaemon, *, starts: bool):
+@pytest.mark.parametrize("limit", [1024 * MI, 128 * MI], ids=["raised", "lowered"])
+def test_a_resize_while_the_daemon_is_stopped_is_kept(
+    cri: Cri, own_daemon: OwnDaemon, limit: int, *, starts: bool
+):
     daemon = own_daemon(config=LENDING)
     idle = run(cri, "idle")
     wait_until(lambda: cgroups.memory_limit(idle.pod.cgroup), 120, "a limit of the reclaim cgroups")
@@ -127,15 +130,15 @@ def test_a_resize_while_the_daemon_is_stopped_is_kept(cri: Cri, own_daemon: OwnD
     wait_until(lambda: weight_of(idle.pod.cgroup) == smallest, 30, "the reclaim cgroup's weight again")
     wait_until(lambda: f'"{512 * MI}"' in noted(daemon), 60, "the limit to be known")
     daemon.kill()
-    resize(idle, 1024, 1024 * MI)
+    resize(idle, 1024, limit)
     if starts:
         daemon = own_daemon(config=LENDING, state_dir=daemon.state_dir)
         wait_until(lambda: weight_of(idle.pod.cgroup) == smallest, 30, "the reclaim cgroup's weight")
-        wait_until(lambda: f'"{1024 * MI}"' in noted(daemon), 60, "the limit to be known")
+        wait_until(lambda: f'"{limit}"' in noted(daemon), 60, "the limit to be known")
         daemon.kill()
     assert restore(daemon).returncode == 0
     assert weight_of(idle.pod.cgroup) == (39 if cgroups.is_v2() else 1024)
-    assert cgroups.memory_limit(idle.pod.cgroup) == 1024 * MI
+    assert cgroups.memory_limit(idle.pod.cgroup) == limit
     assert spec(idle)["shares"] == 1024
 
 
