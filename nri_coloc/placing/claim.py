@@ -108,9 +108,8 @@ def in_pool(container: Container, wish: Wish) -> InPool:
     small = wish.qos is QoSClass.DEDICATED and not request.of_container(container, wish).whole
     if memory is None:
         return InPool(0, "", small)
-    follows = (
-        memory.pool == DEDICATED and not memory.exclusive
-    )  # and so did a container that has another class now
+    # a container that has another class now may have followed, too
+    follows = memory.pool == DEDICATED and not memory.exclusive
     is_pools = wish.handler == "container" and not wish.is_hands_off and spec != memory.exclusive
     return InPool(spec if is_pools else 0, memory.pool, small or follows)
 
