@@ -230,22 +230,21 @@ class RestoreMachine(RuleBasedStateMachine):
 
     @rule(pod=st.sampled_from(PODS), milli=st.sampled_from((500, 1000, 4000)), starts=st.booleans())
     def resize_while_stopped(self, pod: str, milli: int, *, starts: bool) -> None:
-        """Resize a pod and its container between two processes, or the pod alone before `restore`.
+        """Resize a pod and its container between two processes, or the pod before `restore` and its container after.
 
         The quota of a container is restored from the runtime's spec (`restore.spec_restoration`).
         """
-        quota = milli * 100
+        quota, app = milli * 100, APPS[PODS.index(pod)]
         self._kubelet_writes(pod, *self.tree.weight(milli * 1024 // 1000))
         if pod == LIMITED:
             self._kubelet_writes(pod, *self._quota(quota))
+        if not starts:
+            self.restore()
+        self._kubelet_writes(app, *self._quota(quota))
+        self.quotas[app] = quota
         if starts:
-            app = APPS[PODS.index(pod)]
-            self._kubelet_writes(app, *self._quota(quota))
-            self.quotas[app] = quota
             self.start()
             self.raise_a_quota(PODS.index(pod), None)
-        else:
-            self.restore()
 
     @rule(
         pod=st.sampled_from(PODS),
