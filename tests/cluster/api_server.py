@@ -4,7 +4,6 @@ Nodes and pods are objects that a test makes. No kubelet runs, and no controller
 controller and service accounts of new namespaces do not exist, so a test writes those objects or their status itself.
 """
 
-import json
 import shutil
 import socket
 import subprocess
@@ -14,9 +13,9 @@ from typing import IO, Any, Final
 
 from nri_coloc.kubernetes import api
 from nri_coloc.kubernetes.api import Api
-from tests.cluster import binaries
+from tests.cluster import binaries, credentials
 from tests.cluster.namespace import ends
-from tests.rig import RigError, commands
+from tests.rig import RigError, commands, logs
 from tests.rig.waiting import PATIENCE_SECONDS, comes
 
 ADDRESS: Final = "127.0.0.1"
@@ -77,17 +76,8 @@ class ApiServer:
     def kubeconfig(self, name: str, token: str) -> Path:
         """Write a kubeconfig with a bearer token; return its path."""
         certificate = self.folder / "certs" / "apiserver.crt"
-        cluster = {"server": f"https://{ADDRESS}:{self._port}", "certificate-authority": str(certificate)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "rig", "cluster": cluster}],
-            "users": [{"name": name, "user": {"token": token}}],
-            "contexts": [{"name": "rig", "context": {"cluster": "rig", "user": name}}],
-            "current-context": "rig",
-        }
         path = self.folder / f"{name}.kubeconfig"
-        path.write_text(json.dumps(config))
+        path.write_text(credentials.kubeconfig(f"https://{ADDRESS}:{self._port}", certificate, name, token))
         return path
 
     def admin(self) -> Api:
@@ -102,8 +92,7 @@ class ApiServer:
 
     def log_tail(self, name: str, lines: int = 30) -> str:
         """Return the end of one program's log."""
-        path = self.folder / f"{name}.log"
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+        return logs.tail(self.folder / f"{name}.log", lines)
 
     def _is_ready(self) -> bool:
         if self._processes["kube-apiserver"].poll() is not None:
@@ -157,12 +146,7 @@ class ApiServer:
         ]
 
     def _write_keys(self) -> None:
-        key, public = self.folder / "accounts.key", self.folder / "accounts.pub"
-        for command in (
-            ["openssl", "genrsa", "-out", str(key), "2048"],
-            ["openssl", "rsa", "-in", str(key), "-pubout", "-out", str(public)],
-        ):
-            subprocess.run(command, check=True, capture_output=True)
+        credentials.write_account_keys(self.folder)
         (self.folder / "tokens.csv").write_text(f'{ADMIN},admin,1,"system:masters"\n')
 
 

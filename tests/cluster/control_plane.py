@@ -1,12 +1,12 @@
 """etcd, API server, controller manager and scheduler, each a process in the node's namespaces."""
 
-import json
 import subprocess
 from pathlib import Path
 from typing import Final
 
+from tests.cluster import credentials
 from tests.cluster.namespace import NODE_ADDRESS, Namespace
-from tests.rig import RigError
+from tests.rig import RigError, logs
 from tests.rig.waiting import comes
 
 ADMIN: Final = "admin"
@@ -71,8 +71,7 @@ class ControlPlane:
 
     def log_tail(self, name: str, lines: int = 30) -> str:
         """Return the end of one program's log."""
-        path = self._folder / f"{name}.log"
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+        return logs.tail(self._folder / f"{name}.log", lines)
 
     def _wait_for_server(self) -> None:
         if not comes(self.is_up):
@@ -115,30 +114,14 @@ class ControlPlane:
         ]
 
     def _write_keys(self) -> None:
-        folder = self._folder
-        key, public = folder / "accounts.key", folder / "accounts.pub"
-        for command in (
-            ["openssl", "genrsa", "-out", str(key), "2048"],
-            ["openssl", "rsa", "-in", str(key), "-pubout", "-out", str(public)],
-        ):
-            subprocess.run(command, check=True, capture_output=True)
+        credentials.write_account_keys(self._folder)
         users = (
             f'{ADMIN}-token,{ADMIN},1,"system:masters"',
             f'{NODE}-token,system:node:{NODE_NAME},2,"system:nodes"',
         )
-        (folder / "tokens.csv").write_text("\n".join(users) + "\n")
+        (self._folder / "tokens.csv").write_text("\n".join(users) + "\n")
 
     def _write_kubeconfig(self, user: str) -> None:
-        cluster = {
-            "server": SERVER,
-            "certificate-authority": f"{self._folder}/apiserver/apiserver.crt",
-        }
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "rig", "cluster": cluster}],
-            "users": [{"name": user, "user": {"token": f"{user}-token"}}],
-            "contexts": [{"name": "rig", "context": {"cluster": "rig", "user": user}}],
-            "current-context": "rig",
-        }
-        self.kubeconfig(user).write_text(json.dumps(config))
+        certificate = self._folder / "apiserver/apiserver.crt"
+        text = credentials.kubeconfig(SERVER, certificate, user, f"{user}-token")
+        self.kubeconfig(user).write_text(text)

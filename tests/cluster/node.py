@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.cluster.control_plane import NODE_NAME
 from tests.cluster.leftovers import CGROUP_ROOT
 from tests.cluster.namespace import BRIDGE, NODE_ADDRESS, Namespace, ends
-from tests.rig import RigError, cgroups, image, kubepods, packages
+from tests.rig import RigError, cgroups, image, kubepods, logs, packages
 from tests.rig.waiting import comes
 
 SOCKET: Final = "/run/containerd/containerd.sock"
@@ -153,8 +153,7 @@ class Node:
 
     def log_tail(self, name: str, lines: int = 40) -> str:
         """Return the end of one program's log."""
-        path = self._folder / f"{name}.log"
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+        return logs.tail(self._folder / f"{name}.log", lines)
 
     def _spawn(self, name: str, command: list[str], environment: Mapping[str, str] | None = None) -> None:
         with (self._folder / f"{name}.log").open("ab") as log:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, cleanup, commands, configuration, image, kubepods, memory, packages
+from tests.rig import RigError, cleanup, commands, configuration, image, kubepods, logs, memory, packages
 from tests.rig.configuration import Options, Version
 from tests.rig.cri import Cri
 from tests.rig.packages import Unpacked
@@ -23,7 +23,6 @@ from tests.rig.waiting import poll
 
 READY_SECONDS: Final = 180  # an emulated machine needs 8 seconds, a real one a fraction of a second
 LONGEST_SOCKET_PATH: Final = 107  # unix(7): sun_path is 108 bytes with its zero
-LONGEST_LOG_LINE: Final = 300  # containerd prints its whole configuration on one line
 LOGS: Final = Path("build/rig")
 LOGS_KEPT: Final = 20
 _LOG: Final = logging.getLogger(__name__)
@@ -110,8 +109,7 @@ class Containerd:
 
     def log_tail(self, lines: int = 40) -> str:
         """Return the last lines of the log."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(line[:LONGEST_LOG_LINE] for line in text.splitlines()[-lines:])
+        return logs.tail(self.log, lines)
 
     def _launch(self) -> None:
         programs = [self.package.program("containerd").parent, self._runc.parent]
