@@ -55,7 +55,7 @@ test-vm: setup
 	$(BIN)/python -m pytest tests/vm $(ARGS)
 
 # A real Kubernetes node, as root: compiles kubelet and control plane the first time (half an hour for each pair of versions).
-# One scenario: make test-cluster ARGS="-k 'drain and 1.35'". All combinations of versions: make test-cluster MATRIX=full
+# One scenario: make test-cluster ARGS="-k 'test_drain and 1.35'". All combinations of versions: make test-cluster MATRIX=full
 test-cluster: setup
 	MATRIX=$(MATRIX) $(BIN)/python -m pytest tests/cluster --ignore=tests/cluster/test_soak.py $(ARGS)
 
