@@ -25,6 +25,7 @@ BROKEN = (
     "mode: maybe\n",
 )
 ENDS_SECONDS = 2
+SLOW_SECONDS = "1.2"  # a quarter of the runtime's two seconds is 0.5; an answer must not take the two seconds
 
 
 @pytest.mark.bears_load
@@ -132,12 +133,12 @@ def test_a_dedicated_container_leaves_cpus_that_become_reserved(cri: Cri, own_da
 
 
 @pytest.mark.parametrize("qos", ["dedicated", "shared", "reclaimed"])
-def test_a_slow_decision_is_made_good_before_the_first_instruction(
-    cri: Cri, own_daemon: OwnDaemon, tmp_path: Path, qos: str
-):
+def test_a_slow_decision_is_made_good_before_the_first_instruction(cri: Cri, own_daemon: OwnDaemon, qos: str):
     daemon = own_daemon(program=SLOW_PROGRAM)
     first = workloads.dedicated(cri, "first") if qos != "dedicated" else workloads.shared(cri, "first")
-    late = _late(cri, qos, tmp_path / "decided")
+    late = workloads.run(
+        cri, "late", qos, request=1, annotations={slow_daemon.SLOW: SLOW_SECONDS}, started=False
+    )
     assert late.spec_cpus == ""
     late.start()
     assert late.first_cpus() == late.cpus == NODE_CPUS - (first.cpus or NODE_CPUS)
@@ -148,23 +149,15 @@ def test_a_slow_decision_is_made_good_before_the_first_instruction(
     assert daemon.metric("nri_coloc_reconnects_total") == 0
 
 
-def test_a_slow_decision_keeps_its_cpus_through_a_restart(cri: Cri, own_daemon: OwnDaemon, tmp_path: Path):
+def test_a_slow_decision_keeps_its_cpus_through_a_restart(cri: Cri, own_daemon: OwnDaemon):
     daemon = own_daemon(program=SLOW_PROGRAM)
-    late = _late(cri, "dedicated", tmp_path / "decided").start()
+    late = workloads.run(cri, "late", "dedicated", request=1, annotations={slow_daemon.SLOW: SLOW_SECONDS})
     owned = late.first_cpus()
     daemon.kill()
     daemon.start()
     daemon.wait_ready()
     assert late.cpus == owned
     wait_until(lambda: cgroups.members(late.spec_cpus) == owned, 30, "the runtime's spec to agree")
-
-
-def _late(cri: Cri, qos: str, decided: Path) -> workloads.Workload:
-    """Create a container whose decision ends after the answer to its creation, however slow the machine is."""
-    asked = {slow_daemon.SLOW: str(decided)}
-    late = workloads.run(cri, "late", qos, request=1, annotations=asked, started=False)
-    decided.touch()
-    return late
 
 
 def _agent(cri: Cri) -> workloads.Workload:
