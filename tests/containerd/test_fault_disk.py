@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.cli import main
 from tests.rig import checkpoint, disk, studious_daemon
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
@@ -58,7 +59,11 @@ def test_an_audit_continues_in_whole_lines_after_full_disks(
 
 @pytest.mark.invariant(1, 3, 6, 7, 8, 9)
 def test_a_full_state_folder_costs_restore_and_no_placement(
-    cri: Cri, own_daemon: OwnDaemon, inspector: Inspector, tiny: Path
+    cri: Cri,
+    own_daemon: OwnDaemon,
+    inspector: Inspector,
+    tiny: Path,
+    capsys: pytest.CaptureFixture[str],
 ):
     (tiny / "state").mkdir()
     disk.fill(tiny)  # before the daemon's start: the journal's first page would hold all entries
@@ -66,6 +71,11 @@ def test_a_full_state_folder_costs_restore_and_no_placement(
     web, neighbour, _batch = _one_of_each(inspector)
     inspector.wait_until_sound()
     assert daemon.audited("write.failed", saying="restore journal")
+    assert "No space left on device" in daemon.check("state")["detail"]
+    assert daemon.metric("nri_coloc_state_writable") == 0
+    main.main(["doctor", *daemon.places()], {})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "state cannot be written: No space left on device; pods are placed nevertheless" in said
     owned = web.cpus
     daemon.kill()
     daemon.start()
