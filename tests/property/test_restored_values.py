@@ -309,8 +309,10 @@ class RestoreMachine(RuleBasedStateMachine):
         for path in (pod, app):
             self.tree.make(path)
         number = 7 + APPS.index(app)
-        shutil.rmtree(self.root / f"proc/{number}")
+        process = self.root / f"proc/{number}"
+        shutil.rmtree(process)
         self._process(app, number)
+        self.kubelets[str(process / "oom_score_adj")] = str(KUBELETS_SCORE)
         for file, text in self.kubelets.items():
             if f"/{pod}/" in file:
                 Path(file).write_text(f"{text}\n")
@@ -364,6 +366,15 @@ class OldKernelMachine(RestoreMachine):
         restored = {str(Path(f"{self.root}{file}").resolve()) for file in done.done}
         # a journal that lost its end may hold the value before a resize
         return (self.shown().keys() - restored) | self.resized
+
+    def is_kubelets(self, file: str, text: str) -> bool:
+        """Return whether a value is the kubelet's, or a container's own quota, which its spec has in any case."""
+        own = {
+            str((Path(self.layout.folder("cpu", app) or "") / name).resolve()): quota
+            for app in APPS
+            for name, quota in [self._quota(self.quotas[app])]
+        }
+        return super().is_kubelets(file, text) or own.get(file) == text
 
     def after_restore(self, wrong: set[str]) -> None:
         """Take unknown values for the kubelet's from here on."""
