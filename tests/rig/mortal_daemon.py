@@ -150,10 +150,10 @@ class Fate:
         _answer(connection, *others)
         self.reach("answered")
 
-    def note(self, journal: Journal, file: str, original: str) -> None:
+    def note(self, journal: Journal, file: str, *others: Any) -> None:
         """Replace `Journal.note`; a file that the journal holds already is not written again."""
         holds = journal.original(file) is not None
-        _note(journal, file, original)
+        _note(journal, file, *others)
         if not holds:
             self.reach("journalled")
 
