@@ -184,7 +184,7 @@ class Journal:
         name = file.removeprefix(self._root)
         with self._lock:
             entry = originals.unknown(file, found) if self._is_distrusted(file) else Entry(found)
-            is_new = self._note(file, entry._replace(ours=ours) if ours else entry)
+            is_new = self._note(file, entry.before_write(found, ours))
             if not is_new and (ours or self._originals[name].ours):
                 self._note_ours(name, self._originals[name].before_write(found, ours))
 

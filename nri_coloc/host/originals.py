@@ -226,12 +226,13 @@ def unknown(file: str, found: str) -> Entry:
     """Return a harmless substitute for an original that cannot be known.
 
     A cpuset is as its parent's. A value that the runtime's spec of a container holds too stays as found, for the two
-    agree. Every other file gets the value that the kernel gives a new cgroup.
+    agree. Every other file gets the value that the kernel gives a new cgroup. The value that was found may be ours.
     """
     folder, _, name = file.rpartition("/")
     if name in CPUSETS:
         return Entry("", is_known=False)
     if name in SPEC_FILES and kubepods.is_a_pods(folder.rpartition("/")[0]):
-        return Entry(found, is_known=False)
-    fresh = "" if name in io_limits.ALL_NAMES else found
-    return Entry(KERNELS.get(name, fresh), is_known=False)
+        return Entry(found, is_known=False, ours=(found,))
+    if name in io_limits.ALL_NAMES:
+        return Entry("", is_known=False)
+    return Entry(KERNELS.get(name, found), is_known=False, ours=(found,))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core.knobs import Knobs
-from nri_coloc.host import files, journal_file
+from nri_coloc.host import files, journal_file, originals
 from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
@@ -48,6 +48,11 @@ def test_before_a_write_two_values_are_ours():
 
 def test_after_an_unknown_write_no_value_is_ours():
     assert Entry("102", ours=("2",)).before_write("2", ()).ours == ()
+
+
+def test_a_value_found_after_a_loss_may_be_ours():
+    entry = originals.unknown("/kubepods/pod1/memory.high", "4096").before_write("4096", ("8192",))
+    assert (entry.original, entry.is_anothers("4096"), entry.is_anothers("777")) == ("max", False, True)
 
 
 class Case:
