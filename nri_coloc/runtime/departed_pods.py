@@ -6,6 +6,7 @@ from typing import Final
 from nri_coloc.core.decisions import PodRemoved
 from nri_coloc.core.seams import After, all_of, tell
 from nri_coloc.core.state import NodeState
+from nri_coloc.core.workload import Pod
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets
 
@@ -16,6 +17,8 @@ EVERY_S: Final = 15.0
 class DepartedPods:
     """Looks from time to time, because a cgroup may still be there when the runtime lists its pod.
 
+    A pod whose cgroup was never seen stays: nothing tells that it ended.
+
     is_there: returns whether a cgroup exists, by its path below the hierarchies' roots.
     """
 
@@ -23,6 +26,7 @@ class DepartedPods:
         self._node = node
         self._is_there = is_there
         self._after = after
+        self._seen: frozenset[str] = frozenset()
         self._next_at = 0.0
 
     def look(self, now: float) -> None:
@@ -30,9 +34,18 @@ class DepartedPods:
         if now < self._next_at:
             return
         self._next_at = now + EVERY_S
-        for pod_id in tuple(departed(self._node.state, self._is_there)):
+        pods = self._node.state.pods
+        gone = self._seen.intersection(departed(self._node.state, self._is_there))
+        self._seen = frozenset(
+            k for k, place in pods.items() if k in self._seen or self._has_cgroup(place.pod)
+        )
+        for pod_id in gone:
             before = self._node.state
             tell(self._after, all_of(self._node.decide(PodRemoved(pod_id)), before))
+
+    def _has_cgroup(self, pod: Pod) -> bool:
+        path = targets.pod_path(pod)
+        return bool(path) and self._is_there(path)
 
 
 def departed(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]:

@@ -53,3 +53,10 @@ def test_a_pod_that_departs_later_is_left_out_later(node):
     assert "batch" in node.state.pods
     pods.look(EVERY_S)
     assert set(node.state.pods) == {"web"}
+
+
+def test_a_pod_whose_cgroup_was_never_there_stays(node):
+    pods = DepartedPods(node, {"kubepods/podweb"}.__contains__, after=())
+    for turn in range(3):
+        pods.look(turn * EVERY_S)
+    assert set(node.state.pods) == {"web", "batch"}
