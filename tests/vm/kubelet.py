@@ -86,23 +86,39 @@ class Kubelet:
             self._process = None
 
     def run(self, *pods: Mapping[str, Any]) -> None:
-        """Run static pods and wait until the plugin has placed a container of each."""
+        """Run static pods and wait until the containers of each run."""
+        self.create(*pods)
+        names = [
+            (str(pod["metadata"]["name"]), str(each["name"]))
+            for pod in pods
+            for each in pod["spec"]["containers"]
+        ]
+        until(lambda: all(self.path(*name) for name in names), f"the containers {names}", STARTS)
+
+    def create(self, *pods: Mapping[str, Any]) -> None:
+        """Give static pods to the kubelet without waiting."""
         for pod in pods:
             # the kubelet must find a whole file
             scratch = FOLDER / "manifest"
             scratch.write_text(json.dumps(pod))
-            scratch.rename(FOLDER / "manifests" / f"{pod['metadata']['name']}.json")
-        names = [str(pod["metadata"]["name"]) for pod in pods]
-        until(lambda: all(map(self.path, names)), f"the pods {names}", STARTS)
+            scratch.rename(self._manifest(str(pod["metadata"]["name"])))
 
-    def row(self, pod: str) -> dict[str, Any]:
-        """Return a static pod's row of /v1/state; empty if it has none."""
+    def remove(self, pod: str) -> None:
+        """Take a static pod from the kubelet without waiting."""
+        self._manifest(pod).unlink()
+
+    def _manifest(self, pod: str) -> Path:
+        return FOLDER / "manifests" / f"{pod}.json"
+
+    def row(self, pod: str, container: str = "app") -> dict[str, Any]:
+        """Return the row of /v1/state of a static pod's container; empty if it has none."""
         rows = self._node.plugin.state()["containers"]
-        return next((row for row in rows if row["pod"] == f"{pod}-node"), {})
+        wanted = (f"{pod}-node", container)
+        return next((row for row in rows if (row["pod"], row["container"]) == wanted), {})
 
-    def path(self, pod: str) -> str:
+    def path(self, pod: str, container: str = "app") -> str:
         """Return the cgroup of a static pod's running container; empty if it does not run."""
-        found = self.row(pod).get("id", "")
+        found = self.row(pod, container).get("id", "")
         paths = [str(path) for path in ROOT.rglob(f"cri-containerd-{found}.scope")] if found else []
         return paths[0].removeprefix(str(ROOT)) if paths else ""
 

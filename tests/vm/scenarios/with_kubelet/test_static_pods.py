@@ -1,6 +1,9 @@
 """A real kubelet on cgroup v2 with the driver `systemd`: its pods are placed, and its own writes stay.
 
-Memory QoS is on: the kubelet writes `memory.min` of pods, of their Kubernetes classes and of kubepods.
+The last tests run pods with sidecars, a probe, resources of the whole pod, and a crash loop.
+
+Memory QoS is on: the kubelet writes `memory.min` of pods, of their Kubernetes classes and of kubepods, and
+`memory.high` of containers whose limits are above their requests.
 """
 
 from collections.abc import Iterator
@@ -8,19 +11,25 @@ from typing import Final
 
 import pytest
 
-from tests.cluster.pods import container, pod
+from tests.cluster.pods import ONE_CPU, container, pod
 from tests.vm import slices
 from tests.vm.kubelet import Kubelet
-from tests.vm.node import Node, becomes, read, until
+from tests.vm.node import Node, becomes, cpus, read, until
 
 SWEEPS: Final = 180
 """Seconds; the plugin looks every two, and everything is slower here."""
 
+CRASHES: Final = 300
+"""Seconds until a container that ends was started twice: the kubelet waits ten before the second start."""
+
 MIB: Final = 1 << 20
 SIZE: Final = {"cpu": "2", "memory": "64Mi"}
 SMALL: Final = {"cpu": "500m", "memory": "32Mi"}
-NAMES: Final = ("web", "shop", "batch")
-WANTED: Final = {"web": "0-1", "shop": "2-7", "batch": "2-7", "weight of batch's pod": "1"}
+LIMITED: Final = {"memory": "64Mi"}
+PROBE: Final = {"exec": {"command": ["/bin/true"]}, "periodSeconds": 5, "timeoutSeconds": 60}
+ENDS: Final = ("/bin/sh", "-c", "exit 1")
+NAMES: Final = ("web", "shop", "batch", "agent")
+WANTED: Final = {"web": "0-1", **dict.fromkeys(NAMES[1:], "2-7"), "weight of batch's pod": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +39,9 @@ def kubelet(node: Node) -> Iterator[Kubelet]:
     web = container(requests=SIZE, limits=SIZE)
     found.run(
         pod("web", web, qos_class="dedicated", annotations={"memory-min": "16Mi"}, hostNetwork=True),
-        pod("shop", container(requests=SMALL), hostNetwork=True),
+        pod("shop", container(requests=SMALL, limits=LIMITED), hostNetwork=True),
         pod("batch", hostNetwork=True),
+        pod("agent", namespace="kube-system", hostNetwork=True),
     )
     yield found
     found.close()
@@ -47,6 +57,7 @@ def test_static_pods_are_placed_in_slices(kubelet: Kubelet):
     assert kubelet.path("web").startswith("/kubepods.slice/kubepods-pod")
     assert kubelet.path("batch").startswith("/kubepods.slice/kubepods-besteffort.slice/")
     becomes(lambda: values(kubelet), WANTED)
+    assert [kubelet.row(name)["class"] for name in NAMES] == ["dedicated", "shared", "reclaimed", "system"]
 
 
 def protected(cgroup: str) -> int:
@@ -58,6 +69,8 @@ def test_kubelets_memory_qos_is_not_fought(node: Node, kubelet: Kubelet):
     """The annotation of a container replaces the kubelet's value for it; the kubelet's sum above is not lowered."""
     until(lambda: protected("/kubepods.slice") == 96, "the kubelet's sum of requests", SWEEPS)
     becomes(lambda: [protected(kubelet.path(name)) for name in ("web", "shop")], [16, 32], SWEEPS)
+    throttled = int(read(kubelet.path("shop"), "memory.high")) // MIB
+    assert 32 < throttled < 64
     assert [record["because"] for record in node.plugin.audit("drift.repair")] == []
 
 
@@ -86,3 +99,42 @@ def test_restarts_beside_a_kubelet_move_no_container(node: Node, kubelet: Kubele
     node.make_ready()
     becomes(lambda: ids(kubelet), before, SWEEPS)
     becomes(lambda: values(kubelet), WANTED, SWEEPS)
+
+
+@pytest.fixture(scope="module")
+def pods_of_kinds(kubelet: Kubelet) -> None:
+    """Run a dedicated pod with a sidecar, and one with resources of the whole pod."""
+    prepare = container("prepare", requests=ONE_CPU, command=("/bin/true",))
+    proxy = container("proxy", requests={"cpu": "100m"}, restartPolicy="Always")
+    main = container(requests=ONE_CPU, livenessProbe=PROBE)
+    kubelet.run(pod("db", main, qos_class="dedicated", initContainers=[prepare, proxy], hostNetwork=True))
+    both = (container("app"), container("helper"))
+    kubelet.run(pod("pair", *both, qos_class="dedicated", resources={"requests": ONE_CPU}, hostNetwork=True))
+
+
+def where(kubelet: Kubelet, name: str, container_name: str = "app") -> str:
+    """Return the CPUs of a container, by the kernel's own file."""
+    return read(kubelet.path(name, container_name), "cpuset.cpus.effective")
+
+
+@pytest.mark.usefixtures("pods_of_kinds")
+@pytest.mark.parametrize(("name", "other"), [("db", "proxy"), ("pair", "helper")])
+def test_containers_of_a_pod_own_a_cpu_together(kubelet: Kubelet, name: str, other: str):
+    until(lambda: kubelet.row(name)["exclusive"], "a CPU of its own")
+    own = where(kubelet, name)
+    assert len(cpus(own)) == 1
+    becomes(lambda: where(kubelet, name, other), own)
+
+
+def test_crash_loop_is_placed_and_keeps_no_cpu(node: Node, kubelet: Kubelet):
+    owned = node.plugin.state()["pools"]["dedicated"]["cpus"]
+    crash = container(requests=ONE_CPU, command=ENDS)
+    kubelet.create(pod("crash", crash, qos_class="dedicated", hostNetwork=True))
+    until(lambda: len(admitted(node)) >= 2, "two starts", CRASHES)
+    assert {record["class"] for record in admitted(node)} == {"dedicated"}
+    kubelet.remove("crash")
+    becomes(lambda: node.plugin.state()["pools"]["dedicated"]["cpus"], owned, CRASHES)
+
+
+def admitted(node: Node) -> list[dict[str, object]]:
+    return node.plugin.audit("container.admit", pod="crash-node")
