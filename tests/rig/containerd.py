@@ -29,7 +29,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Containerd:
-    """Run a containerd of one version; nothing happens before `start`."""
+    """Run a containerd of one version, with Debian's runc or another; nothing happens before `start`."""
 
     def __init__(
         self,
@@ -37,10 +37,11 @@ class Containerd:
         options: Options | None = None,
         folder: Path | None = None,
         package: Unpacked | None = None,
+        runc: Path | None = None,
     ) -> None:
         self.version = version
         self.package = package or packages.unpacked(f"containerd-{version}")
-        self._runc = packages.unpacked("runc").program("runc")
+        self._runc = runc or packages.unpacked("runc").program("runc")
         self._options = options or Options()
         self._process: subprocess.Popen[bytes] | None = None
         self.stopped: list[cleanup.Traces] = []  # where to look for remains

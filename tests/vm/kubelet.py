@@ -47,6 +47,11 @@ def build() -> binaries.Build:
     return binaries.kubernetes(binaries.PAIRS[0].kubernetes)
 
 
+def builds() -> tuple[binaries.Build, ...]:
+    """Return all that is compiled for a machine with a kubelet: beside it, the runc of the tests with a cluster."""
+    return build(), binaries.runc()
+
+
 class Kubelet:
     """Run a kubelet beside the node's containerd and plugin; `settings` are names of KubeletConfiguration."""
 

@@ -64,7 +64,7 @@ class Record:
 
 def is_compiled(shape: Shape) -> bool:
     """Return whether a machine of this shape can be switched on without compiling."""
-    return not shape.kubelet or kubelet.build().is_cached
+    return not shape.kubelet or all(build.is_cached for build in kubelet.builds())
 
 
 def fetched() -> tuple[kernel.Kernel, Path]:
@@ -89,8 +89,8 @@ class Machine:
     def start(self) -> None:
         """Prepare the machine and switch it on; RigError names what the host lacks."""
         core, busybox = fetched()
-        if self.shape.kubelet:
-            binaries.programs(kubelet.build())  # the guest has no compiler
+        for build in kubelet.builds() if self.shape.kubelet else ():
+            binaries.programs(build)  # the guest has no compiler
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._write_files(core, busybox)

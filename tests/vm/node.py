@@ -10,6 +10,7 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any, Final, TypedDict, Unpack, cast
 
+from tests.cluster import binaries
 from tests.rig import cgroups, image, waiting
 from tests.rig.configuration import Options
 from tests.rig.containerd import Containerd
@@ -119,7 +120,8 @@ class Node:
             restrict_oom_score_adj=False,
             systemd_cgroup=shape.systemd,
         )
-        self.containerd = Containerd("2", options)
+        runc = binaries.programs(binaries.runc()) / "runc" if shape.kubelet else None
+        self.containerd = Containerd("2", options, runc=runc)
         self.plugin = Daemon(self.containerd)
         self.cri: Cri = slices.SystemdCri(self.containerd) if shape.systemd else self.containerd.cri()
         self.cri.call_seconds = CALL_SECONDS
