@@ -16,7 +16,6 @@ from nri_coloc.host.cgroup_layout import CgroupLayout
 
 _CPUS: Final = {1: "cpuset.cpus", 2: "cpuset.cpus.effective"}
 _MEMS: Final = {1: "cpuset.mems", 2: "cpuset.mems.effective"}
-_WIDEN: Final = "(AllowedCPUs= of its systemd unit)"
 
 
 class Granted(NamedTuple):
@@ -61,10 +60,7 @@ def problem(granted: Granted, usable: CPUMask) -> str:
     """Say which file leaves pods no CPU, and how to mend it; "" if there is one. `usable`: the machine's CPUs."""
     if granted.cpus & usable:
         return ""
-    return (
-        f"{granted.file} has no CPU for pods (usable={cpuset.render(usable)}): "
-        f"widen it {_WIDEN} and then the cgroups below it"
-    )
+    return f"{granted.file} has no CPU for pods (usable={cpuset.render(usable)}): {_widen(usable)}"
 
 
 def remark(granted: Granted, online: CPUMask) -> str:
@@ -73,8 +69,13 @@ def remark(granted: Granted, online: CPUMask) -> str:
         return ""
     return (
         f"{granted.file} has CPUs {cpuset.render(granted.cpus)} of {cpuset.render(online)}: pods are placed within "
-        f"these; to give them the others widen it {_WIDEN} and then the cgroups below it"
+        f"these; to give them the others {_widen(online)}"
     )
+
+
+def _widen(cpus: CPUMask) -> str:
+    """Say how to give a cgroup these CPUs; for an empty list systemd (252) writes nothing, also at a daemon-reload."""
+    return f"widen it (AllowedCPUs={cpuset.render(cpus)} of its systemd unit) and then the cgroups below it"
 
 
 def change(granted: Granted, online: CPUMask) -> str:

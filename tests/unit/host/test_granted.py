@@ -84,3 +84,10 @@ def test_sentences_are_short_enough_for_audit():
     far = Granted(cpuset.parse("0-127"), "/kubelet.slice/kubelet-kubepods.slice/cpuset.cpus")
     assert len(granted.change(far, cpuset.parse("0-255"))) <= 160
     assert granted.change(Granted(ONLINE), ONLINE) == "pods may have all online CPUs, 0-7"
+
+
+@pytest.mark.parametrize(("has", "told"), [("", granted.problem), ("4-7", granted.remark)])
+def test_remedy_names_every_cpu_for_systemd(has, told):
+    """For an empty list systemd leaves the file as it is."""
+    sentence = told(Granted(cpuset.parse(has), "/kubepods.slice/cpuset.cpus"), ONLINE)
+    assert "(AllowedCPUs=0-7 of its systemd unit)" in sentence

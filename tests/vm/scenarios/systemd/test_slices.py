@@ -17,6 +17,7 @@ SWEEPS = 180  # seconds; the plugin checks every two, and everything is slower h
 ALL = cpus("0-7")
 FLOOR = 2  # CPUs: a core has two threads
 LENT = 4
+UPPER = cpus("4-7")
 LENDING = "reclaim: {enabled: true}\n"
 SEEN_MILLI = 1000
 """Online use that the plugin reads from the slices while the load runs: a quarter of it."""
@@ -176,3 +177,14 @@ def test_a_resized_dedicated_container_keeps_its_new_cpus_through_a_reload(web: 
     )
     becomes(crowd.breaches, [], SWEEPS)
     assert web.cgroup("cpu.max") == f"{3 * PERIOD} {PERIOD}"
+
+
+def test_pods_keep_within_the_cpus_of_kubepods(node: Node, web: Container, batch: Container, crowd: Crowd):
+    node.plugin.config.write("")
+    size = len(web.cpus)
+    slices.systemctl("set-property", "--runtime", "kubepods.slice", "AllowedCPUs=4-7")
+    until(lambda: len(web.cpus) == size and web.cpus < UPPER, "the owner within the slice", SWEEPS)
+    becomes(lambda: [one.cpus for one in (batch, *crowd.others)], [UPPER - web.cpus] * 3, SWEEPS)
+    assert "kubepods.slice/cpuset.cpus has CPUs 4-7 of 0-7" in node.plugin.check("cgroups")["detail"]
+    slices.systemctl("set-property", "--runtime", "kubepods.slice", "AllowedCPUs=0-7")
+    becomes(lambda: [one.cpus for one in crowd.others], [ALL - web.cpus] * 2, SWEEPS)
