@@ -25,6 +25,15 @@ SHORT, OFFLINE = Hint(Policy.OTHER, 100), Hint(Policy.BATCH)
 PRIVILEGED = pytest.mark.skipif(os.geteuid() != 0, reason="to leave SCHED_IDLE needs CAP_SYS_NICE")
 
 
+@pytest.fixture(autouse=True)
+def usual_policy() -> Iterator[None]:
+    """Give the tests' thread, and what it starts, the usual policy: the product leaves another one alone."""
+    before = os.sched_getscheduler(0)
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    yield
+    os.sched_setscheduler(0, before, os.sched_param(0))
+
+
 @pytest.fixture
 def child() -> Iterator[int]:
     """Yield the id of a process with a niceness of its own."""
