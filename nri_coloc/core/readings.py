@@ -215,7 +215,7 @@ class StallReading(NamedTuple):
     devices: Mapping[str, IOReading] | None = None
 
 
-class Toll(NamedTuple):
+class SharingCost(NamedTuple):
     """The cost of sharing for some cgroups in an interval: sums of the rise of their counters.
 
     For containers: throttling by a quota, waiting for a CPU, kills for memory. For pods: bytes and operations of I/O,

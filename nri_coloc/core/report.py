@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.lending import Change
-from nri_coloc.core.readings import Toll
+from nri_coloc.core.readings import SharingCost
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.errors import KernelInterfaceError
@@ -200,9 +200,9 @@ class Metrics(Protocol):
 
     def working_sets(self, held: Mapping[tuple[str, str], int]) -> None: ...
 
-    def containers_felt(self, qos: str, pool: str, toll: Toll) -> None: ...
+    def containers_felt(self, qos: str, pool: str, cost: SharingCost) -> None: ...
 
-    def pods_felt(self, qos: str, toll: Toll) -> None: ...
+    def pods_felt(self, qos: str, cost: SharingCost) -> None: ...
 
 
 class Recorder(Protocol):

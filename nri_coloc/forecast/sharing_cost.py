@@ -6,7 +6,7 @@ Only cgroups in both snapshots, by identity, count. A counter that is missing or
 from collections.abc import Mapping
 from typing import TypeVar
 
-from nri_coloc.core.readings import GroupReading, IOReading, Toll
+from nri_coloc.core.readings import GroupReading, IOReading, SharingCost
 
 Readings = Mapping[str, GroupReading]
 Group = TypeVar("Group")
@@ -14,25 +14,25 @@ Group = TypeVar("Group")
 _NO_IO = IOReading()
 
 
-def of_containers(before: Readings, after: Readings, groups: Mapping[str, Group]) -> dict[Group, Toll]:
+def of_containers(before: Readings, after: Readings, groups: Mapping[str, Group]) -> dict[Group, SharingCost]:
     """Return the costs that only containers' own files show, by group. `groups`: the known groups by container id."""
-    found: dict[Group, Toll] = {}
+    found: dict[Group, SharingCost] = {}
     for name, first, last in _pairs(before, after, groups):
-        grown = Toll(
+        grown = SharingCost(
             throttled_us=_grown(first.throttled_us, last.throttled_us),
             waited_us=_grown(_waited_us(first), _waited_us(last)),
             oom_kills=_grown(_oom_kills(first), _oom_kills(last)),
         )
-        found[groups[name]] = _sum(found.get(groups[name], Toll()), grown)
+        found[groups[name]] = _sum(found.get(groups[name], SharingCost()), grown)
     return found
 
 
-def of_pods(before: Readings, after: Readings, groups: Mapping[str, Group]) -> dict[Group, Toll]:
+def of_pods(before: Readings, after: Readings, groups: Mapping[str, Group]) -> dict[Group, SharingCost]:
     """Return the costs that files of pods and host groups show for all below them, by group."""
-    found: dict[Group, Toll] = {}
+    found: dict[Group, SharingCost] = {}
     for name, first, last in _pairs(before, after, groups):
         was, now = first.io or last.io or _NO_IO, last.io or first.io or _NO_IO
-        grown = Toll(
+        grown = SharingCost(
             read_bytes=_grown(was.read_bytes, now.read_bytes),
             written_bytes=_grown(was.written_bytes, now.written_bytes),
             reads=_grown(was.reads, now.reads),
@@ -41,7 +41,7 @@ def of_pods(before: Readings, after: Readings, groups: Mapping[str, Group]) -> d
             io_stalled_us=_grown(first.io_stall_us, last.io_stall_us),
             high_events=_grown(_high_events(first), _high_events(last)),
         )
-        found[groups[name]] = _sum(found.get(groups[name], Toll()), grown)
+        found[groups[name]] = _sum(found.get(groups[name], SharingCost()), grown)
     return found
 
 
@@ -68,8 +68,8 @@ def _grown(before: int | None, after: int | None) -> int:
     return 0 if before is None or after is None else max(0, after - before)
 
 
-def _sum(one: Toll, other: Toll) -> Toll:
-    return Toll._make(a + b for a, b in zip(one, other, strict=True))
+def _sum(one: SharingCost, other: SharingCost) -> SharingCost:
+    return SharingCost._make(a + b for a, b in zip(one, other, strict=True))
 
 
 def _waited_us(reading: GroupReading) -> int | None:

@@ -38,7 +38,7 @@ SLICE_PAUSE_S: Final = 0.002
 ENDS_WITHIN_S: Final = 1.0
 
 
-class Tolls:
+class SharingCounters:
     """Counts the cost of sharing for each class, from every whole snapshot.
 
     Labels are classes and the operator's names of pools, never a pod: their number is bounded.
@@ -118,7 +118,7 @@ class Survey:
         self._file = file
         self._report = report
         self._former: Picture | None = None
-        self._tolls = Tolls(report)
+        self._sharing = SharingCounters(report)
         self._ending = Event()
         self._woken = Event()
         self._thread = Thread(target=self._run, name="survey", daemon=True)
@@ -163,7 +163,7 @@ class Survey:
             online = self._snapshots.online(state, lendable)
             self._decide(before, picture, state, _scene(state, online, tuning))
         if self._snapshots.is_whole:
-            self._tolls.turn(picture, state)
+            self._sharing.turn(picture, state)
         for _ in self._listen(before, picture, state):
             if self._ending.wait(SLICE_PAUSE_S):
                 break

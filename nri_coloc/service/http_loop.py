@@ -49,6 +49,9 @@ MAX_HEADERS: Final = 100
 
 _LINE: Final = re.compile(rb"([!-~]{1,32}) ([!-~]+) HTTP/1\.[0-9]")
 
+_ORIGIN: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
+"""The scheme and host of a target in absolute form, which a client of a proxy sends (RFC 9112, 3.2.2)."""
+
 
 class Request(NamedTuple):
     """A valid request; `query` is the part after the question mark."""
@@ -64,10 +67,6 @@ class BadRequest(ValueError):
     def __init__(self, status: HTTPStatus, sentence: str) -> None:
         super().__init__(sentence)
         self.status = status
-
-
-_ORIGIN: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
-"""The scheme and host of a target in absolute form, which a client of a proxy sends (RFC 9112, 3.2.2)."""
 
 
 def end_of_head(received: bytes | bytearray, since: int) -> int:

@@ -19,7 +19,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from nri_coloc.core.decisions import Decision
-from nri_coloc.core.readings import DiskLeft, Toll
+from nri_coloc.core.readings import DiskLeft, SharingCost
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import POOLS, NodeState, Pools
 from nri_coloc.core.workload import QoSClass
@@ -137,10 +137,10 @@ class Metrics:
             "unmet_requests", "Dedicated requests that were not met: the container runs in share."
         )
         self._late = self._counter("late_exclusivity", "Starts before other containers had left the CPUs.")
-        self._make_tolls()
+        self._make_sharing_counters()
         self._audit_lost = self._counter("audit_lost", "Audit records or lines that were lost.", "why")
 
-    def _make_tolls(self) -> None:
+    def _make_sharing_counters(self) -> None:
         """Create the counters of throttling, stalls, kills and I/O by class and pool, never by pod."""
         whose = ("class", "pool")
         self._throttled = self._counter(
@@ -198,23 +198,23 @@ class Metrics:
         for labels, amount in self._held.items():
             self._working_sets.labels(*labels).set(amount)
 
-    def containers_felt(self, qos: str, pool: str, toll: Toll) -> None:
+    def containers_felt(self, qos: str, pool: str, cost: SharingCost) -> None:
         """Count throttling, waits and kills of a class and pool's containers since the last call."""
-        self._throttled.labels(qos, pool).inc(toll.throttled_us / 1e6)
-        self._waited.labels(qos, pool).inc(toll.waited_us / 1e6)
-        self._oom_kills.labels(qos, pool).inc(toll.oom_kills)
+        self._throttled.labels(qos, pool).inc(cost.throttled_us / 1e6)
+        self._waited.labels(qos, pool).inc(cost.waited_us / 1e6)
+        self._oom_kills.labels(qos, pool).inc(cost.oom_kills)
 
-    def pods_felt(self, qos: str, toll: Toll) -> None:
+    def pods_felt(self, qos: str, cost: SharingCost) -> None:
         """Count I/O, stalls and reclaims of a class's pods since the last call."""
         for direction, moved, served in (
-            ("read", toll.read_bytes, toll.reads),
-            ("write", toll.written_bytes, toll.writes),
+            ("read", cost.read_bytes, cost.reads),
+            ("write", cost.written_bytes, cost.writes),
         ):
             self._io_bytes.labels(qos, direction).inc(moved)
             self._io_operations.labels(qos, direction).inc(served)
-        self._stalled.labels(qos, "memory").inc(toll.memory_stalled_us / 1e6)
-        self._stalled.labels(qos, "io").inc(toll.io_stalled_us / 1e6)
-        self._high_events.labels(qos).inc(toll.high_events)
+        self._stalled.labels(qos, "memory").inc(cost.memory_stalled_us / 1e6)
+        self._stalled.labels(qos, "io").inc(cost.io_stalled_us / 1e6)
+        self._high_events.labels(qos).inc(cost.high_events)
 
     def advertised(self, cpu_milli: int, memory_bytes: int) -> None:
         """Set the advertised capacity."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.core.decisions import Decision
-from nri_coloc.core.readings import Toll
+from nri_coloc.core.readings import SharingCost
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import Assignment, Crowd, NodeState, Pools
 from nri_coloc.core.topology import CPU, Topology
@@ -140,7 +140,7 @@ def test_no_series_tells_when_it_was_created(metrics):
 def test_what_containers_bore_is_by_class_and_pool(metrics):
     for _ in range(2):
         metrics.containers_felt(
-            "shared", "gold", Toll(throttled_us=1_500_000, waited_us=500_000, oom_kills=3)
+            "shared", "gold", SharingCost(throttled_us=1_500_000, waited_us=500_000, oom_kills=3)
         )
     whose = '{class="shared",pool="gold"}'
     assert value(metrics, f"cpu_throttled_seconds_total{whose}") == 3
@@ -151,7 +151,7 @@ def test_what_containers_bore_is_by_class_and_pool(metrics):
 def test_what_pods_moved_and_bore_is_by_class(metrics):
     metrics.pods_felt(
         "reclaimed",
-        Toll(
+        SharingCost(
             throttled_us=0,
             waited_us=0,
             oom_kills=0,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, NodeReading, Picture
-from nri_coloc.forecast.slow_loop import Tolls
+from nri_coloc.forecast.slow_loop import SharingCounters
 from tests.unit.parts import a_node, a_report, create
 from tests.unit.placing import kit
 
@@ -14,7 +14,7 @@ class Rig:
     def __init__(self) -> None:
         self.node = a_node()
         self.report, _ = a_report(self.node)
-        self.tolls = Tolls(self.report)
+        self.counters = SharingCounters(self.report)
         create(self.node, "app", kit.SHARED)
         create(self.node, "job", kit.RECLAIMED, on="batch")
 
@@ -31,7 +31,7 @@ class Rig:
             containers={"app": container, "job": container},
             host_groups={"hadoop-yarn": whole},
         )
-        self.tolls.turn(picture, self.node.state)
+        self.counters.turn(picture, self.node.state)
 
     def value(self, series: str) -> float | None:
         lines = self.report.metrics.render().decode().splitlines()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, Toll
+from nri_coloc.core.readings import GroupReading, IOReading, MemoryReading, SharingCost
 from nri_coloc.forecast import sharing_cost
 
 GROUPS = {"a": "shared", "b": "shared", "c": "reclaimed"}
@@ -16,8 +16,8 @@ def test_what_containers_bore_is_summed_by_group():
     before = {name: reading(throttled_us=10, cpu_stall_us=5, memory=MemoryReading(0)) for name in GROUPS}
     grown = reading(throttled_us=13, cpu_stall_us=9, memory=MemoryReading(0, oom_kills=1))
     assert sharing_cost.of_containers(before, dict.fromkeys(GROUPS, grown), GROUPS) == {
-        "shared": Toll(throttled_us=6, waited_us=8, oom_kills=2),
-        "reclaimed": Toll(throttled_us=3, waited_us=4, oom_kills=1),
+        "shared": SharingCost(throttled_us=6, waited_us=8, oom_kills=2),
+        "reclaimed": SharingCost(throttled_us=3, waited_us=4, oom_kills=1),
     }
 
 
@@ -39,7 +39,7 @@ def test_what_pods_moved_and_bore_is_summed_by_group():
         )
     }
     (found,) = sharing_cost.of_pods(before, after, GROUPS).values()
-    assert found == Toll(
+    assert found == SharingCost(
         throttled_us=0,
         waited_us=0,
         oom_kills=0,
@@ -57,7 +57,7 @@ def test_without_psi_it_is_the_threads_delay_that_counts():
     found = sharing_cost.of_containers(
         {"a": reading(run_delay_us=3)}, {"a": reading(run_delay_us=10)}, GROUPS
     )
-    assert found == {"shared": Toll(waited_us=7)}
+    assert found == {"shared": SharingCost(waited_us=7)}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_without_psi_it_is_the_threads_delay_that_counts():
 )
 def test_a_counter_that_tells_nothing_counts_nothing(before, after):
     for of in (sharing_cost.of_containers, sharing_cost.of_pods):
-        assert of({"a": before}, {"a": after}, GROUPS) == {"shared": Toll()}
+        assert of({"a": before}, {"a": after}, GROUPS) == {"shared": SharingCost()}
 
 
 @pytest.mark.parametrize(
