@@ -124,6 +124,20 @@ def test_memory_low_yields_last_and_memory_min_holds(node: Node, kept: Container
     node.remove(kept)
 
 
+def test_sidecars_protect_no_more_than_their_pods_request(node: Node):
+    """They request nothing, and inherit the OOM score of the container that requests memory."""
+    score = node.oom_score_of_request(400 * MIB)
+    main = node.pod("greedy", cpus=0.1, oom=score, memory_min="100%")
+    request = main.cgroup("memory.min")
+    assert int(request) > 300 * MIB
+    for name in ("log", "proxy"):
+        node.container(main.pod, name, oom=score)
+    files = [main.pod_path, "kubepods/burstable", "kubepods"]
+    becomes(lambda: len([row for row in node.plugin.state()["containers"] if row["pod"] == "greedy"]), 3)
+    becomes(lambda: [read(path, "memory.min") for path in files], [request] * 3)
+    node.remove(main)
+
+
 def test_offline_page_cache_displaces_no_online_cache(node: Node, data: Path):
     node.plugin.config.write(
         "reclaim: {enabled: true, memoryWatermark: 1}\n"
