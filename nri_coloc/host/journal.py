@@ -50,6 +50,8 @@ class Journal:
         """Why the file cannot be written, "" while it can."""
         self.complaint = ""
         """Why the file that was read is not a journal of ours, without the sentence's subject; "" if it is one."""
+        self.dropped = 0
+        """The number of entries that were read and date from before the machine's last start."""
         self._path = Path(path)
         self._root = host_root.rstrip("/")
         self._marks = marks or Marks()
@@ -66,7 +68,6 @@ class Journal:
         self._distrusted: frozenset[str] = frozenset()
         self._was_rewritten = False
         self._aside: Path | None = None
-        self._dropped = 0
         self._left_as: tuple[int, int, int] | None = None
         """Device, inode and size after our last write. The size counts because a new file may get a removed file's
         inode."""
@@ -82,11 +83,6 @@ class Journal:
     def kept_as(self) -> str:
         """The new name of a file that was not a journal of ours, "" if there was none."""
         return str(self._aside or "")
-
-    @property
-    def dropped(self) -> int:
-        """The number of entries that were read and date from before the machine's last start."""
-        return self._dropped
 
     @property
     def elsewhere(self) -> Mapping[str, int]:
@@ -183,10 +179,13 @@ class Journal:
         """
         name = file.removeprefix(self._root)
         with self._lock:
-            entry = originals.unknown(file, found) if self._is_distrusted(file) else Entry(found)
-            is_new = self._note(file, entry.before_write(found, ours))
-            if not is_new and (ours or self._originals[name].ours):
-                self._note_ours(name, self._originals[name].before_write(found, ours))
+            held = self._held(name)
+            first = originals.unknown(file, found) if self._is_distrusted(file) else Entry(found)
+            entry = (held or first).before_write(found, ours)
+            if held is None:
+                self._add(self._folder_of(name), {name: entry})
+            else:
+                self._note_ours(name, entry)
 
     def wrote(self, file: str, shown: str) -> None:
         """Note the value that a file shows after our write, if it is not noted: the kernel may have rounded it."""
@@ -228,7 +227,7 @@ class Journal:
 
     def original(self, file: str) -> str | None:
         """Return the value that `restore` writes to a file; None if we never wrote the file."""
-        found = self._originals.get(file.removeprefix(self._root))
+        found = self.entry(file)
         return None if found is None else found.original
 
     def entries(self) -> Mapping[str, Entry]:
@@ -269,16 +268,18 @@ class Journal:
 
     # ---- inside ----
 
-    def _note(self, file: str, entry: Entry) -> bool:
-        """Add an entry unless the file has one; return whether it was added."""
-        file, folder = file.removeprefix(self._root), self._folder_of(file)
-        if file in self._originals and folder not in self._others:
-            return False
-        self._take_over(folder)
-        if file in self._originals:
-            return False
-        self._add(folder, {file: entry})
-        return True
+    def _note(self, file: str, entry: Entry) -> None:
+        """Add an entry unless the file has one."""
+        name = file.removeprefix(self._root)
+        if self._held(name) is None:
+            self._add(self._folder_of(name), {name: entry})
+
+    def _held(self, name: str) -> Entry | None:
+        """Return a file's entry, which may come from another daemon's mark that is taken over first."""
+        folder = self._folder_of(name)
+        if name not in self._originals or folder in self._others:
+            self._take_over(folder)
+        return self._originals.get(name)
 
     def _note_ours(self, name: str, entry: Entry) -> None:
         """Replace the entry of a file by one with other values of ours."""
@@ -414,7 +415,7 @@ class Journal:
         self._contents = journal_file.read(
             str(self._path), self._boot, lambda file: self._marks.covers(self._root + file)
         )
-        self._dropped = self._contents.dropped
+        self.dropped = self._contents.dropped
         self.complaint = self._contents.complaint
         self._owner = self._owner._replace(name=self._contents.name or self._owner.name)
         if not (self._marks.work or self._contents.is_complete):
@@ -433,9 +434,9 @@ class Journal:
         if self.complaint:
             because = f"restore journal moved aside: it {self.complaint} ({known})"
             yield Remark(because, inputs | {"kept_as": self.kept_as})
-        if self._dropped:
-            because = f"restore journal of another boot dropped: its cgroups no longer exist (dropped={self._dropped})"
-            yield Remark(because, inputs | {"dropped": self._dropped})
+        if self.dropped:
+            because = f"restore journal of another boot dropped: its cgroups no longer exist (dropped={self.dropped})"
+            yield Remark(because, inputs | {"dropped": self.dropped})
 
     # ---- writing ----
 
