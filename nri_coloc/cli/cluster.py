@@ -3,6 +3,7 @@
 import argparse
 import signal
 from collections.abc import Mapping
+from threading import Thread
 from typing import Any, Final
 
 from nri_coloc.cli.exit_codes import DONE
@@ -38,8 +39,6 @@ def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _stop_at_signals(companion: Any) -> None:
-    def stop(_number: int, _frame: object) -> None:
-        companion.stopping = True  # seen within a second; an Event could deadlock in its own wait
-
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+        # a handler that sets an Event itself can wait for ever for the main thread, which it interrupts
+        signal.signal(number, lambda *_: Thread(target=companion.stop).start())

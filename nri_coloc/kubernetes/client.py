@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -33,7 +34,10 @@ class DaemonRefusedError(ColocError):
 
 
 class DaemonLink:
-    """A connection to the daemon; it belongs to one thread. An error of a call other than a refusal ends it."""
+    """A connection to the daemon; it belongs to one thread, except for `shut_down`.
+
+    An error of a call other than a refusal ends it.
+    """
 
     def __init__(self, path: str, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -73,6 +77,11 @@ class DaemonLink:
     def close(self) -> None:
         """End the connection."""
         self._socket.close()
+
+    def shut_down(self) -> None:
+        """End the connection from any thread; a call that waits for an answer fails at once."""
+        with suppress(OSError):  # the daemon, or the connection's own thread, closed it meanwhile
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _answer(self, stream: int, end_s: float, meanwhile: Callable[[], None] | None) -> Response:
         while stream not in self._answers:

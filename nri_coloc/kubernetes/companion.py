@@ -78,10 +78,6 @@ class Own(NamedTuple):
     version: str
 
 
-class _Stopped(Exception):
-    """The companion ends while a call waits for the daemon."""
-
-
 class Daemon:
     """The daemon's newest state, followed on a thread, which also sends facts about pods.
 
@@ -115,35 +111,44 @@ class Daemon:
         self._facts = facts
         self._takes_facts = True
         self._results: Mapping[str, Result] = {}
+        self._link: DaemonLink | None = None
 
     def take_results(self, results: Mapping[str, Result]) -> None:
         """Take the results of orders; they are reported after the daemon's next answer."""
         self._results = results
 
     def run(self, stop: Event) -> None:
-        """Follow the daemon until `stop` is set."""
+        """Follow the daemon until `stop` is set and `end` was called."""
         backoff = Backoff(random.random, most_s=RECONNECT_S)
         while not stop.is_set():
             try:
                 self._follow(stop, backoff)
-            except _Stopped:
-                return
             except (DaemonAwayError, DaemonRefusedError, ValueError) as error:
-                stop.wait(self._failed(str(error), backoff))
+                self._rest(str(error), stop, backoff)
             except Exception as error:  # noqa: BLE001 - a thread that ends would leave the node closed for good
-                stop.wait(self._failed(f"{type(error).__name__}: {error}", backoff))
+                self._rest(f"{type(error).__name__}: {error}", stop, backoff)
 
-    def _failed(self, problem: str, backoff: Backoff) -> float:
-        """Return the seconds until the next try, after an error."""
+    def end(self) -> None:
+        """End the connection, so that `run` does not wait for an answer; its `stop` is set already."""
+        link = self._link
+        if link is not None:
+            link.shut_down()
+
+    def _rest(self, problem: str, stop: Event, backoff: Backoff) -> None:
+        """Wait until the next try, after an error."""
+        if stop.is_set():  # `end` was the reason
+            return
         self.heard = None
         if problem != self.problem:
             self.problem = problem
             self._log.warning("the daemon cannot be reached", because=problem)
-        return backoff.failed()
+        stop.wait(backoff.failed())
 
     def _follow(self, stop: Event, backoff: Backoff) -> None:
-        link = DaemonLink(self._path, CALL_S)
+        link = self._link = DaemonLink(self._path, CALL_S)
         try:
+            if stop.is_set():
+                return
             self._greet(link)
             self._facts.connected()
             generation, self._takes_facts = 0, True
@@ -151,7 +156,7 @@ class Daemon:
                 self._send_facts(link)
                 asked = pb.NextRequest(generation=generation, event_sequence=self._events.recorded)
                 answer = link.call(
-                    "Next", asked, pb.NextResponse, NEXT_S, meanwhile=partial(self._meanwhile, link, stop)
+                    "Next", asked, pb.NextResponse, NEXT_S, meanwhile=partial(self._send_facts, link)
                 )
                 has_orders = bool(self.orders or answer.orders)
                 is_news = has_orders or answer.state.generation != generation
@@ -165,11 +170,6 @@ class Daemon:
                 self._report_results(link)
         finally:
             link.close()
-
-    def _meanwhile(self, link: DaemonLink, stop: Event) -> None:
-        if stop.is_set():
-            raise _Stopped
-        self._send_facts(link)
 
     def _report_results(self, link: DaemonLink) -> None:
         """Report the results of the orders that the daemon has open.
@@ -225,7 +225,6 @@ class Companion:
     """The whole program; `run` returns when it is asked to stop, or must start again with other resources."""
 
     def __init__(self, api: Api, socket: str, own: Own, *, log: Log) -> None:
-        self.stopping = False
         self._api = api
         self._own = own
         self._log = log
@@ -256,6 +255,11 @@ class Companion:
             "",
         )
 
+    def stop(self) -> None:
+        """Make `run` return; called on another thread than it, and not in a handler of a signal."""
+        self._stop.set()
+        self._changed.set()
+
     def run(self) -> None:
         """Follow and report."""
         self._workers.start("daemon", partial(self._daemon.run, self._stop))
@@ -266,11 +270,12 @@ class Companion:
                 self._report(preset)
         finally:
             self._stop.set()
+            self._daemon.end()
             self._api.close()
             self._workers.end()
 
     def _first_preset(self) -> Preset | None:
-        while self._daemon.preset is None and not self.stopping:
+        while self._daemon.preset is None and not self._stop.is_set():
             self._wait()
         return self._daemon.preset
 
@@ -288,7 +293,7 @@ class Companion:
         reporter = self._reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
         figures = Figures(self._api, self._own.node)
         carrier = Courier(self._api, self._own.node)
-        while not (self.stopping or self._daemon.is_changed):
+        while not (self._stop.is_set() or self._daemon.is_changed):
             heard, now_s = self._daemon.heard, time.monotonic()
             reporter.turn(pods, heard, now_s)
             if heard is not None and node.view is not None:

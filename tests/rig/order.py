@@ -16,6 +16,9 @@ IN_LANES: Final = frozenset({"integration", "property", "scenario"})
 WITHOUT_A_NODE: Final = ("tests/conformance/", "tests/cluster/api/")
 """Tests that one lane plays, one after another, beside the tests on a real Kubernetes node: they need no such node."""
 
+WAITING: Final = "tests/unit/kubernetes/"
+"""Patient tests of parts with sockets at both ends, which wait for most of their time: one lane plays them all."""
+
 BY_FILE: Final = frozenset({"integration"})
 """Folders whose files each wait for most of their time: a lane plays one file. Of other folders it plays all files."""
 
@@ -63,6 +66,10 @@ def _needs_no_node(item: pytest.Item) -> bool:
     return item.nodeid[item.nodeid.find("tests/") :].startswith(WITHOUT_A_NODE)
 
 
+def _waits(item: pytest.Item) -> bool:
+    return item.nodeid[item.nodeid.find("tests/") :].startswith(WAITING)
+
+
 def _bears_load(item: pytest.Item) -> bool:
     return item.get_closest_marker(BEARS_LOAD) is not None
 
@@ -74,6 +81,8 @@ def batch(item: pytest.Item) -> str:
     """
     if _needs_no_node(item):
         return ", ".join(WITHOUT_A_NODE)
+    if _waits(item):
+        return WAITING
     name = folder(item)
     if name not in IN_LANES and not _bears_load(item):
         return ""
@@ -93,6 +102,6 @@ def place(item: pytest.Item) -> int:
         return 5
     if folder(item) == CLUSTER:
         return 4
-    if folder(item) in IN_LANES:
+    if folder(item) in IN_LANES or _waits(item):
         return 2 + (folder(item) in BY_FILE)
     return int(folder(item) in PATIENT)

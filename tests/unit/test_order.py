@@ -11,6 +11,7 @@ from tests.rig.order import (
     EMULATED,
     IN_LANES,
     PATIENT,
+    WAITING,
     batch,
     bears_a_machine,
     folder,
@@ -79,6 +80,7 @@ def test_only_marked_tests_are_a_machines():
         ("integration/hostile/test_it", "tests/integration/hostile/test_it.py"),
         ("property/test_it", "tests/property"),
         ("unit/test_it", ""),
+        ("unit/kubernetes/test_it", WAITING),
         ("containerd/test_it", ""),
     ],
 )
@@ -93,3 +95,4 @@ def test_one_lane_plays_tests_that_bear_load():
 def test_every_named_folder_exists():
     folders = {path.name for path in TESTS.iterdir() if path.is_dir()}
     assert folders >= PATIENT | IN_LANES >= BY_FILE
+    assert (TESTS.parent / WAITING).is_dir()

@@ -114,7 +114,7 @@ def running(found, folder):
         try:
             yield SimpleNamespace(api=api, server=server, companion=companion, thread=thread)
         finally:
-            companion.stopping = True
+            companion.stop()
             thread.join(SOON_S)
             server.close()
 
@@ -216,7 +216,7 @@ def test_an_unreadable_change_is_asked_again(found, tmp_path, wrong):
 def test_no_thread_outlives_the_companion(found, tmp_path):
     with running(found, tmp_path) as parts:
         wait_until(lambda: found.patches and parts.companion.problem() == "", SOON_S, "a report")
-        parts.companion.stopping = True
+        parts.companion.stop()
         parts.thread.join()
         wait_until(lambda: not running_threads({"daemon", "events", "pods", "nodes"}), 5, "no thread")
     assert "trying again" not in str(found.log.lines)
@@ -263,7 +263,7 @@ def test_without_a_daemon_nothing_is_reported(found, tmp_path):
         thread = Thread(target=companion.run)
         thread.start()
         wait_until(lambda: found.log.lines, SOON_S, "a line about the daemon")
-        companion.stopping = True
+        companion.stop()
         thread.join(SOON_S)
     assert found.patches == []
     assert "cluster.sock" in str(found.log.lines[0])

@@ -37,7 +37,7 @@ def companion_of(api: FakeApi, found: Node, name: str = "a") -> Iterator[Compani
     try:
         yield companion
     finally:
-        companion.stopping = True
+        companion.stop()
         thread.join()
 
 
@@ -47,7 +47,7 @@ def test_a_second_companion_takes_the_place_of_the_first(found, tmp_path):
         with companion_of(first.api, found) as second:
             wait_until(lambda: "another companion" in second.problem(), SOON_S, "a problem")
             wait_until(lambda: first.companion.problem() == "", SOON_S, "no problem of the first")
-            first.companion.stopping = True
+            first.companion.stop()
             wait_until(lambda: second.problem() == "", SOON_S, "a report of the second")
 
 
