@@ -31,7 +31,7 @@ from benchmarks import (
     turns,
 )
 from benchmarks.colocation import command
-from tests.rig import RigError
+from tests.rig import RigError, kubepods
 
 ALL = {
     "beside": beside.run,
@@ -65,6 +65,8 @@ NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {
 def main() -> None:
     """Run the benchmarks of the command line."""
     print(figures.machine())
+    if os.geteuid() == 0:
+        kubepods.take_away_leftover()
     if sys.argv[1:2] and sys.argv[1] in WITH_OPTIONS:
         _with_options(sys.argv[1])
         return

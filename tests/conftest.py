@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 
 from tests import tiers
-from tests.rig import examples, lanes, last_words, memory
-from tests.rig.order import place
+from tests.rig import examples, kubepods, lanes, last_words, memory
+from tests.rig.order import is_on_containerd, place
 from tests.rig.spent import Spent
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
@@ -61,7 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start lanes: only now are the chosen tests known."""
+    """Start lanes, and take away what disturbs them: only now are the chosen tests known."""
+    if not lanes.is_lane() and any(map(is_on_containerd, session.items)):
+        kubepods.take_away_leftover()
     if lanes.wanted(session.config, session.items):
         session.config.pluginmanager.register(lanes.Lanes(session.config, session.items))
 

@@ -17,6 +17,7 @@ from nri_coloc.core import knobs
 from tests.rig import RigError
 from tests.rig.waiting import comes
 
+ROOT: Final = "/kubepods"
 GUARANTEED: Final = "/kubepods/pod{uid}"
 BURSTABLE: Final = "/kubepods/burstable/pod{uid}"
 BESTEFFORT: Final = "/kubepods/besteffort/pod{uid}"
@@ -99,6 +100,16 @@ def kill(cgroup: str) -> None:
 def remove(cgroup: str) -> bool:
     """Remove a cgroup with all below it; return False if the kernel refuses for minutes."""
     return comes(lambda: _removed(cgroup))
+
+
+def take_away_leftover() -> None:
+    """Remove a `/kubepods` without pods and processes, as an interrupted rig leaves it.
+
+    A rig keeps parents that it finds, with their weights; those of a kubelet tell the product that there is one.
+    """
+    has_pods = any(path.is_dir() for folder in folders(ROOT) for path in folder.rglob("pod*"))
+    if not (has_pods or processes(ROOT)):
+        remove(ROOT)
 
 
 def _removed(cgroup: str) -> bool:

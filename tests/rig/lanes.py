@@ -224,14 +224,17 @@ def largest_first(batches: Mapping[str, Sequence[object]]) -> list[str]:
     return sorted(batches, key=lambda name: -len(batches[name]))
 
 
+def is_lane() -> bool:
+    """Return whether this process is itself a lane."""
+    return RECORDS in os.environ
+
+
 def wanted(config: pytest.Config, items: Iterable[pytest.Item]) -> bool:
     """Return whether a batch is chosen beside other tests, and no option asks for its tests in this very process."""
     option = config.option
     looked_into = option.usepdb or option.trace or option.capture == "no"
     not_run = option.collectonly or option.setupplan or option.setuponly
     one_for_all = option.basetemp or option.xmlpath
-    is_one_itself = RECORDS in os.environ
     return (
-        not (looked_into or not_run or one_for_all or is_one_itself)
-        and len({batch(item) for item in items}) > 1
+        not (looked_into or not_run or one_for_all or is_lane()) and len({batch(item) for item in items}) > 1
     )

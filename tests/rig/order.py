@@ -22,6 +22,9 @@ WAITING: Final = "tests/unit/kubernetes/"
 BY_FILE: Final = frozenset({"integration"})
 """Folders whose files each wait for most of their time: a lane plays one file. Of other folders it plays all files."""
 
+ON_CONTAINERD: Final = frozenset({"containerd", "soak"})
+"""Folders of tests with a containerd whose pods lie below /kubepods of this machine."""
+
 CLUSTER: Final = "cluster"
 """The folder of tests on a real Kubernetes node, which wait for most of their time; none measures it."""
 
@@ -55,6 +58,11 @@ def bears_a_machine(item: pytest.Item) -> bool:
 def is_emulated(item: pytest.Item) -> bool:
     """Return whether an emulated machine plays this test."""
     return item.get_closest_marker(EMULATED) is not None
+
+
+def is_on_containerd(item: pytest.Item) -> bool:
+    """Return whether a test has a real containerd on this machine."""
+    return folder(item) in ON_CONTAINERD
 
 
 def is_on_a_cluster(item: pytest.Item) -> bool:

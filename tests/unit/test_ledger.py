@@ -67,3 +67,15 @@ def test_another_process_reads_the_same(ledger: Ledger, tmp_path: Path):
         == ledger.removable()
         == [POD.format(1), "/kubepods/burstable", "/kubepods"]
     )
+
+
+def test_an_empty_leftover_is_taken_away(hierarchy: Path):
+    (hierarchy / "kubepods" / "besteffort").mkdir(parents=True)
+    kubepods.take_away_leftover()
+    assert not (hierarchy / "kubepods").exists()
+
+
+def test_cgroups_with_a_pod_are_no_leftover(hierarchy: Path):
+    (hierarchy / "kubepods" / "besteffort" / "pod1").mkdir(parents=True)
+    kubepods.take_away_leftover()
+    assert (hierarchy / "kubepods" / "besteffort" / "pod1").is_dir()

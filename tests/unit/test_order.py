@@ -10,6 +10,7 @@ from tests.rig.order import (
     BY_FILE,
     EMULATED,
     IN_LANES,
+    ON_CONTAINERD,
     PATIENT,
     WAITING,
     batch,
@@ -94,5 +95,6 @@ def test_one_lane_plays_tests_that_bear_load():
 
 def test_every_named_folder_exists():
     folders = {path.name for path in TESTS.iterdir() if path.is_dir()}
-    assert folders >= PATIENT | IN_LANES >= BY_FILE
+    assert folders >= PATIENT | IN_LANES | ON_CONTAINERD
+    assert IN_LANES >= BY_FILE
     assert (TESTS.parent / WAITING).is_dir()
