@@ -227,6 +227,8 @@ class Pod:
         the operator's rules select are kept, and no other annotation.
     claims_record: it carries the annotation that only the plugin may write, on containers.
     cpu_request: thousandths of a CPU by the pod's own cgroup, None where not known.
+    outdated_request: the figure that its cgroup had before a container's request was lowered; until the kubelet has
+        written the new one it counts no more. None if there was no such resize.
     kube_qos: Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers).
     """
 
@@ -243,6 +245,7 @@ class Pod:
     excess_bytes: int = 0
     claims_record: bool = False
     cpu_request: int | None = None
+    outdated_request: int | None = None
     kube_qos: KubeQoS = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -170,8 +170,11 @@ class Translator:
         if state.boxed(pod.id):
             return None
         told = pod if hook.resources is None else replace(pod, resources=codec.resources_of(hook.resources))
-        read = self._read_again(told)
-        return None if read is told else PodResized(read, self._other_classes(_Now(state, tuning), read))
+        # the kubelet has written the pod's cgroup by now
+        read = self._read_again(replace(told, outdated_request=None))
+        if read.cpu_request == told.cpu_request:
+            return None
+        return PodResized(read, self._other_classes(_Now(state, tuning), read))
 
     def _other_classes(self, now: _Now, pod: Pod, but: str = "") -> dict[str, Wish]:
         """Return the wishes of a pod's containers that have another class under its present CPU request."""
@@ -181,9 +184,14 @@ class Translator:
         return {known.id: found[known.id] for known in others if found[known.id].qos is not known.qos}
 
     def _read_again(self, pod: Pod) -> Pod:
-        """Return the pod with its present CPU request; the same object if that is unchanged or cannot be read."""
+        """Return the pod with its present CPU request.
+
+        The same object if that is unchanged or outdated, or cannot be read.
+        """
         found = self._requests.read(pod)
-        return pod if found is None or found == pod.cpu_request else replace(pod, cpu_request=found)
+        if found in (None, pod.cpu_request, pod.outdated_request):
+            return pod
+        return replace(pod, cpu_request=found, outdated_request=None)
 
     def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
         """Translate CreateContainer."""
@@ -225,6 +233,10 @@ class Translator:
         # a runtime without UpdatePodSandbox shows only here that the floor of degrading has changed
         is_resized = known is not None and known.container.resources.shares != asked.resources.shares
         reads = tuning.pressure.degrade and is_resized
+        if known is not None and known.container.resources.cpu_request < asked.resources.cpu_request:
+            # before a container grows, the kubelet writes its pod's cgroup
+            reads = reads or pod.outdated_request is not None
+            pod = replace(pod, outdated_request=None) if reads else pod
         read, _, wish = self._in_pod(now, pod, asked, _unchanged(known, asked), reads=reads)
         wish = _as_resized(wish, known, asked)
         judged = self._other_classes(now, read, but=container.id) if read is not pod else {}
@@ -255,7 +267,8 @@ class Translator:
         """Return a listed pod with its wish, and with its CPU request if that is needed."""
         place = now.state.pods.get(pod.id)
         if place is not None:
-            pod = replace(pod, cpu_request=place.pod.cpu_request)
+            known = place.pod
+            pod = replace(pod, cpu_request=known.cpu_request, outdated_request=known.outdated_request)
         wish = self.pod_wish(pod, now.tuning)
         if not wish.short and (pod.cpu_request is not None or not _is_request_needed(wish, now.tuning)):
             return pod, wish

@@ -88,7 +88,26 @@ def with_request(state: NodeState, pod: Pod) -> NodeState:
     place = state.pods.get(pod.id)
     if place is None or place.pod.cpu_request == pod.cpu_request:
         return state
-    return with_pod(state, replace(place, pod=replace(place.pod, cpu_request=pod.cpu_request)))
+    now = replace(place.pod, cpu_request=pod.cpu_request, outdated_request=pod.outdated_request)
+    return with_pod(state, replace(place, pod=now))
+
+
+def with_lowered(state: NodeState, known: Assignment, now: Assignment) -> NodeState:
+    """Return the state after a container's request was lowered: its pod's is lowered as much.
+
+    The kubelet writes the lower request of the pod's cgroup after its containers. The pod's request stays at least the
+    sum of its containers' requests.
+    """
+    less = known.container.resources.cpu_request - now.container.resources.cpu_request
+    place = state.pods.get(now.container.pod_id)
+    request = None if place is None else place.pod.cpu_request
+    if place is None or request is None or less <= 0:
+        return state
+    members = [now, *(a for a in state.of_pod(place.pod.id) if a.id != now.id)]
+    asked = sum(a.container.resources.cpu_request for a in members)
+    lowered = min(request, max(request - less, asked))
+    outdated = request if place.pod.outdated_request is None else place.pod.outdated_request
+    return with_request(state, replace(place.pod, cpu_request=lowered, outdated_request=outdated))
 
 
 def _asked_anew(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> NodeState:

@@ -45,6 +45,7 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
     before, boxes = ownership.unboxed(admitted, event.pod, _own_class(event))
     known = before.containers[event.container.id]
     assignment = _with_news(before, known, event)
+    before = change.with_lowered(before, known, assignment)
     resize = _resized(before, known, assignment, event, tuning)
     if resize is not None and tuning.strict and event.answered and not resize.is_met:
         refused = _refused(state, event, resize)

@@ -270,3 +270,36 @@ class TestALowerRequest:
         container.linux.resources.cpu.cpus = "0-1"
         listed = asking.listed(container, state=a_node().state)
         assert listed.containers[0][1].cpu_milli == 2000
+
+
+def test_a_lowered_container_lowers_its_pod_before_the_kubelet_does():
+    asking = Asking(Requests({"p": 4000})).started()
+    asking.create(shares=4096)
+    assert asking.update("c", 2).exclusive == 0
+    assert asking.request == 0
+    assert asking.update("c", 2).exclusive == 0
+    assert asking.create("later", shares=2).exclusive == 0
+
+
+def test_a_pods_request_stays_the_sum_of_its_containers():
+    asking = Asking(Requests({"p": 4000})).started()
+    asking.create(shares=4096)
+    asking.create("beside", shares=3072)
+    asking.update("c", 2)
+    assert asking.request == 3000
+
+
+def test_a_container_that_grows_again_owns_cpus_again():
+    asking = Asking(Requests({"p": 4000})).started()
+    asking.create(shares=4096)
+    asking.update("c", 2)
+    assert asking.update("c", 4096).exclusive.bit_count() == 4
+    assert asking.request == 4000
+
+
+def test_a_pods_resize_is_newer_than_its_containers():
+    asking = Asking(Requests({"p": 4000})).started()
+    asking.create(shares=4096)
+    asking.update("c", 2)
+    asking.resize_pod()
+    assert asking.request == 4000

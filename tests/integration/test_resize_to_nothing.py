@@ -1,0 +1,66 @@
+"""A pod that is resized in place to no CPU request keeps none of the CPUs that it had by its former one."""
+
+from pathlib import Path
+
+import pytest
+
+from nri_coloc.core import cpuset
+from nri_coloc.core.workload import Resources
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, native
+from tests.integration.harness import daemon_of, file, pod, served, shared
+from tests.rig.waiting import wait_until
+
+NOTHING = 2
+"""The shares that a kubelet gives for a request of two thousandths of a CPU or less."""
+
+POOL = "apiVersion: coloc.nri.io/v1\npools: {gold: {minCPUs: 1, maxCPUs: 6}}\n"
+RUNTIMES = [(1, "1.7.24"), (1, "2.4.0"), (2, "2.1.9"), (2, "2.4.0")]
+
+
+def shrink(node: Node, sandbox: str, container: str) -> None:
+    """Resize a pod of one container to nothing: its container first, as a kubelet does."""
+    node.runtime.update(container, Resources(shares=NOTHING))
+    node.resize_pod(sandbox, NOTHING)
+
+
+@pytest.mark.parametrize(("cgroup", "runtime"), RUNTIMES)
+def test_an_owner_returns_its_cpus(tmp_path: Path, cgroup: int, runtime: str):
+    with Node(tmp_path, cgroup=cgroup, runtime_version=runtime) as node, daemon_of(node) as daemon:
+        served(daemon)
+        neighbour = shared(node)
+        sandbox = pod(node, "own", "dedicated", milli=6000)
+        owner = node.run_container(sandbox, ContainerRequest("app", native(6000)))
+        shrink(node, sandbox, owner)
+        wait_until(lambda: cpuset.render(node.cpus(neighbour)) == "0-7", 30, "the CPUs of the former owner")
+
+
+@pytest.mark.parametrize(("cgroup", "runtime"), RUNTIMES)
+def test_a_member_no_longer_enlarges_its_pool(tmp_path: Path, cgroup: int, runtime: str):
+    with (
+        Node(tmp_path, cgroup=cgroup, runtime_version=runtime) as node,
+        daemon_of(node, config=POOL) as daemon,
+    ):
+        served(daemon)
+        sandbox = pod(node, "pooled", "shared", {"coloc.nri.io/cpu-pool": "gold"}, milli=3000)
+        member = node.run_container(sandbox, ContainerRequest("app", native(3000)))
+        shrink(node, sandbox, member)
+        wait_until(
+            lambda: cpuset.parse(daemon.state()["pools"]["gold"]["cpus"]).bit_count() == 1,
+            30,
+            "a pool of one CPU",
+        )
+
+
+@pytest.mark.parametrize(("cgroup", "runtime"), RUNTIMES)
+def test_a_later_container_gets_nothing_of_the_former_request(tmp_path: Path, cgroup: int, runtime: str):
+    with Node(tmp_path, cgroup=cgroup, runtime_version=runtime) as node, daemon_of(node) as daemon:
+        served(daemon)
+        neighbour = shared(node)
+        sandbox = pod(node, "batch", "reclaimed", {"coloc.nri.io/qos-class.later": "dedicated"}, milli=6000)
+        first = node.run_container(sandbox, ContainerRequest("first", native(6000)))
+        name, least = node.tree.weight(NOTHING)
+        wait_until(lambda: (file(node, sandbox, name) or "").strip() == least, 20, "the least weight")
+        shrink(node, sandbox, first)
+        node.run_container(sandbox, ContainerRequest("later", Resources(shares=NOTHING)))
+        assert cpuset.render(node.cpus(neighbour)) == "0-7"
