@@ -134,7 +134,8 @@ class Marks:
         try:
             os.setxattr(folder, name, text)
         except OSError as error:
-            if error.errno not in _GONE:
+            is_full = error.errno == errno.ENOSPC
+            if error.errno not in _GONE and not (is_full and _set_with_room(folder, name, text)):
                 self.refusal = f"{folder}: {os.strerror(error.errno or 0)}"
 
     def _remove(self, folder: str, name: str) -> None:
@@ -143,6 +144,23 @@ class Marks:
         except OSError as error:
             if error.errno not in _NONE:
                 self.refusal = f"{folder}: {os.strerror(error.errno or 0)}"
+
+
+def _set_with_room(carrier: str, name: str, text: bytes) -> bool:
+    """Remove this attribute and those of ended cgroups, and set it; return False if there is still no room.
+
+    A cgroup takes 128 attributes, and the kernel counts one that is replaced twice for a moment (fs/kernfs/inode.c,
+    kernfs_vfs_user_xattr_add). Without room no outdated mark stays.
+    """
+    try:
+        for each in os.listxattr(carrier):
+            below = each.removeprefix(_BELOW)
+            if each == name or (below != each and _status(f"{carrier}/{below}") is None):
+                os.removexattr(carrier, each)
+        os.setxattr(carrier, name, text)
+    except OSError as error:
+        return error.errno in _GONE
+    return True
 
 
 def _status(folder: str) -> os.stat_result | None:

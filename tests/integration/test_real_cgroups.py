@@ -17,6 +17,8 @@ from nri_coloc.host import cgroup_layout
 from nri_coloc.host.bandwidth_files import PodBandwidth, Share
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
+from nri_coloc.host.marks import Marks, Owner
+from nri_coloc.host.originals import Entry
 from nri_coloc.host.readings import CgroupReader
 from nri_coloc.lending import run_delay
 from nri_coloc.lending.groups import Group
@@ -180,6 +182,16 @@ def test_a_removed_cgroups_key_differs_from_its_successors(machine):
         assert anew.key != first.key
         assert anew.usage_us is not None
         first = anew
+
+
+def test_a_mark_is_replaced_on_a_cgroup_without_room(machine):
+    (folder, *_) = map(str, kubepods.folders(f"/{machine.make('kubepods/besteffort/pod1')}"))
+    marks = Marks([folder.partition(f"/{machine.root}")[0]])
+    marks.write(folder, {"cpu.weight": Entry("2")}, Owner())
+    for number in range(127):
+        os.setxattr(folder, f"user.other{number}", b"1")
+    marks.write(folder, {"cpu.weight": Entry("77")}, Owner())
+    assert marks.of(folder)[f"{folder}/cpu.weight"].entry == Entry("77")
 
 
 def test_hundreds_of_cgroups_that_come_and_go_leave_no_descriptor_open(machine):

@@ -180,3 +180,43 @@ def test_a_kernel_that_takes_them_is_found_out(host):
 
 def test_without_a_hierarchy_none_work():
     assert not Marks().work
+
+
+class TestACgroupWithoutRoom:
+    """The kernel counts an attribute that is replaced twice, so that at the limit none can be replaced."""
+
+    LIMIT = 3
+
+    @pytest.fixture(autouse=True)
+    def limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kernels = os.setxattr
+
+        def limited(folder: str, name: str, text: bytes) -> None:
+            if len(os.listxattr(folder)) >= self.LIMIT:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            kernels(folder, name, text)
+
+        monkeypatch.setattr(os, "setxattr", limited)
+
+    def fill(self, host: Host, names: tuple[str, ...]) -> None:
+        for name in names:
+            os.setxattr(host.folder(), name, b"1")
+
+    def test_a_mark_is_replaced(self, host):
+        host.marks.write(host.folder(), {"cpu.weight": Entry("100")}, OWNER)
+        self.fill(host, ("user.a", "user.b"))
+        host.marks.write(host.folder(), {"cpu.weight": Entry("7")}, OWNER)
+        assert (host.read(), host.marks.work) == ({f"{POD}/cpu.weight": Entry("7")}, True)
+
+    def test_marks_of_ended_cgroups_make_room(self, host):
+        self.fill(host, tuple(f"{NAME}.ended{number}" for number in range(self.LIMIT)))
+        host.marks.write(host.folder(f"{POD}/app"), VALUES, OWNER)
+        assert host.attributes() == [f"{NAME}.app"]
+
+    def test_without_room_no_outdated_mark_stays(self, host):
+        host.marks.write(host.folder(), VALUES, OWNER)
+        self.fill(host, ("user.a", "user.b"))
+        os.removexattr(host.folder(), "user.b")
+        self.LIMIT = 1
+        host.marks.write(host.folder(), {"cpu.weight": Entry("7")}, OWNER)
+        assert (host.read(), host.marks.work) == ({}, False)
