@@ -6,6 +6,7 @@ the runtime keeps them. But the spec of a container that lost its own CPUs names
 only if it agrees with the record and the request (docs/testing.md, invariant 3).
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
@@ -98,12 +99,16 @@ class InPool(NamedTuple):
     may_follow: bool
 
 
-def in_pool(container: Container, wish: Wish) -> InPool:
-    """Return the place of a listed container.
+def in_pools(listed: Iterable[tuple[Container, Wish]]) -> dict[str, InPool]:
+    """Return the places of listed containers, by id.
 
     CPUs that another agent chose are no pool's. The CPUs that the container owned at its creation are none either: its
     spec is from before it lost them.
     """
+    return {container.id: _in_pool(container, wish) for container, wish in listed}
+
+
+def _in_pool(container: Container, wish: Wish) -> InPool:
     memory, spec = record.read(container.record), in_spec(container)
     small = wish.qos is QoSClass.DEDICATED and not request.of_container(container, wish).whole
     if memory is None:

@@ -39,7 +39,7 @@ from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import ISOLATED, KEPT_BY_DRA, Container, QoSClass, Wish
 from nri_coloc.placing import claim, driver, request, supply, tiers
-from nri_coloc.placing.claim import Claim
+from nri_coloc.placing.claim import Claim, InPool
 
 Listed = tuple[tuple[Container, Wish], ...]
 
@@ -153,18 +153,19 @@ class _Room:
         self.taken |= cpus
 
 
-def granted(state: NodeState, near: Pools, listed: Listed) -> Granted:
+def granted(state: NodeState, near: Pools, listed: Listed, places: Mapping[str, InPool]) -> Granted:
     """Return the claims that hold, of containers that this process does not know.
 
     state: with the listed pods.
     near: the pools with their earlier CPUs.
+    places: of the listed containers, by id (`claim.in_pools`).
     """
     room = _Room(state, _kept_by_pools(state, near, listed))
     driven = {c.id: driver.claimed(c) for c, wish in listed if KEPT_BY_DRA in wish.preserve}
     for cpus in driven.values():
         room.take(cpus)
     claimants = sorted(_claimants(state, listed, driven), key=lambda one: one.order)
-    shown = _shown(state.pools, listed, claimants)
+    shown = _shown(state.pools, listed, places, claimants)
     exact, rest = _parted(claimants, lambda one: _is_exact(one, shown))
     holding = [one for one in exact if room.grant(one.cpus, is_proven=True)]
     fresh = shown.without(room.taken)
@@ -247,7 +248,7 @@ def _parted(
     return passed
 
 
-def _shown(pools: Pools, listed: Listed, claimants: list[_Claimant]) -> _Shown:
+def _shown(pools: Pools, listed: Listed, places: Mapping[str, InPool], claimants: list[_Claimant]) -> _Shown:
     """Return the sets of containers that we placed, without claimants and containers that may follow one of them."""
     ids = {one.container.id for one in claimants}
     pods = {one.container.pod_id for one in claimants}
@@ -257,7 +258,7 @@ def _shown(pools: Pools, listed: Listed, claimants: list[_Claimant]) -> _Shown:
     for container, wish in listed:
         if container.id in ids:
             continue
-        found = claim.in_pool(container, wish)
+        found = places[container.id]
         if not found.cpus or (container.pod_id in pods and found.may_follow):
             continue
         sets.add(found.cpus)

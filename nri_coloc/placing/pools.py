@@ -7,7 +7,7 @@ the same part of its CPUs. A growing pool keeps its CPUs, a shrinking pool gets 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from heapq import heapify, heappop, heappush
 from operator import or_
@@ -20,7 +20,8 @@ from nri_coloc.core.state import POOLS, RECLAIM, SHARE, NodeState, Pools
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, Wish
-from nri_coloc.placing import claim, tiers
+from nri_coloc.placing import tiers
+from nri_coloc.placing.claim import InPool
 
 _HAD: Final = 0
 _WHOLE: Final = 1
@@ -203,14 +204,18 @@ def _divided(topology: Topology, free: CPUMask, dedicated: CPUMask, former: Pool
     return free & ~box or free, box
 
 
-def recalled(state: NodeState, listed: Iterable[tuple[Container, Wish]]) -> Pools:
+def recalled(
+    state: NodeState, listed: Iterable[tuple[Container, Wish]], places: Mapping[str, InPool]
+) -> Pools:
     """Return the pools with their earlier CPUs if this process does not know their containers.
 
     A pool's earlier CPUs are the set that most of its containers that we placed have in the runtime's spec.
+
+    places: of the listed containers, by id (`claim.in_pools`).
     """
     seen: dict[str, Counter[CPUMask]] = defaultdict(Counter)
     for container, wish in listed:
-        if container.id not in state.containers and (cpus := claim.in_pool(container, wish).cpus):
+        if container.id not in state.containers and (cpus := places[container.id].cpus):
             seen[tiers.pool_of(wish)][cpus] += 1
     had = {
         pool: max(sets, key=lambda cpus: (sets[cpus], cpus))

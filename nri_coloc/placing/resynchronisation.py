@@ -21,6 +21,7 @@ from nri_coloc.core.workload import Container, Phase, Pod, Wish
 from nri_coloc.placing import (
     admission,
     change,
+    claim,
     claims,
     lifecycle,
     ownership,
@@ -70,7 +71,8 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     before = state
     each_once = {container.id: (container, wish) for container, wish in event.containers}
     event = replace(event, containers=_without_failed_attempts(tuple(each_once.values())))
-    near = pools.recalled(state, event.containers)
+    places = claim.in_pools(event.containers)
+    near = pools.recalled(state, event.containers, places)
     listed = {c.id: c.pod_id for c, _ in event.containers}
     # one that is listed in another pod is another container
     vanished = tuple(a for k, a in state.containers.items() if listed.get(k) != a.container.pod_id)
@@ -78,7 +80,7 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     own = (AuditEvent.POOL_RESIZE, AuditEvent.POD_LIMIT)
     decisions = [d for d in released.decisions if d.event not in own]
     state = _with_pods(released.state, event, listed)
-    held = claims.granted(state, near, event.containers)
+    held = claims.granted(state, near, event.containers, places)
     sizing, others = _in_order(state, event.containers, held)
     state, said = _all_replayed(pools.claimed(state, near, held.cpus), sizing, tuning, held)
     # each pool has its size now, and its earlier CPUs again

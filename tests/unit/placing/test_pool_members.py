@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.state import Assignment
-from nri_coloc.placing import lifecycle, pools, tiers
+from nri_coloc.placing import claim, lifecycle, pools, tiers
 from tests.unit.placing.kit import DEDICATED, RECLAIMED, SHARED, SYSTEM, Node, asking, container, mask
 
 PLAN = (PoolTuning("gold", maximum=4), PoolTuning("batch"))
@@ -78,7 +78,7 @@ class TestRecalled:
             (container(f"c{n}", record=record, resources=asking(500, cpus=text)), replace(SHARED, pool=pool))
             for n, text in enumerate(cpus)
         ]
-        return pools.recalled(node().state, listed).tiers[pool]
+        return pools.recalled(node().state, listed, claim.in_pools(listed)).tiers[pool]
 
     def test_it_is_what_most_specs_say(self):
         assert self.recalled("2-3", "4-5", "4-5") == mask("4-5")
@@ -98,4 +98,4 @@ class TestRecalled:
         listed = [
             (container("b", record=RECORD, resources=asking(500, cpus="6-7")), replace(SHARED, pool="gold"))
         ]
-        assert pools.recalled(known.state, listed) is known.state.pools
+        assert pools.recalled(known.state, listed, claim.in_pools(listed)) is known.state.pools
