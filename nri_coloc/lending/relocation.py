@@ -64,7 +64,7 @@ class Relocation:
     @property
     def host_groups(self) -> tuple[str, ...]:
         """The reclaim cgroups outside Kubernetes; the same tuple until it changes."""
-        return self._actuator.members_outside()
+        return self._actuator.host_groups.members
 
     def look_at(self, state: NodeState) -> None:
         """Have the reclaim cgroups watched; to be called after one came or went."""
@@ -77,8 +77,9 @@ class Relocation:
             files, look = partial(actuator.files_of_pod, pod_id), partial(actuator.guard_pod, pod_id)
             members[targets.pod_path(state.pods[pod_id].pod)] = Member(look, files)
         for path in self.host_groups:
-            files = partial(actuator.files_of_host_group, path)
-            members[path] = Member(partial(actuator.guard_host_group, path), files, may_be_remade=True)
+            groups = actuator.host_groups
+            files, look = partial(groups.files_of, path), partial(groups.guard, path)
+            members[path] = Member(look, files, may_be_remade=True)
         return members
 
     def has_members(self, state: NodeState) -> bool:
@@ -124,7 +125,7 @@ class Relocation:
             self._actuator.await_departure(RECLAIM, LEAVE_WITHIN_S)
         self._actuator.place_pods(outcome.moves.pods)
         if self.host_groups:
-            self._actuator.place_host_groups()
+            self._actuator.host_groups.place()
         if not others:
             return
         moves = NO_MOVES if leaving else others

@@ -123,6 +123,7 @@ class Actuator:
     actual: the CPUs last read back, by container id.
     unread: why the last reading failed, by container id.
     drifts: the drift of the values that it writes itself, by container or pod id.
+    bandwidths, host_groups: write their own cgroups and files; the actuator sweeps them too.
 
     Size: one thread, its orders, and one lock, under which each cgroup is written and judged for drift.
     """
@@ -157,7 +158,7 @@ class Actuator:
         self.drifts = Drifts()
         self._unannounced = Unannounced(bandwidths.is_resized)
         self._protections = Protections(node, writer, report)
-        self._host_groups = HostGroups(node, writer, report)
+        self.host_groups = HostGroups(node, writer, report)
         self._leftovers = Leftovers(writer)
         self._sweeps = 0
         self._targets = targets.Reckoned()
@@ -222,7 +223,7 @@ class Actuator:
     def former_box(self) -> int:
         """Return the number of CPUs of the smallest reclaim cgroup that the previous process placed, else 0."""
         state = self._node.state
-        members = {*self._host_groups.look(), *(targets.pod_path(state.pods[k].pod) for k in state.box)}
+        members = {*self.host_groups.look(), *(targets.pod_path(state.pods[k].pod) for k in state.box)}
         return self._cpusets.fewest(members & self._writer.placed(), state)
 
     def know_earlier(self) -> None:
@@ -232,7 +233,7 @@ class Actuator:
     def take_over(self) -> None:
         """Note that the runtime has sent its list: values that the previous process left may now be restored."""
         self._protections.take_over()
-        self._host_groups.take_over()
+        self.host_groups.take_over()
 
     def answered(self, answered: Assignment, state: NodeState) -> None:
         """Note the CPUs and the OOM score that the runtime was sent for a container in creation."""
@@ -303,22 +304,6 @@ class Actuator:
         """Return whether a cgroup exists, by its path below the hierarchies' roots."""
         return self._writer.is_there(path)
 
-    def members_outside(self) -> tuple[str, ...]:
-        """Return the paths of the host groups among the reclaim cgroups, the same tuple until they change."""
-        return self._host_groups.members
-
-    def missing_outside(self) -> tuple[str, ...]:
-        """Return the paths of host groups that the settings name and that do not exist."""
-        return self._host_groups.missing
-
-    def place_host_groups(self) -> None:
-        """Apply the values of all host groups; restore the original values of former host groups."""
-        self._host_groups.place(self._node.can)
-
-    def guard_host_group(self, path: str) -> None:
-        """Compare one host group with its values, as `guard_pod` does for a pod."""
-        self._host_groups.guard(path, self._node.can)
-
     def guard_pod(self, pod_id: str) -> None:
         """Compare one pod's cgroup with its values; repair and record drift, within the limit of repairs."""
         self._keep_pod(pod_id)
@@ -327,10 +312,6 @@ class Actuator:
         """Return the files of a pod's own cgroup that hold its values."""
         target = targets.of_pod(self._node.state, pod_id, self._node.can)
         return self._writer.files_of(target) if target is not None else ()
-
-    def files_of_host_group(self, path: str) -> tuple[str, ...]:
-        """Return the files of a host group that hold its values."""
-        return self._writer.files_of(targets.of_host_group(self._node.state, path, self._node.can))
 
     def _run(self) -> None:
         sweep_at = time.monotonic() + SWEEP_S
@@ -356,7 +337,7 @@ class Actuator:
 
     def _sweep_for(self, asked: "Iterable[Future[int]]") -> None:
         """Carry out ordered sweeps as one; paused repairs and refused writes are tried again."""
-        for each in (self, self.bandwidths, self._host_groups, self._protections):
+        for each in (self, self.bandwidths, self.host_groups, self._protections):
             each.drifts.forgive()
         self._hints.refusals.forgive()
         state = self._node.state
@@ -368,7 +349,7 @@ class Actuator:
     def _sweep(self) -> None:
         self.swept_at = time.monotonic()
         self._guarded(self._learn_files)
-        self._guarded(self.place_host_groups)  # an observer also knows the containers
+        self._guarded(self.host_groups.place)  # an observer also knows the containers
         state = self._node.state
         if self._node.tuning.observe:
             self._each(self._read_cpus, state.containers, SWEEPS_ASIDE_EVERY)

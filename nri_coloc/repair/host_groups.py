@@ -9,7 +9,6 @@ from threading import Lock
 from typing import Final
 
 from nri_coloc.core import kubepods
-from nri_coloc.core.knobs import Capability
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.state import RECLAIM, NodeState
@@ -46,7 +45,7 @@ class HostGroups:
         """Note that the runtime has sent its list: host groups of the previous process may now be restored."""
         self._looks_back = True
 
-    def place(self, can: Capability) -> None:
+    def place(self) -> None:
         """Apply the reclaim pool's values to all members; restore the original values of former members."""
         with self._turn:
             state, tuning = self._node.state, self._node.tuning
@@ -58,7 +57,7 @@ class HostGroups:
                 self._looks_back = False
                 self._placed |= self._of_a_former_life(state) - {*members}
             for path in members:
-                self._bring(path, state, can)
+                self._bring(path, state)
             left = {path for path in self._placed - {*members} if not self._let_go(path, state)}
             self._placed = {*members, *left}
 
@@ -102,14 +101,18 @@ class HostGroups:
             AuditEvent.POD_LIMIT, reason, because, pool=RECLAIM, key=SETTING, value=path, extra=more
         )
 
-    def guard(self, path: str, can: Capability) -> None:
+    def guard(self, path: str) -> None:
         """Check one member; repair and record drift, within the limit of repairs."""
         with self._turn:
             if path in self._placed and not self._node.tuning.observe:
-                self._bring(path, self._node.state, can)
+                self._bring(path, self._node.state)
 
-    def _bring(self, path: str, state: NodeState, can: Capability) -> None:
-        target = targets.of_host_group(state, path, can)
+    def files_of(self, path: str) -> tuple[str, ...]:
+        """Return the files of a member that hold its values."""
+        return self._writer.files_of(targets.of_host_group(self._node.state, path, self._node.can))
+
+    def _bring(self, path: str, state: NodeState) -> None:
+        target = targets.of_host_group(state, path, self._node.can)
         if self.drifts.lets_be(path, target):
             return
         applied = self._writer.apply(target)

@@ -145,7 +145,8 @@ class AdminOrders:
             if grace_s is not None and grace_s > LONGEST_S:
                 raise OrderInvalid(f"a grace lasts {LONGEST_S} seconds at most, not {grace_s}")
             ends = self._on_main(lambda: self._settings.switch_off(grace_s, drain=drain))
-            return ends._replace(not_kept=self._settings.keep(), outside=self._actuator.members_outside())
+            outside = self._actuator.host_groups.members
+            return ends._replace(not_kept=self._settings.keep(), outside=outside)
 
         return self._told(
             caller, asked, work, lambda ends: f"done, reclaimed pods={len(ends.running)}{_unkept(ends)}"

@@ -64,7 +64,7 @@ class DaemonView:
         found = ReadBack(
             cpus=actual,
             unread=self._actuator.unread.copy(),
-            host_groups=self._actuator.members_outside(),
+            host_groups=self._actuator.host_groups.members,
             pod_cgroups=targets.kubepods(state),
         )
         return state_json(

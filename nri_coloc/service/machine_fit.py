@@ -11,12 +11,13 @@ from nri_coloc.service.retuning import InForce
 
 
 class Groups(Protocol):
-    """The cgroups of the node.
+    """The host groups.
 
-    missing_outside: returns the paths of host groups that the settings name and that do not exist.
+    missing: the paths that the settings name and that do not exist.
     """
 
-    def missing_outside(self) -> tuple[str, ...]: ...
+    @property
+    def missing(self) -> tuple[str, ...]: ...
 
 
 class MachineFit:
@@ -35,7 +36,7 @@ class MachineFit:
 
     def look(self) -> None:
         """Log each setting that names more than the machine has, once until settings or machine change."""
-        now = self._in_force.settings, self._node.state.topology, self._groups.missing_outside()
+        now = self._in_force.settings, self._node.state.topology, self._groups.missing
         if now == self._compared:
             return
         self._compared, before = now, self.unfit

@@ -52,7 +52,8 @@ class Machine:
             (folder.parent / "cgroup.subtree_control").write_text("-cpuset")
 
     def place(self) -> None:
-        self.groups.place(capability(self.layout, (0, 0, 0), "/"))
+        self.node.learn(capability(self.layout, (0, 0, 0), "/"))
+        self.groups.place()
 
     def file(self, name: str) -> Path:
         controller: Controller = "cpuset" if name.startswith("cpuset") else "cpu"

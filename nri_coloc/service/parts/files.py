@@ -58,7 +58,7 @@ class FileParts:
             scores=Scores(node, self.writer, report),
             look_again=partial(_with_files_of_pods, layout, node),
         )
-        self.machine_fit = MachineFit(ground.in_force, node, self.actuator, report)
+        self.machine_fit = MachineFit(ground.in_force, node, self.actuator.host_groups, report)
 
 
 def _with_files_of_pods(layout: CgroupLayout, node: Node, known: Capability) -> Capability:

@@ -19,13 +19,13 @@ class ForecastParts:
 
     def __init__(self, ground: GroundParts, files: FileParts) -> None:
         node, report, layout = ground.node, ground.report, ground.layout
-        root = ground.options.host_root
+        root, host_groups = ground.options.host_root, files.actuator.host_groups
         self.cgroups = CgroupReader(layout, root)
         self.sampler = FastSampler(layout, root)
         self.box_memory = BoxMemory(node, files.memory_worker, report)
         self.survey = survey = Survey(
             node,
-            NodeSnapshots(node, PictureTaker(layout, root), files.actuator.members_outside),
+            NodeSnapshots(node, PictureTaker(layout, root), lambda: host_groups.members),
             self.box_memory,
             files.forecasts,
             report,

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -35,6 +36,8 @@ TUNING = Tuning(reclaim=ReclaimTuning(idle_tick_s=TICK_S, quiet_tick_s=TICK_S))
 
 class Nobody:
     """Fake of any writer or sampler: it does nothing and reads nothing."""
+
+    host_groups = SimpleNamespace(members=())
 
     def __getattr__(self, _name: str) -> Any:
         return lambda *_anything: ()

@@ -18,15 +18,29 @@ from tests.unit.placing import kit
 TUNING = Tuning(reclaim=ReclaimTuning(partition=True))
 
 
+class Groups:
+    """Fake host groups that note their calls in a list."""
+
+    def __init__(self, told: list[tuple[Any, ...]]) -> None:
+        self.members: tuple[str, ...] = ()
+        self._told = told
+
+    def place(self) -> None:
+        self._told.append(("place host groups",))
+
+    def guard(self, path: str) -> None:
+        self._told.append(("guard", path))
+
+    def files_of(self, path: str) -> tuple[str, ...]:
+        return ()
+
+
 class Crew:
     """Fake actuator and pusher that keep the order of their calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
-        self.outside: tuple[str, ...] = ()
-
-    def members_outside(self) -> tuple[str, ...]:
-        return self.outside
+        self.host_groups = Groups(self.told)
 
     def submit(self, moves: Any, *barrier: Any) -> None:
         if barrier:
@@ -46,16 +60,7 @@ class Crew:
     def place_pods(self, pod_ids: Iterable[str]) -> None:
         self.told += (("place", pod_id) for pod_id in pod_ids)
 
-    def place_host_groups(self) -> None:
-        self.told.append(("place host groups",))
-
-    def guard_host_group(self, path: str) -> None:
-        self.told.append(("guard", path))
-
     def files_of_pod(self, pod_id: str) -> tuple[str, ...]:
-        return ()
-
-    def files_of_host_group(self, path: str) -> tuple[str, ...]:
         return ()
 
     def guard_pod(self, pod_id: str) -> None:
@@ -119,7 +124,7 @@ def test_who_only_loses_cpus_goes_first():
 
 def test_members_outside_kubernetes_follow():
     rig = Rig()
-    rig.crew.outside = ("yarn",)
+    rig.crew.host_groups.members = ("yarn",)
     assert ("place host groups",) in rig.size(share=6, reclaim=2)
     assert rig.relocation.has_members(rig.node.state)
 
@@ -194,7 +199,7 @@ def test_a_reclaimed_container_in_an_online_pod_has_its_weight():
 
 def test_members_outside_kubernetes_do_not_yield():
     rig = Rig()
-    rig.crew.outside = ("yarn",)
+    rig.crew.host_groups.members = ("yarn",)
     rig.node.decide(PodRemoved("batch"))
     boxed(rig.node, OF_BEST_EFFORT)
     assert not rig.relocation.yields(rig.node.state)
@@ -219,7 +224,7 @@ def test_one_member_is_looked_at_once_in_a_while():
 
 def test_members_outside_kubernetes_have_their_turn():
     rig = Rig()
-    rig.crew.outside = ("yarn",)
+    rig.crew.host_groups.members = ("yarn",)
     rig.relocation.look_at(rig.node.state)
     rig.size(share=6, reclaim=2)
     rig.crew.told.clear()

@@ -190,7 +190,7 @@ def test_values_beyond_the_answer_are_no_drift():
 def test_observer_knows_host_groups():
     rig = Rig(Tuning(observe=True, reclaim=ReclaimTuning(host_groups=("yarn",))), {"yarn": 1})
     rig.actuator._sweep()
-    assert rig.actuator.members_outside() == ("yarn",)
+    assert rig.actuator.host_groups.members == ("yarn",)
     assert rig.cgroups.targets == []
 
 
@@ -445,7 +445,7 @@ def test_host_groups_are_known_before_the_first_sweep():
     rig.cgroups.texts["hadoop-yarn", "cpuset.cpus"] = "0-1"
     rig.cgroups.former_places = {"hadoop-yarn"}
     assert rig.actuator.former_box() == 2
-    assert rig.actuator.members_outside() == ("hadoop-yarn",)
+    assert rig.actuator.host_groups.members == ("hadoop-yarn",)
 
 
 def test_without_a_former_life_there_was_no_box():

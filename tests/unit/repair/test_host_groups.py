@@ -17,15 +17,16 @@ class Rig:
 
     def __init__(self, tuning: Tuning) -> None:
         self.node = a_node(tuning)
+        self.node.learn(kit.EVERYTHING)
         self.cgroups = Cgroups({"yarn": kit.mask("0-7")})
         report, self.heard = a_report(self.node)
         self.groups = HostGroups(self.node, self.cgroups.as_writer(), report)
 
     def place(self) -> None:
-        self.groups.place(kit.EVERYTHING)
+        self.groups.place()
 
     def guard(self) -> None:
-        self.groups.guard("yarn", kit.EVERYTHING)
+        self.groups.guard("yarn")
 
 
 def lending_to(*paths: str, observe: bool = False) -> Tuning:

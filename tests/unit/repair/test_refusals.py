@@ -251,15 +251,16 @@ def test_refused_bounds_are_retried_with_pauses(rig, monkeypatch):
 def test_a_refusing_host_group_is_reported_once_and_paused(rig, error):
     rig.tree.make("yarn")
     rig.node.tuning = Tuning(reclaim=ReclaimTuning(host_groups=("yarn",)))
+    rig.node.learn(Capability(cgroup=1))
     groups = HostGroups(rig.node, rig.writer, rig.report)
     rig.refuse("cpu.shares", ERRORS[error])
     for _ in range(50):
-        groups.place(Capability(cgroup=1))
-        groups.guard("yarn", Capability(cgroup=1))
+        groups.place()
+        groups.guard("yarn")
     assert (rig.attempts["cpu.shares"], len(rig.told)) == (1, 1)
     rig.relent()
     rig.node.decide(PoolsSized({"reclaim": 2}, "pool resized: a test wants it"))
-    groups.place(Capability(cgroup=1))
+    groups.place()
     assert rig.tree.read("yarn", "cpu.shares") == "2", "another size of the reclaim pool is tried at once"
 
 
@@ -268,17 +269,18 @@ def test_a_host_groups_refused_original_is_restored_later(rig, monkeypatch):
     monkeypatch.setattr(drift, "time", clock)
     rig.tree.make("yarn")
     rig.node.tuning = Tuning(reclaim=ReclaimTuning(host_groups=("yarn",)))
+    rig.node.learn(Capability(cgroup=1))
     groups = HostGroups(rig.node, rig.writer, rig.report)
-    groups.place(Capability(cgroup=1))
+    groups.place()
     rig.node.tuning = Tuning()
     rig.refuse("cpu.shares", errno.EINVAL)
     before = rig.attempts["cpu.shares"]
     for _ in range(20):
-        groups.place(Capability(cgroup=1))
+        groups.place()
     assert rig.attempts["cpu.shares"] == before + 1
     rig.relent()
     clock.now += LONGEST_PAUSE_S
-    groups.place(Capability(cgroup=1))
+    groups.place()
     assert rig.tree.read("yarn", "cpu.shares") == "1024"
 
 

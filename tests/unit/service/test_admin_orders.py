@@ -85,7 +85,8 @@ class Rig:
             SimpleNamespace(look_now=lambda: self.looked.append("lending")),
             SimpleNamespace(look_now=lambda: self.looked.append("survey")),
         )
-        actuator = SimpleNamespace(sweep_soon=lambda: self.swept, members_outside=lambda: ("/yarn",))
+        groups = SimpleNamespace(members=("/yarn",))
+        actuator = SimpleNamespace(sweep_soon=lambda: self.swept, host_groups=groups)
         return AdminOrders(
             self.node,
             self.report,

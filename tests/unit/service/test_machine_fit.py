@@ -25,9 +25,6 @@ class Rig:
     def _warning(self, _event: str, **more: Any) -> None:
         self.logged.append(more["because"])
 
-    def missing_outside(self) -> tuple[str, ...]:
-        return self.missing
-
     def looks(self, tuning: Tuning) -> tuple[str, ...]:
         self.in_force.put(Settings(tuning=tuning))
         for _ in range(2):
