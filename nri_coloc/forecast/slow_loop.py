@@ -87,35 +87,75 @@ class ReclaimMemory(Protocol):
     def turn(self, picture: Picture, state: NodeState, expected: Mapping[str, int]) -> None: ...
 
 
+class Conclusions:
+    """The memory of the reclaim cgroups and the offer, both from the node's snapshots; for the loop's thread.
+
+    offer: any thread may read it.
+    file: keeps the learnt histories across restarts.
+    wall: returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        memory: ReclaimMemory,
+        file: ForecastFile,
+        report: Report,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.offer = Offer()
+        self._memory = memory
+        self._file = file
+        self._metrics = report.metrics
+        self._wall = wall
+
+    def resume(self, tuning: ReclaimTuning) -> None:
+        """Load the learnt histories."""
+        self.offer.resume(self._file.load(self._wall(), tuning))
+
+    def save(self) -> None:
+        """Save the learnt histories."""
+        self._file.save(self.offer.forecast, self._wall())
+
+    def draw(self, before: Picture | None, picture: Picture, state: NodeState, scene: Scene) -> None:
+        """Learn the use between two snapshots, set the memory of the reclaim cgroups, and make an offer."""
+        wall_s, online, tuning = self._wall(), scene.online, scene.tuning
+        self.offer.saw(before, picture, online, wall_s, tuning)
+        # before the offer: no reader may see an offer beside an unknown headroom
+        self._memory.turn(picture, state, self.offer.expected_memory(online, wall_s, tuning))
+        if self.offer.advertise(picture, scene, wall_s):
+            offer = self.offer.capacity
+            self._metrics.advertised(offer.cpu_milli, offer.memory_bytes)
+
+    def end_turn(self, took_s: float) -> None:
+        """Save the histories if that is due, and count the turn's snapshot. `took_s`: its duration, seconds."""
+        self._file.save_if_due(self.offer.forecast, self._wall())
+        self._metrics.surveyed(took_s, self._memory.headroom_bytes, self._memory.headroom_by_node)
+
+
 class Survey:
     """The slow loop's thread.
 
     picture: the newest snapshot; any thread may read it.
     looked_at: when the last turn ended, monotonic seconds; any thread may read it.
     listen: chooses from the last two snapshots the tasks whose run-queue delay the fast loop reads, in slices.
-    wall: returns seconds since 1970.
     """
 
     def __init__(
         self,
         node: Node,
         snapshots: NodeSnapshots,
-        memory: ReclaimMemory,
-        file: ForecastFile,
+        conclusions: Conclusions,
         report: Report,
         *,
         listen: Listen,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         self.picture: Picture | None = None
         self.looked_at = 0.0
-        self.offer = Offer()
-        self._memory = memory
-        self._wall = wall
+        self.offer = conclusions.offer
+        self._conclusions = conclusions
         self._listen = listen
         self._node = node
         self._snapshots = snapshots
-        self._file = file
         self._report = report
         self._former: Picture | None = None
         self._sharing = SharingCounters(report)
@@ -139,7 +179,7 @@ class Survey:
             self._thread.join(ENDS_WITHIN_S)
 
     def _run(self) -> None:
-        self.offer.resume(self._file.load(self._wall(), self._node.tuning.reclaim))
+        self._conclusions.resume(self._node.tuning.reclaim)
         while not self._ending.is_set():
             try:
                 pause_s = self.turn()
@@ -148,7 +188,7 @@ class Survey:
                 pause_s = SOON_S
             self._woken.wait(pause_s)
             self._woken.clear()
-        self._file.save(self.offer.forecast, self._wall())
+        self._conclusions.save()
 
     def turn(self) -> float:
         """Take a snapshot, learn, decide and pass the results on; return the seconds to the next turn."""
@@ -161,29 +201,16 @@ class Survey:
         self.picture, self._former = picture, picture if told else None
         if told or not tuning.enabled:
             online = self._snapshots.online(state, lendable)
-            self._decide(before, picture, state, _scene(state, online, tuning))
+            self._conclusions.draw(before, picture, state, _scene(state, online, tuning))
         if self._snapshots.is_whole:
             self._sharing.turn(picture, state)
         for _ in self._listen(before, picture, state):
             if self._ending.wait(SLICE_PAUSE_S):
                 break
-        self._file.save_if_due(self.offer.forecast, self._wall())
+        self._conclusions.end_turn(picture.took_s)
         self.looked_at = time.monotonic()
         cost = time.thread_time() - began
-        self._report.metrics.surveyed(
-            picture.took_s, self._memory.headroom_bytes, self._memory.headroom_by_node
-        )
         return SOON_S if before is None else min(max(PERIOD_S, cost / COST_SHARE), LONGEST_S)
-
-    def _decide(self, before: Picture | None, picture: Picture, state: NodeState, scene: Scene) -> None:
-        """Learn the use between two snapshots, set the memory of the reclaim cgroups, and make an offer."""
-        wall_s, online, tuning = self._wall(), scene.online, scene.tuning
-        self.offer.saw(before, picture, online, wall_s, tuning)
-        # before the offer: no reader may see an offer beside an unknown headroom
-        self._memory.turn(picture, state, self.offer.expected_memory(online, wall_s, tuning))
-        if self.offer.advertise(picture, scene, wall_s):
-            offer = self.offer.capacity
-            self._report.metrics.advertised(offer.cpu_milli, offer.memory_bytes)
 
     def _look(self, state: NodeState, lendable: CPUMask) -> Picture | None:
         """Take a snapshot, with a pause for hooks after each slice; None at the end of the daemon."""

@@ -3,7 +3,7 @@
 from functools import partial
 
 from nri_coloc.forecast.node_snapshots import NodeSnapshots
-from nri_coloc.forecast.slow_loop import Survey
+from nri_coloc.forecast.slow_loop import Conclusions, Survey
 from nri_coloc.forecast.snapshot import PictureTaker
 from nri_coloc.host.readings import CgroupReader
 from nri_coloc.lending.delayed_tasks import DelayedTasks
@@ -26,8 +26,7 @@ class ForecastParts:
         self.survey = survey = Survey(
             node,
             NodeSnapshots(node, PictureTaker(layout, root), lambda: host_groups.members),
-            self.box_memory,
-            files.forecasts,
+            Conclusions(self.box_memory, files.forecasts, report),
             report,
             listen=DelayedTasks(self.sampler, self.cgroups).turn,
         )

@@ -17,7 +17,7 @@ from nri_coloc.forecast import slow_loop as subject
 from nri_coloc.forecast.expectations import Forecast
 from nri_coloc.forecast.forecast_file import NAME, ForecastFile
 from nri_coloc.forecast.node_snapshots import EVERY_WHOLE, NodeSnapshots
-from nri_coloc.forecast.slow_loop import Listen, Survey
+from nri_coloc.forecast.slow_loop import Conclusions, Listen, Survey
 from nri_coloc.forecast.snapshot import PictureTaker
 from nri_coloc.host import cgroup_layout
 from nri_coloc.memory.bounds import BoxMemory
@@ -61,11 +61,9 @@ class Rig:
         self.survey = Survey(
             self.node,
             NodeSnapshots(self.node, taker, lambda: self.outside),
-            self.memory,
-            self.file,
+            Conclusions(self.memory, self.file, self.report, self.told_wall),
             self.report,
             listen=self.listened,
-            wall=self.told_wall,
         )
 
     def listened(self, before: Picture | None, picture: Picture, state: NodeState) -> Iterator[None]:
