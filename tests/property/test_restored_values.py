@@ -364,8 +364,15 @@ class OldKernelMachine(RestoreMachine):
         if not lacking:
             return {str(self.root) + file for file, _ in done.unknown}
         restored = {str(Path(f"{self.root}{file}").resolve()) for file in done.done}
+        lost = self.shown().keys() - restored
+        # a pod without an entry keeps our CPUs, and they bound its containers' CPUs
+        bounded = {
+            str(cpus)
+            for cpus in map(Path, restored)
+            if cpus.name == "cpuset.cpus" and str(cpus.parents[1] / cpus.name) in lost
+        }
         # a journal that lost its end may hold the value before a resize
-        return (self.shown().keys() - restored) | self.resized
+        return lost | bounded | self.resized
 
     def is_kubelets(self, file: str, text: str) -> bool:
         """Return whether a value is the kubelet's, or a container's own quota, which its spec has in any case."""
