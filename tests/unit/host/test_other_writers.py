@@ -136,28 +136,20 @@ def test_restore_writes_the_original_over_ours(written):
     assert host.text(case.name, case.path) == shown(case, case.original)
 
 
-def test_restore_keeps_a_later_value(written):
+@pytest.mark.parametrize("is_adopted", [False, True], ids=["at restore", "at the next start"])
+def test_a_later_value_is_kept(written, is_adopted):
     host, case = written
     for text in case.later:
+        later = shown(case, text)
         show(host, case, text)
+        if is_adopted:
+            start(host)
+            case.write(host)
+            assert of(host, case) in (None, later)
         done = restored(host.journal_path, str(host.root), host.version)
         kept = [(file.rpartition("/")[2], now) for file, now in done.anothers]
-        assert kept == [(case.name, shown(case, text))]
-        assert host.text(case.name, case.path) == shown(case, text)
-        start(host)
-        show(host, case, case.original)
-        case.write(host)
-
-
-def test_the_next_process_adopts_a_later_value(written):
-    host, case = written
-    for text in case.later:
-        show(host, case, text)
-        start(host)
-        case.write(host)
-        assert of(host, case) in (None, shown(case, text))
-        restored(host.journal_path, str(host.root), host.version)
-        assert host.text(case.name, case.path) == shown(case, text)
+        assert kept == ([] if is_adopted else [(case.name, later)])
+        assert host.text(case.name, case.path) == later
         start(host)
         show(host, case, case.original)
         case.write(host)
