@@ -6,8 +6,10 @@ A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make 
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from typing import TypeVar
 
 from benchmarks import (
     beside,
@@ -32,6 +34,8 @@ from benchmarks import (
 )
 from benchmarks.colocation import command
 from tests.rig import RigError, kubepods
+
+Played = TypeVar("Played")
 
 ALL = {
     "beside": beside.run,
@@ -78,10 +82,7 @@ def main() -> None:
         if name in NEEDS_ROOT and os.geteuid() != 0:
             print(f"left out: {name}, which needs root")
             continue
-        try:
-            results = NAMED[name](*numbers)
-        except RigError as error:
-            sys.exit(f"{name}: {error}")
+        results = played(name, NAMED[name], *numbers)
         figures.show(results)
         figures.write(results)
 
@@ -101,12 +102,28 @@ def _with_options(name: str) -> None:
     """Run a benchmark that has options and figures of its own."""
     if name in NEEDS_ROOT and os.geteuid() != 0:
         sys.exit(f"{name}: a real containerd needs root")
+    played(name, WITH_OPTIONS[name], sys.argv[2:])
+
+
+def played(name: str, play: Callable[..., Played], *arguments: object) -> Played:
+    """Return the result of a benchmark; end the process if it has no node, or at SIGINT or SIGTERM, after its clean-up.
+
+    Only the first signal counts: another one would stop the clean-up.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
-        WITH_OPTIONS[name](sys.argv[2:])
+        return play(*arguments)
     except RigError as error:
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
         sys.exit(f"{name}: interrupted; everything was taken away again")
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)  # programs of the clean-up would inherit SIG_IGN
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

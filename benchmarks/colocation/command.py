@@ -44,7 +44,6 @@ def run(arguments: Sequence[str]) -> None:
     from benchmarks.colocation import picture  # only this measurement needs the drawing module
 
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _stage(options.containerd, options.reclaim) as stage:
         pace = _calibrated(stage, options.seconds)
         about = {
