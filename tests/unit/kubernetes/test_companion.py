@@ -302,9 +302,8 @@ def test_an_event_of_the_daemon_is_written_once(found, tmp_path):
     with running(found, tmp_path):
         found.events.occurred(INVALID)
         wait_until(lambda: found.written, SOON_S, "an Event")
-        found.state = STATE._replace(
-            lending=Lending.OFF
-        )  # ends the open call; the next one confirms the Event
+        # a change ends the open call, and the number of the next one confirms the Event
+        found.state = STATE._replace(lending=Lending.OFF)
         wait_until(lambda: not found.events.publish(0.0).entries, SOON_S, "a confirmed Event")
     [body] = found.written
     assert (body["reason"], body["involvedObject"]["name"]) == ("AnnotationInvalid", "web")
