@@ -92,28 +92,17 @@ class Kubelet:
 
     def run(self, *pods: Mapping[str, Any]) -> None:
         """Run static pods and wait until the containers of each run."""
-        self.create(*pods)
+        for pod in pods:
+            # the kubelet must find a whole file
+            scratch = FOLDER / "manifest"
+            scratch.write_text(json.dumps(pod))
+            scratch.rename(FOLDER / "manifests" / f"{pod['metadata']['name']}.json")
         names = [
             (str(pod["metadata"]["name"]), str(each["name"]))
             for pod in pods
             for each in pod["spec"]["containers"]
         ]
         until(lambda: all(self.path(*name) for name in names), f"the containers {names}", STARTS)
-
-    def create(self, *pods: Mapping[str, Any]) -> None:
-        """Give static pods to the kubelet without waiting."""
-        for pod in pods:
-            # the kubelet must find a whole file
-            scratch = FOLDER / "manifest"
-            scratch.write_text(json.dumps(pod))
-            scratch.rename(self._manifest(str(pod["metadata"]["name"])))
-
-    def remove(self, pod: str) -> None:
-        """Take a static pod from the kubelet without waiting."""
-        self._manifest(pod).unlink()
-
-    def _manifest(self, pod: str) -> Path:
-        return FOLDER / "manifests" / f"{pod}.json"
 
     def row(self, pod: str, container: str = "app") -> dict[str, Any]:
         """Return the row of /v1/state of a static pod's container; empty if it has none."""
