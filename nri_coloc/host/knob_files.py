@@ -193,7 +193,7 @@ _READERS: Final = {
 }
 """Field and conversion of the number that a file shows."""
 
-_WITH_SWAP: Final = {"memory.limit_in_bytes": "memory.memsw.limit_in_bytes", "memory.max": "memory.swap.max"}
+WITH_SWAP: Final = {"memory.limit_in_bytes": "memory.memsw.limit_in_bytes", "memory.max": "memory.swap.max"}
 """The file of memory and swap together that a runtime writes before the file of the limit."""
 
 
@@ -204,7 +204,7 @@ def spec_files(changes: Knobs, cgroup: int) -> tuple[str, ...]:
     """
     fields = [field for field in _IN_SPEC if getattr(changes, field) is not None]
     names = [file.name for field in fields for file in knobs.files(field, cgroup=cgroup)]
-    with_swap = [each for name in names for each in (_WITH_SWAP.get(name, name), name)]
+    with_swap = [each for name in names for each in (WITH_SWAP.get(name, name), name)]
     return tuple(dict.fromkeys(with_swap))
 
 

@@ -8,6 +8,9 @@ A mark decides the value that `restore` writes, so no tenant may write one. A co
 its pod's, so its mark is on the pod's cgroup. If another user than root may write to a folder, its mark is on the
 folder above.
 
+A container in no pod's cgroup, as of a kubelet with `cgroupsPerQOS: false`, may own the folder that carries its mark.
+So a mark can name the files that the daemon writes alone: it cannot open devices or freeze tasks.
+
 Several daemons of one machine may see the same cgroups, so a mark names its daemon (`Owner`).
 """
 
@@ -18,13 +21,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from nri_coloc.core import kubepods
-from nri_coloc.host import files
-from nri_coloc.host.knob_files import makes_sense
+from nri_coloc.core import knobs, kubepods
+from nri_coloc.host import files, oom_scores, scheduler
+from nri_coloc.host.knob_files import WITH_SWAP, makes_sense
 from nri_coloc.host.originals import Entry
 
 NAME: Final = "user.nri-coloc"
 """The attribute with a cgroup's own values. The attribute for a cgroup below it ends with the relative path."""
+
+_WRITTEN: Final = frozenset(
+    {file.name for file in knobs.files()} | {*WITH_SWAP.values(), scheduler.NAME, *oom_scores.NAMES}
+)
+"""Names of files: of all that the daemon and the runtime write, and of the lists that stand for a policy or score."""
 
 _compact: Final = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -147,7 +155,7 @@ class Marks:
 
 
 def _set_with_room(carrier: str, name: str, text: bytes) -> bool:
-    """Remove this attribute and those of ended cgroups, and set it; return False if there is still no room.
+    """Remove this attribute and the marks of ended cgroups, and set it; return False if there is still no room.
 
     A cgroup takes 128 attributes, and the kernel counts one that is replaced twice for a moment (fs/kernfs/inode.c,
     kernfs_vfs_user_xattr_add). Without room no outdated mark stays.
@@ -237,7 +245,7 @@ def _values(text: bytes) -> Mapping[str, Mark]:
         return {
             str(name): Mark(Entry(str(was), str(name) not in unknown, ours.get(str(name), ())), owner)
             for name, was in texts.items()
-            if "/" not in name and makes_sense(name, str(was))
+            if name in _WRITTEN and makes_sense(name, str(was))
         }
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}

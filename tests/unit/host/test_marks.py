@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from nri_coloc.core import knobs
+from nri_coloc.core.knobs import Knobs
+from nri_coloc.host import oom_scores, scheduler
+from nri_coloc.host.knob_files import spec_files
 from nri_coloc.host.marks import NAME, Marks, Owner
 from nri_coloc.host.originals import Entry
 from tests.rig import attributes
 
 POD = "kubepods/besteffort/pod1"
+FIGURES = Knobs(shares=2, quota=1, period=1, memory_limit=1)
+NOTED = {file.name for file in knobs.files()} | {name for v in (1, 2) for name in spec_files(FIGURES, v)}
 OWNER = Owner("/var/lib/nri-coloc", "one")
 VALUES = {"cpuset.cpus": Entry("0-7"), "cpu.weight": Entry("100")}
 
@@ -95,6 +101,20 @@ def test_a_mark_ends_with_its_cgroup(host):
 def test_a_mark_names_no_file_outside_its_cgroup(host):
     os.setxattr(host.folder(), f"{NAME}.../../../../etc", b'[{"cpu.weight":"1"}]')
     assert host.read() == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["devices.allow", "cgroup.freeze", "memory.oom_control", "notify_on_release"]
+)
+def test_a_mark_names_only_files_that_we_write(host, name):
+    os.setxattr(host.folder(), NAME, f'[{{"{name}":"1","cpu.weight":"7"}}]'.encode())
+    assert host.read() == {f"{POD}/cpu.weight": Entry("7")}
+
+
+@pytest.mark.parametrize("name", sorted({*NOTED, *oom_scores.NAMES, scheduler.NAME}))
+def test_every_file_that_we_note_may_stand_in_a_mark(host, name):
+    host.marks.write(host.folder(), {name: Entry("")}, OWNER)
+    assert host.read() == {f"{POD}/{name}": Entry("")}
 
 
 def test_a_containers_mark_lies_on_its_pod(host):
