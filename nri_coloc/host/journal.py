@@ -3,8 +3,9 @@
 The state folder holds them, one line each, and the cgroups themselves do (`marks`). A value is noted before the first
 write to its file. The first noted value is the original. The values that we are about to write are noted too, so that
 the next process and `restore` know a later value of another writer. They change more often than originals: where the
-kernel takes marks, a change of them alone is written to the mark alone. A journal that cannot be written affects
-`restore`, never placement: the value is written nevertheless, and the whole journal is retried.
+kernel takes marks, a change of them alone is written to the mark alone, unless the cgroup has no room for a mark. A
+journal that cannot be written affects `restore`, never placement: the value is written nevertheless, and the whole
+journal is retried.
 """
 
 import errno
@@ -149,11 +150,8 @@ class Journal:
         """Return why values of ours may be in force that the journal does not hold, "" if there can be none."""
         if self.complaint and (self._contents.is_foreign or not self._marks.work):
             return f"the restore journal {self._path} {self.complaint}"
-        because = (
-            "an earlier journal was lost while the plugin's values were in force"
-            if not self._is_whole
-            else ""
-        )
+        lost = "an earlier journal was lost while the plugin's values were in force"
+        because = "" if self._is_whole else lost
         if self._contents.is_torn and not self._marks.work:
             because = "its last line was cut off"
         return because and f"the restore journal {self._path} is not whole: {because}"
@@ -227,8 +225,7 @@ class Journal:
 
     def original(self, file: str) -> str | None:
         """Return the value that `restore` writes to a file; None if we never wrote the file."""
-        found = self.entry(file)
-        return None if found is None else found.original
+        return None if (found := self.entry(file)) is None else found.original
 
     def entries(self) -> Mapping[str, Entry]:
         """Return all entries by file, as the host names files."""
@@ -350,8 +347,12 @@ class Journal:
             self._write_mark(folder)
 
     def _write_mark(self, folder: str) -> None:
-        values = {file.rpartition("/")[2]: originals for file, originals in self._held_in(folder).items()}
-        self._marks.write(self._root + folder, values, self._owner)
+        """Write a cgroup's mark; if there is no room for it, the journal gets all values that it would hold."""
+        held = self._held_in(folder)
+        values = {file.rpartition("/")[2]: entry for file, entry in held.items()}
+        if not self._marks.write(self._root + folder, values, self._owner):
+            self._superfluous += len(held)
+            self._append(journal_file.text(held))
 
     def _marked(self) -> dict[str, Entry]:
         """Return the values of this daemon's marks, and hold those of other daemons apart."""
@@ -387,10 +388,9 @@ class Journal:
 
     def _is_foreign(self, folder: str) -> bool:
         """Return whether a cgroup has the mark of another named daemon."""
-        found = self._marks.of(self._root + folder)
         return any(
             mark.owner.name and not self._is_ours(file.removeprefix(self._root), mark.owner)
-            for file, mark in found.items()
+            for file, mark in self._marks.of(self._root + folder).items()
         )
 
     def _is_ours(self, file: str, owner: Owner) -> bool:

@@ -88,15 +88,18 @@ class Marks:
             self._set(mount, f"{NAME}.probe", b"1")
             self._remove(mount, f"{NAME}.probe")
 
-    def write(self, folder: str, values: Mapping[str, Entry], owner: Owner) -> None:
-        """Write a cgroup's mark: its values by file name. Without values the mark is removed."""
+    def write(self, folder: str, values: Mapping[str, Entry], owner: Owner) -> bool:
+        """Write a cgroup's mark: its values by file name; without values the mark is removed.
+
+        Return False if the cgroup has no mark now, although marks work: the cgroup that carries it has no room.
+        """
         carrier = self._carrier(folder)
         if not carrier:
-            return
+            return True
         if values:
-            self._set(carrier, _name(carrier, folder), _text(values, owner))
-        else:
-            self._remove(carrier, _name(carrier, folder))
+            return self._set(carrier, _name(carrier, folder), _text(values, owner))
+        self._remove(carrier, _name(carrier, folder))
+        return True
 
     def of(self, folder: str) -> dict[str, Mark]:
         """Return the values of one cgroup's mark, by file."""
@@ -138,13 +141,16 @@ class Marks:
     def _is_below(self, folder: str) -> bool:
         return any(folder == mount or folder.startswith(f"{mount}/") for mount in self._mounts)
 
-    def _set(self, folder: str, name: str, text: bytes) -> None:
+    def _set(self, folder: str, name: str, text: bytes) -> bool:
+        """Set an attribute; return False if the cgroup has no room for it."""
         try:
             os.setxattr(folder, name, text)
         except OSError as error:
-            is_full = error.errno == errno.ENOSPC
-            if error.errno not in _GONE and not (is_full and _set_with_room(folder, name, text)):
+            if error.errno == errno.ENOSPC:
+                return _set_with_room(folder, name, text)
+            if error.errno not in _GONE:
                 self.refusal = f"{folder}: {os.strerror(error.errno or 0)}"
+        return True
 
     def _remove(self, folder: str, name: str) -> None:
         try:

@@ -45,8 +45,9 @@ SHARES = st.sampled_from((2, 512, 1024, 4096))
 class NoMarks(Marks):
     """Replace the marks of a kernel before 5.7, which has none."""
 
-    def _set(self, _folder: str, _name: str, _text: bytes) -> None:
+    def _set(self, _folder: str, _name: str, _text: bytes) -> bool:
         self.refusal = "Operation not supported"
+        return True
 
     def _remove(self, _folder: str, _name: str) -> None:
         self.refusal = "Operation not supported"

@@ -81,6 +81,45 @@ def old_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, name, refused)
 
 
+class TestACgroupWithoutRoom:
+    """A pod can have more containers than its cgroup takes marks, and a mark can grow beyond the room."""
+
+    @pytest.fixture(autouse=True)
+    def full(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let the pod's cgroup take no mark once `is_full` is set."""
+        self.is_full, kernels = False, os.setxattr
+
+        def limited(folder: str, name: str, text: bytes) -> None:
+            if self.is_full and folder.endswith(POD):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            kernels(folder, name, text)
+
+        monkeypatch.setattr(os, "setxattr", limited)
+
+    def test_the_journal_has_every_value_of_ours(self, node):
+        node.write("0-3", "1")
+        node.bound(4096)
+        node.bound(8192)
+        self.is_full = True
+        node.write("0-3", "2")
+        node.start()
+        for name, text in (("cpu.weight", "2"), ("memory.high", "8192")):
+            assert not node.journal.entry(f"{node.base}/{POD}/{name}").is_anothers(text)
+
+    def test_marks_of_other_cgroups_work_on(self, node):
+        other = "kubepods/besteffort"
+        (node.base / other / "cpu.weight").write_text("39\n")
+        self.is_full = True
+        node.write("0-3", "1")
+        node.write("", "1", other)
+        before = node.journal_path.read_text()
+        node.write("", "2", other)
+        assert node.journal_path.read_text() == before
+        node.lose_journal()
+        node.start()
+        assert node.journal.original(f"{node.base}/{other}/cpu.weight") == "39"
+
+
 class TestWithMarks:
     def test_originals_come_from_the_cgroups(self, node):
         node.write("0-3", "1")

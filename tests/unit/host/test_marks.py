@@ -238,5 +238,5 @@ class TestACgroupWithoutRoom:
         self.fill(host, ("user.a", "user.b"))
         os.removexattr(host.folder(), "user.b")
         self.LIMIT = 1
-        host.marks.write(host.folder(), {"cpu.weight": Entry("7")}, OWNER)
-        assert (host.read(), host.marks.work) == ({}, False)
+        assert not host.marks.write(host.folder(), {"cpu.weight": Entry("7")}, OWNER)
+        assert (host.read(), host.marks.work) == ({}, True)
