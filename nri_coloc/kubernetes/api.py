@@ -7,7 +7,7 @@ fields. This module imports lightkube in `connect` only, so that other programs 
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -173,7 +173,7 @@ class Api:
                 answer.read()
                 raise _refused("watch", path, answer)
             yield OPENED, {}
-            yield from map(_change, answer.iter_lines())
+            yield from map(_change, _lines(answer.iter_bytes()))
 
     def close(self) -> None:
         """End all connections: a call or watch that waits raises ApiUnreachable. No call may follow."""
@@ -284,8 +284,24 @@ def _answering(method: str, path: str) -> Iterator[None]:
         raise ApiUnreachable(f"{method} {path}: not sent: {_shortened(str(error))}") from error
 
 
-def _change(line: str) -> tuple[str, Object]:
-    found = _parsed("watch", "", line.encode())
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytearray]:
+    """Yield the lines of a stream.
+
+    They end with a line feed alone. Python, and httpx with it, ends a line at U+0085 too, which the API server sends
+    unescaped in the annotations of any pod.
+    """
+    rest = bytearray()
+    for piece in pieces:
+        rest += piece
+        if b"\n" in piece:
+            *lines, rest = rest.split(b"\n")
+            yield from lines
+    if rest:
+        yield rest
+
+
+def _change(line: bytearray) -> tuple[str, Object]:
+    found = _parsed("watch", "", line)
     kind, body = str(found.get("type")), found.get("object")
     if not isinstance(body, dict):
         raise ApiError("watch: the API server sent a change without an object")

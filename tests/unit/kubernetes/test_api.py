@@ -117,6 +117,15 @@ def test_a_watch_returns_its_changes(tmp_path):
     assert server.asked[0].query["resourceVersion"] == "7"
 
 
+@pytest.mark.parametrize("odd", ["\x85", "\u2028", "\U0001f600"], ids=["next line", "separator", "emoji"])
+def test_no_text_of_a_pod_ends_a_line(tmp_path, odd):
+    body = change("MODIFIED", name=f"a{odd}b")
+    raw = json.dumps(body, ensure_ascii=False).encode() + b"\n"
+    with serving(tmp_path, lambda _: Reply(raw=raw)) as server:
+        found = list(server.connect().watch("/api/v1/pods", "7"))
+    assert found[1:] == [("MODIFIED", body["object"])]
+
+
 def test_an_expired_watch_has_status_410(tmp_path):
     lines = ({"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}},)
     with serving(tmp_path, lambda _: Reply(lines=lines)) as server:
