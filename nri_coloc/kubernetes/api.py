@@ -44,6 +44,9 @@ PAGE_BYTES: Final = 2 << 20
 """Bytes of a page. One pod may have 1.5 MiB, the limit of a request to etcd, and more as JSON: the API server escapes
 `<` as six characters. JSON of many small parts needs nine times its bytes when it is parsed (measured)."""
 
+MOST_OBJECTS: Final = 150_000
+"""Objects of a list at most: the pods that Kubernetes supports in one cluster. A list without an end fails."""
+
 GONE: Final = 410
 """HTTP status: the resourceVersion is too old, so that the list must be read again."""
 
@@ -130,8 +133,8 @@ class Api:
         limit: objects of a page, fewer after a page of more than `PAGE_BYTES`. A caller that empties each page has no
             more than one page in memory.
         """
-        token = ""
-        while True:
+        token, number = "", 0
+        while number < MOST_OBJECTS:
             asked = {**query, "limit": str(limit), **({"continue": token} if token else {})}
             found = self._page(path, asked, PAGE_BYTES if limit > 1 else None)
             if found is None:
@@ -141,10 +144,12 @@ class Api:
             items = found.pop("items", None)
             if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
                 raise ApiError(f"GET {path}: the answer has no list of objects")
+            number += max(1, len(items))  # a page may be empty
             yield items, metadata["resourceVersion"]
             token = str(metadata.get("continue") or "")
             if not token:
                 return
+        raise ApiError(f"GET {path}: the API server lists more than {MOST_OBJECTS} objects")
 
     def watch(self, path: str, version: str, **query: str) -> Iterator[tuple[str, Object]]:
         """Return the changes of a collection after a resourceVersion, each with its kind and object.
@@ -173,7 +178,9 @@ class Api:
                 answer.read()
                 raise _refused("watch", path, answer)
             yield OPENED, {}
-            yield from map(_change, _lines(answer.iter_bytes()))
+            for line in _lines(answer.iter_bytes()):
+                self._links.begin_part()
+                yield _change(line)
 
     def close(self) -> None:
         """End all connections: a call or watch that waits raises ApiUnreachable. No call may follow."""
@@ -250,6 +257,8 @@ def connect(kubeconfig: str = "") -> Api:
             timeout=CALL_S,
             trust_env=False,
             transport=Transport(context, links),
+            # as the scheduler and the controller manager of Kubernetes do: compressed answers are not bounded
+            headers={"Accept-Encoding": "identity"},
         )
     except KeyError as error:
         raise _unusable(kubeconfig, f"there is no {error}") from error

@@ -12,6 +12,7 @@ from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Demand, Floor
 
 _MOST_PODS = 10_000
+"""Pods of one node at most, without ended ones; Kubernetes supports 110, and some clusters a few hundred."""
 _LONGEST_UID = 64
 _MISSING = "the API server has no Node of this name; is --node the name that `kubectl get nodes` shows?"
 
@@ -32,10 +33,19 @@ class NodePods:
         self._demands: dict[str, Demand] = {}
 
     def replace(self, found: Iterator[Object]) -> None:
-        """Take all pods of the node."""
-        read = list(map(self._read, found))  # no variable keeps a pod while the next page is read
-        self._demands = {uid: demand for uid, demand, _ in read if demand is not None}
-        self._facts.replace({uid: told for uid, _, told in read if told is not None})
+        """Take all pods of the node; raise UnreadableError if they are too many."""
+        demands: dict[str, Demand] = {}
+        facts_by_uid: dict[str, ReadFacts] = {}
+        for uid, demand, told in map(
+            self._read, found
+        ):  # no variable keeps a pod while the next page is read
+            if demand is not None:
+                demands[uid] = demand
+                _check_number(len(demands))
+            if told is not None:
+                facts_by_uid[uid] = told
+        self._demands = demands
+        self._facts.replace(facts_by_uid)
         self._add_up()
 
     def _read(self, pod: Object) -> tuple[str, Demand | None, ReadFacts | None]:
@@ -49,10 +59,12 @@ class NodePods:
             return None
 
     def take(self, kind: str, found: Object) -> None:
-        """Take one change."""
+        """Take one change; raise UnreadableError if the pods are too many."""
         uid, demand, told = self._read(found)
         if kind == "DELETED":
             demand = told = None
+        elif demand is not None:
+            _check_number(len(self._demands) + (uid not in self._demands))
         self._facts.take(uid, told)
         if demand == self._demands.get(uid):
             return
@@ -122,6 +134,11 @@ class ThisNode:
             max_pods=min(_MOST_PODS, objects.amount(allocatable.get("pods", 0))),
             shown=presets.shown(node, self._preset),
         )
+
+
+def _check_number(pods: int) -> None:
+    if pods > _MOST_PODS:
+        raise objects.UnreadableError(f"the API server has more than {_MOST_PODS} pods of this node")
 
 
 def _uid(found: Object) -> str:

@@ -1,5 +1,6 @@
 """Requests to the API server, over HTTP on a real socket."""
 
+import gzip
 import json
 import socket
 import subprocess
@@ -11,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from nri_coloc.errors import SettingsError
-from nri_coloc.kubernetes import api
+from nri_coloc.kubernetes import api, transport
 from nri_coloc.kubernetes.api import ApiError, ApiRefused, ApiUnreachable
 from tests.rig.waiting import PATIENCE_SECONDS
 from tests.unit.kubernetes import fake_api
@@ -223,6 +224,59 @@ def test_a_watch_has_an_end(tmp_path, monkeypatch):
     monkeypatch.setattr(api, "WATCH_LATE_S", 0.5)
     with dripping(tmp_path, BODY) as client, pytest.raises(ApiUnreachable, match="not complete"):
         list(client.watch("/x", "7"))
+
+
+@pytest.fixture
+def small_answers(monkeypatch):
+    monkeypatch.setattr(transport, "ANSWER_BYTES", 100_000)
+
+
+@pytest.mark.parametrize(
+    "call", [*CALLS[:2], lambda c: list(c.watch("/x", "7"))], ids=["call", "list", "watch"]
+)
+@pytest.mark.parametrize("status", [200, 500])
+def test_an_answer_has_a_bound(tmp_path, small_answers, call, status):
+    reply = Reply(status, raw=b'{"a": "' + b"x" * 200_000)
+    with (
+        serving(tmp_path, lambda _: reply) as server,
+        pytest.raises(ApiUnreachable, match="more than 100000 bytes"),
+    ):
+        call(server.connect())
+
+
+def test_an_answer_before_the_token_is_renewed_has_a_bound(tmp_path, small_answers):
+    (tmp_path / "token").write_text("old")
+    with serving(tmp_path, lambda _: Reply(401, raw=b"x" * 200_000)) as server:
+        address = json.loads(server.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+        server.kubeconfig.write_text(
+            json.dumps(fake_api.config(address, {"tokenFile": str(tmp_path / "token")}))
+        )
+        with pytest.raises(ApiUnreachable, match="more than 100000 bytes"):
+            server.connect().get("/x")
+
+
+def test_each_change_of_a_watch_has_the_bound_alone(tmp_path, small_answers):
+    changes = (change("MODIFIED", name="a" * 40_000),) * 20
+    with serving(tmp_path, lambda _: Reply(lines=changes)) as server:
+        assert len(list(server.connect().watch("/x", "7"))) == 21
+
+
+@pytest.mark.parametrize("call", CALLS, ids=["call", "list", "watch"])
+def test_a_compressed_answer_is_refused(tmp_path, call):
+    reply = Reply(headers=(("Content-Encoding", "gzip"),), raw=gzip.compress(b"[" * 1000))
+    with serving(tmp_path, lambda _: reply) as server, pytest.raises(ApiUnreachable, match="compressed"):
+        call(server.connect())
+
+
+@pytest.mark.parametrize("names", [(), ("a", "b")], ids=["empty", "two objects"])
+def test_a_list_without_end_is_refused(tmp_path, monkeypatch, names):
+    monkeypatch.setattr(api, "MOST_OBJECTS", 5)
+    with (
+        serving(tmp_path, lambda _: Reply(body=items(*names, token="more"))) as server,
+        pytest.raises(ApiError, match="lists more than 5 objects"),
+    ):
+        list(server.connect().pages("/x"))
+    assert len(server.asked) <= 5
 
 
 def test_closing_ends_a_waiting_watch(tmp_path):

@@ -5,6 +5,7 @@ from weakref import ref
 
 import pytest
 
+from nri_coloc.kubernetes import stores
 from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts, Shown
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
@@ -44,6 +45,28 @@ def test_the_floor_is_the_sum_of_all_pods():
 
 def test_no_list_yet_means_no_floor():
     assert NodePods(DEFAULT, lambda: None, FactsOutbox()).floor is None
+
+
+@pytest.fixture
+def room_for_two(monkeypatch):
+    monkeypatch.setattr(stores, "_MOST_PODS", 2)
+
+
+def test_a_list_of_too_many_pods_is_refused(room_for_two):
+    with pytest.raises(ValueError, match="more than 2 pods"):
+        pods(pod("a"), pod("b"), pod("c"))
+
+
+def test_too_many_new_pods_are_refused(room_for_two):
+    store = pods(pod("a"), pod("b"))
+    store.take("MODIFIED", pod("b", "500"))
+    with pytest.raises(ValueError, match="more than 2 pods"):
+        store.take("ADDED", pod("c"))
+
+
+def test_ended_pods_do_not_count_as_too_many(room_for_two):
+    ended = [pod(f"e{number}", phase="Succeeded") for number in range(5)]
+    assert pods(pod("a"), *ended, pod("b")).floor.admitted == Amounts(2000, 0)
 
 
 def test_a_deleted_pod_leaves_the_floor():
