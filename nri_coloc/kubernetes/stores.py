@@ -10,10 +10,12 @@ from nri_coloc.kubernetes.facts import ReadFacts
 from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Demand, Floor
+from nri_coloc.kubernetes.watching import version_of
 
 _MOST_PODS = 10_000
 """Pods of one node at most, without ended ones; Kubernetes supports 110, and some clusters a few hundred."""
 _LONGEST_UID = 64
+_U64_DIGITS = 20
 _MISSING = "the API server has no Node of this name; is --node the name that `kubectl get nodes` shows?"
 
 
@@ -104,6 +106,7 @@ class ThisNode:
         self._preset = preset
         self._changed = changed
         self._lock = Lock()
+        self._version = 0
 
     def replace(self, found: Iterator[Object]) -> None:
         """Take the list, which has one node or none."""
@@ -118,14 +121,15 @@ class ThisNode:
         view = None if kind == "DELETED" else self._read(found)
         with self._lock:
             self.view, self.problem = view, _MISSING if view is None else ""
+            self._version = _version(found)
         self._changed()
 
     def answered(self, found: Object) -> None:
-        """Take the object of an answer to a PATCH, unless the node was deleted or made again meanwhile."""
-        view = self._read(found)
+        """Take the object of an answer to a PATCH, unless the node changed, was deleted or made again meanwhile."""
+        view, version = self._read(found), _version(found)
         with self._lock:
-            if self.view is not None and self.view.uid == view.uid:
-                self.view = view
+            if self.view is not None and self.view.uid == view.uid and version >= self._version:
+                self.view, self._version = view, version
 
     def _read(self, node: Object) -> NodeView:
         allocatable = objects.child(node, "status", "allocatable")
@@ -134,6 +138,12 @@ class ThisNode:
             max_pods=min(_MOST_PODS, objects.amount(allocatable.get("pods", 0))),
             shown=presets.shown(node, self._preset),
         )
+
+
+def _version(found: Object) -> int:
+    """Return the resourceVersion as a number, which Kubernetes lets clients compare (KEP-5504); 0 if it is none."""
+    text = version_of(found)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _U64_DIGITS else 0
 
 
 def _check_number(pods: int) -> None:

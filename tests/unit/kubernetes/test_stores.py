@@ -21,9 +21,12 @@ def pod(uid="u1", cpu="1000", phase="Running"):
     }
 
 
-def node(uid="n1", **resources):
+def node(uid="n1", version="", **resources):
     both = {"pods": "110", **resources}
-    return {"metadata": {"uid": uid}, "status": {"capacity": both, "allocatable": both}}
+    return {
+        "metadata": {"uid": uid, "resourceVersion": version},
+        "status": {"capacity": both, "allocatable": both},
+    }
 
 
 def pods(*found):
@@ -127,6 +130,18 @@ def test_an_answer_of_another_node_is_ignored():
     store = this_node([node("n2")])
     store.answered(node("n1"))
     assert store.view == NodeView("n2", 110, Shown(None, None))
+
+
+@pytest.mark.parametrize(
+    ("version", "shown"),
+    [("9", "120"), ("10", "130"), ("11", "130"), ("x", "120")],
+    ids=["older", "same", "newer", "unreadable"],
+)
+def test_a_late_answer_replaces_no_newer_change(version, shown):
+    store = this_node([node(version="8")])
+    store.take("MODIFIED", node(version="10", pods="120"))
+    store.answered(node(version=version, pods="130"))
+    assert store.view.max_pods == int(shown)
 
 
 def test_a_pod_without_uid_is_refused():
