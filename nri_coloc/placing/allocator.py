@@ -251,6 +251,9 @@ def shrink(topology: Topology, owned: CPUMask, count: int, wish: Wish) -> Grant:
         give = owned.bit_count() - count
         returned = _evenly_returned(topology, owned, count, wish) or _returned(topology, owned, give)
     kept = owned & ~returned
+    if wish.placement is Placement.FULL_CORES and topology.whole_cores(kept) != kept:
+        kept = choose(topology, owned, count, _CORES) or kept
+        returned = owned & ~kept
     because = f"own CPUs {cpuset.render(kept)}: returned CPUs {cpuset.render(returned)}"
     return Grant(kept, Reason.SHRUNK, because)
 

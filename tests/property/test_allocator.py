@@ -106,17 +106,25 @@ def test_one_cpu_breaks_no_whole_core_while_a_broken_one_serves(name, some):
     assert bool(taken(machine, free, 1) & whole) is (whole == free)
 
 
+@given(problems(), st.integers(1, 16), st.integers(0, 4))
+def test_a_resize_divides_a_core_only_if_it_must(problem, count, offline):
+    machine, free, first = problem
+    owned = taken(machine, free, first, FULL)
+    rest = free & ~owned & ~cpuset.lowest(free & ~owned, offline)
+    assume(owned and count != owned.bit_count())
+    grant = allocator.fit(machine, rest, owned, count, FULL)
+    if grant is None:
+        assert count > owned.bit_count()
+    elif count > owned.bit_count() or machine.cores_of(owned, count):
+        assert whole_cores(machine, grant.cpus) == grant.cpus
+
+
 @given(problems())
-def test_full_cores_are_full(problem):
+def test_full_cores_divide_no_core(problem):
     machine, free, count = problem
     chosen = taken(machine, free, count, FULL)
-    cores = [core for core in machine.cores if core & chosen]
-    split = [core for core in cores if core & chosen != core]
-    assert len(split) <= 1
-    if count % machine.threads_per_core == 0 and {c.bit_count() for c in machine.cores} == {
-        machine.threads_per_core
-    }:
-        assert not split
+    assert whole_cores(machine, chosen) == chosen
+    assert chosen or not machine.cores_of(whole_cores(machine, free), count)
 
 
 @given(problems())

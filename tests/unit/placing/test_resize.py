@@ -226,6 +226,11 @@ class TestWhatIsKept:
         assert shrunk("0-3,8-11", 4, even) == "0-1,8-9"
         assert shrunk("0-6,8", 4, even) == "0-3"
 
+    def test_full_cores_are_divided_only_if_no_others_add_up(self):
+        by = wish(placement=Placement.FULL_CORES)
+        assert shrunk("2,4-5", 1, by, machine("offline")) == "2"
+        assert shrunk("4-5", 1, by, machine("offline")) == "4"
+
     def test_a_smaller_set_is_shrunk(self):
         found = allocator.shrink(groups(), mask("0-3"), 2, wish(numa=Numa.SINGLE))
         assert (found.reason.value, found.cpus) == ("shrunk", 0b11)
