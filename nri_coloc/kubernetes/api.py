@@ -6,6 +6,7 @@ fields. This module imports lightkube in `connect` only, so that other programs 
 """
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,6 +54,13 @@ GONE: Final = 410
 OPENED: Final = "OPENED"
 BOOKMARK: Final = "BOOKMARK"
 _KINDS: Final = ("ADDED", "MODIFIED", "DELETED", BOOKMARK)
+
+LEVELS: Final = 200
+"""The level at which contents are left out of an answer with more levels than Python reads, about a thousand. The API
+server takes 10,000 in `managedFields`, which a pod's author may write; no part that is read here lies so deep."""
+
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]')
+"""A string of JSON, or the beginning or end of an object or list."""
 
 _MERGE: Final = "application/merge-patch+json"
 _FEWER: Final = 4
@@ -337,12 +345,34 @@ def _check_version(path: str, found: Object) -> Object:
 
 def _parsed(method: str, path: str, content: bytes | bytearray) -> Object:
     try:
-        found = json.loads(content)
+        found = _read(content)
     except (ValueError, RecursionError) as error:
         raise ApiError(f"{method} {path}: the answer is not JSON") from error
     if not isinstance(found, dict):
         raise ApiError(f"{method} {path}: the answer is not an object")
     return found
+
+
+def _read(content: bytes | bytearray) -> Any:
+    try:
+        return json.loads(content)
+    except RecursionError:
+        return json.loads(_without_depths(content))
+
+
+def _without_depths(content: bytes | bytearray) -> bytes:
+    """Return a JSON text without the contents of objects and lists at level `LEVELS`."""
+    kept, level, begin = [], 0, 0
+    for token in _TOKEN.finditer(content):
+        if token[0] in (b"{", b"["):
+            level += 1
+            if level == LEVELS:
+                kept.append(content[begin : token.end()])
+        elif token[0] in (b"}", b"]"):
+            if level == LEVELS:
+                begin = token.start()
+            level -= 1
+    return b"".join((*kept, content[begin:]))
 
 
 def _refused(method: str, path: str, answer: "httpx2.Response") -> ApiRefused:

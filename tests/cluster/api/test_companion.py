@@ -90,11 +90,12 @@ def lent_cpu(admin: Api) -> int:
     return quantity.whole_bytes(allocatable(admin).get(CPU, "0"))
 
 
-def pod(admin: Api, name: str, requests: dict[str, str]) -> None:
+def pod(admin: Api, name: str, requests: dict[str, str], **annotations: str) -> None:
     """Create a pod with requests; the limits are equal."""
     resources = {"requests": requests, "limits": requests}
     container = {"name": "main", "image": "none", "resources": resources}
-    admin.create(PODS, {"metadata": {"name": name}, "spec": {"containers": [container]}})
+    metadata = {"name": name, "annotations": annotations}
+    admin.create(PODS, {"metadata": metadata, "spec": {"containers": [container]}})
 
 
 def lent(cpu: str = "500") -> dict[str, str]:
@@ -146,6 +147,28 @@ def test_a_closed_node_opens_again(rig, admin):
 def test_a_report_stays_above_its_pods(rig, admin):
     pod(admin, "one", lent("1500"))
     wait_until(lambda: is_bound(admin, "one"), SOON_S, "a node for the pod")
+    rig.state = OFFER._replace(offer=Amounts(100, GIB))
+    floor = {CPU: "1500", OPEN: None}
+    becomes(lambda: {name: allocatable(admin).get(name) for name in floor}, floor)
+
+
+def test_no_text_of_a_pod_hides_it_from_the_watch(rig, admin):
+    pod(admin, "odd", lent("1500"), note="the API server sends \x85 as it is")
+    wait_until(lambda: is_bound(admin, "odd"), SOON_S, "a node for the pod")
+    rig.state = OFFER._replace(offer=Amounts(100, GIB))
+    floor = {CPU: "1500", OPEN: None}
+    becomes(lambda: {name: allocatable(admin).get(name) for name in floor}, floor)
+
+
+def test_no_depth_of_a_pod_hides_it_from_the_list(rig, admin, control):
+    pod(admin, "deep", lent("1500"))
+    wait_until(lambda: is_bound(admin, "deep"), SOON_S, "a node for the pod")
+    fields = '{"f:a":' * 2000 + "{}" + "}" * 2000
+    kind = '"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"'
+    entry = f'{{{kind}, "fieldsV1": {fields}}}'
+    patch = control.folder / "deep.json"
+    patch.write_text(f'{{"metadata": {{"managedFields": [{entry}]}}}}')
+    control.kubectl("patch", "pod", "deep", "--type=merge", f"--patch-file={patch}")
     rig.state = OFFER._replace(offer=Amounts(100, GIB))
     floor = {CPU: "1500", OPEN: None}
     becomes(lambda: {name: allocatable(admin).get(name) for name in floor}, floor)

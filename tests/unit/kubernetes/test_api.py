@@ -127,6 +127,34 @@ def test_no_text_of_a_pod_ends_a_line(tmp_path, odd):
     assert found[1:] == [("MODIFIED", body["object"])]
 
 
+def deep(levels):
+    """Return a pod's text with so many levels of managedFields, and values before, in and after them."""
+    fields = '{"f:a]}":' * levels + '["\\"{"]' + "}" * levels
+    return f'{{"metadata": {{"name": "a", "managedFields": [{fields}], "resourceVersion": "8"}}, "spec": {{"x": 1}}}}'
+
+
+READS = {
+    "call": (lambda text: text, lambda client: client.get("/x")),
+    "list": (
+        lambda text: f'{{"metadata": {{"resourceVersion": "8"}}, "items": [{text}]}}',
+        lambda client: next(client.pages("/x"))[0][0],
+    ),
+    "watch": (
+        lambda text: f'{{"type": "ADDED", "object": {text}}}',
+        lambda client: list(client.watch("/x", "7"))[1][1],
+    ),
+}
+
+
+@pytest.mark.parametrize(("within", "read"), READS.values(), ids=READS)
+@pytest.mark.parametrize("levels", [100, 9000])
+def test_no_depth_hides_a_pod(tmp_path, within, read, levels):
+    with serving(tmp_path, lambda _: Reply(raw=within(deep(levels)).encode())) as server:
+        found = read(server.connect())
+    found["metadata"].pop("managedFields")
+    assert found == {"metadata": {"name": "a", "resourceVersion": "8"}, "spec": {"x": 1}}
+
+
 def test_an_expired_watch_has_status_410(tmp_path):
     lines = ({"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}},)
     with serving(tmp_path, lambda _: Reply(lines=lines)) as server:
