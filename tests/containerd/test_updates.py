@@ -9,7 +9,7 @@ from tests.rig.containerd import Containerd
 from tests.rig.cri import Cri
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import becomes, wait_until
-from tests.rig.workloads import NODE_CPUS, PERIOD
+from tests.rig.workloads import NODE_CPUS, PERIOD, QOS
 
 pytestmark = [pytest.mark.containerd, pytest.mark.bears_load, pytest.mark.usefixtures("daemon")]
 
@@ -125,6 +125,24 @@ def test_a_container_that_was_refused_gets_what_it_is_resized_to(daemon: Daemon,
     daemon.wait_ready()
     assert daemon.container(web.id)["exclusive"]
     assert cgroups.members(daemon.container(web.id)["cpus"]) == web.cpus
+
+
+def test_an_owner_without_a_request_returns_its_cpus_at_once(daemon: Daemon, cri: Cri):
+    neighbour = workloads.shared(cri)
+    pod = cri.run_pod("web", annotations={QOS: "dedicated"}, shares=1025)
+    web = workloads.add(cri, pod, "app", request=1)
+    owned = web.first_cpus()
+    assert len(owned) == 1
+    # the kubelet lowers the container first: until it has lowered the pod's cgroup, that shows the former request
+    cri.update(web.id, shares=2)
+    becomes(lambda: (_everywhere(web), _everywhere(neighbour)), ({NODE_CPUS}, {NODE_CPUS}))
+    cri.weigh(pod.cgroup, 2)
+    # it grows again: the pod's cgroup comes first
+    cri.weigh(pod.cgroup, 1025)
+    cri.update(web.id, shares=1024)
+    becomes(lambda: daemon.container(web.id)["exclusive"], True)
+    again = cgroups.members(daemon.container(web.id)["cpus"])
+    becomes(lambda: (_everywhere(web), _everywhere(neighbour)), ({again}, {NODE_CPUS - again}))
 
 
 def test_cpus_of_an_init_container_return_before_the_next_is_created(cri: Cri):
