@@ -228,7 +228,7 @@ class Pod:
     claims_record: it carries the annotation that only the plugin may write, on containers.
     cpu_request: thousandths of a CPU by the pod's own cgroup, None where not known.
     outdated_request: the figure that its cgroup had before a container's request was lowered; until the kubelet has
-        written the new one it counts no more. None if there was no such resize.
+        written the new one it counts no more. None if there was no such resize, or the new one has been read.
     kube_qos: Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers).
     """
 

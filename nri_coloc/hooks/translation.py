@@ -126,7 +126,7 @@ class Translator:
         """
         if wish is None:
             wish = self._wish(now, pod, container, is_created=is_created)
-        if not (reads or _may_gain(now.state, container, wish)):
+        if not (reads or _may_gain(now.state, pod, container, wish)):
             return pod, container, wish
         read = self._read_again(pod)
         if read is pod:
@@ -172,7 +172,7 @@ class Translator:
         told = pod if hook.resources is None else replace(pod, resources=codec.resources_of(hook.resources))
         # the kubelet has written the pod's cgroup by now
         read = self._read_again(replace(told, outdated_request=None))
-        if read.cpu_request == told.cpu_request:
+        if read.cpu_request == pod.cpu_request and pod.outdated_request is None:
             return None
         return PodResized(read, self._other_classes(_Now(state, tuning), read))
 
@@ -186,10 +186,13 @@ class Translator:
     def _read_again(self, pod: Pod) -> Pod:
         """Return the pod with its present CPU request.
 
-        The same object if that is unchanged or outdated, or cannot be read.
+        The same object if that is unchanged or outdated, or cannot be read. A figure that the cgroup had before is no
+        longer outdated after the cgroup has had another one.
         """
         found = self._requests.read(pod)
-        if found in (None, pod.cpu_request, pod.outdated_request):
+        if found in (None, pod.outdated_request):
+            return pod
+        if found == pod.cpu_request and pod.outdated_request is None:
             return pod
         return replace(pod, cpu_request=found, outdated_request=None)
 
@@ -212,7 +215,7 @@ class Translator:
         if known is None:
             return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
         pod = self.pod_of(hook, state)
-        if _may_gain(state, known.container, known.wish):
+        if _may_gain(state, pod, known.container, known.wish):
             pod = self._read_again(pod)
         return ContainerStarting(pod, codec.started(hook.container, known.container), known.wish, running)
 
@@ -270,7 +273,8 @@ class Translator:
             known = place.pod
             pod = replace(pod, cpu_request=known.cpu_request, outdated_request=known.outdated_request)
         wish = self.pod_wish(pod, now.tuning)
-        if not wish.short and (pod.cpu_request is not None or not _is_request_needed(wish, now.tuning)):
+        is_known = pod.cpu_request is not None and pod.outdated_request is None
+        if not wish.short and (is_known or not _is_request_needed(wish, now.tuning)):
             return pod, wish
         read = self._read_again(pod)
         return (pod, wish) if read is pod else (read, self.pod_wish(read, now.tuning))
@@ -433,10 +437,17 @@ def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: boo
     return replace(wish, findings=(*wish.findings, finding), short=wish.short or is_short, plain=False)
 
 
-def _may_gain(state: NodeState, container: Container, wish: Wish) -> bool:
-    """Return whether another CPU request of its pod could give a container another class or more CPUs."""
+def _may_gain(state: NodeState, pod: Pod, container: Container, wish: Wish) -> bool:
+    """Return whether another CPU request of its pod could give a container another class or more CPUs.
+
+    While the pod's known request awaits the kubelet's own, each event looks for that.
+    """
     is_owner = wish.qos is QoSClass.DEDICATED
-    return wish.short or (is_owner and supply.falls_short(state, container, wish))
+    return (
+        wish.short
+        or pod.outdated_request is not None
+        or (is_owner and supply.falls_short(state, container, wish))
+    )
 
 
 def _driven(wish: Wish, cpus: CPUMask) -> Wish:

@@ -84,12 +84,16 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
 
 
 def with_request(state: NodeState, pod: Pod) -> NodeState:
-    """Return the state with a new CPU request of a known pod."""
+    """Return the state with a new CPU request of a known pod, and with the outdated one or without it."""
     place = state.pods.get(pod.id)
-    if place is None or place.pod.cpu_request == pod.cpu_request:
+    if place is None or (place.pod is pod or _requests(place.pod) == _requests(pod)):
         return state
     now = replace(place.pod, cpu_request=pod.cpu_request, outdated_request=pod.outdated_request)
     return with_pod(state, replace(place, pod=now))
+
+
+def _requests(pod: Pod) -> tuple[int | None, int | None]:
+    return pod.cpu_request, pod.outdated_request
 
 
 def with_lowered(state: NodeState, known: Assignment, now: Assignment) -> NodeState:
@@ -106,6 +110,8 @@ def with_lowered(state: NodeState, known: Assignment, now: Assignment) -> NodeSt
     members = [now, *(a for a in state.of_pod(place.pod.id) if a.id != now.id)]
     asked = sum(a.container.resources.cpu_request for a in members)
     lowered = min(request, max(request - less, asked))
+    if lowered == request:
+        return state
     outdated = request if place.pod.outdated_request is None else place.pod.outdated_request
     return with_request(state, replace(place.pod, cpu_request=lowered, outdated_request=outdated))
 

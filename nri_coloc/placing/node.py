@@ -68,7 +68,7 @@ def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outc
     """Return the outcome of a container's event, after a resize of its pod if the event has a new CPU request of it."""
     place = state.pods.get(event.pod.id)
     if place is None or place.pod.cpu_request == event.pod.cpu_request:
-        return _answered(state, event, tuning)
+        return _answered(change.with_request(state, event.pod), event, tuning)
     judged = event.judged if isinstance(event, ContainerUpdating) else {}
     others = {k: wish for k, wish in judged.items() if k != event.container.id}
     resized = ownership.pod_resized(state, PodResized(event.pod, others), tuning)

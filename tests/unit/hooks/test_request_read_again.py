@@ -65,6 +65,11 @@ class Asking:
         return synchronized(self.translator, [self.run.pod], containers, known, self.tuning)
 
     @property
+    def owned(self) -> int:
+        """Return how many CPUs the pod's containers own."""
+        return sum(each.exclusive.bit_count() for each in self.node.state.of_pod("p"))
+
+    @property
     def request(self) -> int | None:
         return self.node.state.pods["p"].pod.cpu_request
 
@@ -295,6 +300,60 @@ def test_a_container_that_grows_again_owns_cpus_again():
     asking.update("c", 2)
     assert asking.update("c", 4096).exclusive.bit_count() == 4
     assert asking.request == 4000
+
+
+def a_lowered_pod() -> Asking:
+    """Return a pod of a container that was lowered to nothing, before the kubelet has lowered the pod's cgroup."""
+    asking = Asking(Requests({"p": 4000})).started()
+    asking.create(shares=4096)
+    asking.update("c", 2)
+    return asking
+
+
+def test_a_former_request_counts_again_after_the_lower_one():
+    asking = a_lowered_pod()
+    asking.requests.by_pod["p"] = 0
+    asking.create("side", shares=2)
+    asking.requests.by_pod["p"] = 4000
+    asking.create("later", shares=2)
+    assert asking.owned == 4
+
+
+def test_any_container_of_the_pod_reads_its_lower_request():
+    asking = Asking(Requests({"p": 4000})).started()
+    asking.create(shares=2048)
+    asking.update("c", 1024)
+    asking.requests.by_pod["p"] = 3000
+    asking.create("small", shares=512)
+    asking.requests.by_pod["p"] = 4000
+    assert asking.create("big", shares=8192).exclusive.bit_count() == 3
+
+
+def test_a_pods_own_resize_forgets_its_former_request():
+    asking = a_lowered_pod()
+    asking.requests.by_pod["p"] = 0
+    asking.resize_pod()
+    asking.requests.by_pod["p"] = 4000
+    asking.create("later", shares=2)
+    assert asking.owned == 4
+
+
+def test_a_list_forgets_the_former_request():
+    asking = a_lowered_pod()
+    asking.requests.by_pod["p"] = 0
+    asking.node.decide(asking.listed(asking.container("c", 2).container))
+    asking.requests.by_pod["p"] = 4000
+    asking.create("later", shares=2)
+    assert asking.owned == 4
+
+
+def test_a_container_that_grows_forgets_the_former_request():
+    asking = a_lowered_pod()
+    asking.requests.by_pod["p"] = 0
+    asking.update("c", 512)
+    asking.requests.by_pod["p"] = 4000
+    asking.create("later", shares=2)
+    assert asking.owned == 4
 
 
 def test_a_pods_resize_is_newer_than_its_containers():
