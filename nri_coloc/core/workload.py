@@ -172,6 +172,11 @@ def milli_of(shares: int | None) -> int:
     return -(-known * 1000 // SHARES_PER_CPU) if known > MIN_SHARES else 0
 
 
+def shares_of_request(milli: int) -> int:
+    """Return the shares that the kubelet writes for a CPU request, thousandths of a CPU (`milli_of`)."""
+    return min(max(milli * SHARES_PER_CPU // 1000, MIN_SHARES), MAX_SHARES)
+
+
 @value
 class Resources:
     """Values of the runtime's spec or of an update; `None` is absent, and in an update 0 or "" is "keep".

@@ -8,9 +8,11 @@ from typing import Any
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.decisions import NO_MOVES, Outcome
-from nri_coloc.core.knobs import NOTHING_KNOWN
+from nri_coloc.core.knobs import NO_KNOBS, NOTHING_KNOWN, Knobs
 from nri_coloc.core.seams import Change, Decided, all_of
+from nri_coloc.core.state import NodeState
 from nri_coloc.core.value import replace
+from nri_coloc.core.workload import shares_of_request
 from nri_coloc.hooks.common_steps import Consequences, Exchange
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.nri import codec, events
@@ -61,7 +63,7 @@ class Resize:
             before = self._node.state
             by_files = self._node.decide(replace(event, answered=False))
             self._consequences.follow(all_of(by_files, before))
-            self._actuator.resized(event.container.pod_id)
+            self._tell_resize(event.container.pod_id, before, by_files.state)
             return
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
@@ -69,7 +71,7 @@ class Resize:
                 Change(before, outcome.state, outcome.decisions, latency_us=exchange.latency_us)
             )
             return
-        self._actuator.resized(event.container.pod_id)
+        self._tell_resize(event.container.pod_id, before, outcome.state)
         decided = Decided(outcome, before, event.container.pod_id, container_id)
         drifts = self._consequences.prepare_answer(hook.kind, decided, exchange)
         exchange.send(reply[0])
@@ -99,6 +101,12 @@ class Resize:
             # a value of our previous order is no drift: the runtime applies an update while the next is decided
             self._consequences.tell_drift(container_id, drift)
 
+    def _tell_resize(self, pod_id: str, before: NodeState, after: NodeState) -> None:
+        """Note the kubelet's resize of a pod, with its shares if they become fewer: the kubelet writes them last."""
+        was, now = _request(before, pod_id), _request(after, pod_id)
+        is_lowered = was is not None and now is not None and now < was
+        self._actuator.resized(pod_id, Knobs(shares=shares_of_request(now or 0)) if is_lowered else NO_KNOBS)
+
     def _answer_own_push(self, container_id: str, exchange: Exchange) -> None:
         """Answer our own push with newer values: another container may own the pushed CPUs by now."""
         if exchange.claim():
@@ -113,3 +121,8 @@ class Resize:
         if own is None and not others:
             return None
         return nri_pb2.UpdateContainerResponse(update=[*([own] if own is not None else []), *others])
+
+
+def _request(state: NodeState, pod_id: str) -> int | None:
+    place = state.pods.get(pod_id)
+    return None if place is None else place.pod.cpu_request

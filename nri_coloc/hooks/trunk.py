@@ -21,6 +21,7 @@ from typing import Final
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.decisions import NO_MOVES, ContainerGone, PodRemoved
+from nri_coloc.core.knobs import NO_KNOBS
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import Decided, all_of
@@ -29,7 +30,7 @@ from nri_coloc.hooks.common_steps import Answers, Consequences, Exchange, Ticket
 from nri_coloc.hooks.creation import Creation, Kubelet
 from nri_coloc.hooks.resize import Resize
 from nri_coloc.hooks.translation import Translator
-from nri_coloc.nri import events
+from nri_coloc.nri import codec, events
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.session import Session
 from nri_coloc.placing.node import Node
@@ -118,7 +119,8 @@ class Hooks:
         self._consequences.follow(all_of(outcome, before, ended=gone, latency_us=exchange.latency_us))
 
     def _update_pod(self, hook: events.Hook, exchange: Exchange) -> None:
-        self._actuator.resized(hook.pod.id)
+        told = NO_KNOBS if hook.resources is None else codec.resources_of(hook.resources).knobs()
+        self._actuator.resized(hook.pod.id, told)
         before = self._node.state
         event = self._translator.pod_resized(hook, before, self._node.tuning)
         outcome = self._node.decide(event) if event is not None else None

@@ -13,10 +13,18 @@ from threading import Lock
 from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.knobs import CONTROLLERS, Controller, Knobs
+from nri_coloc.core.knobs import CONTROLLERS, NO_KNOBS, Controller, Knobs
 from nri_coloc.core.scheduler_hints import Hint
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import cpusets, files, io_limits, memory_files, oom_scores, scheduler, write_back
+from nri_coloc.host import (
+    cpusets,
+    files,
+    io_limits,
+    memory_files,
+    oom_scores,
+    scheduler,
+    write_back,
+)
 from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import (
@@ -147,14 +155,18 @@ class CgroupWriter:
         folders = ((self._layout.folder(controller, target.path), name) for controller, name in named)
         return tuple(f"{folder}/{name}" for folder, name in folders if folder is not None)
 
-    def resized(self, path: str) -> None:
-        """Note that the kubelet is resizing the pod of this cgroup: its values are the original ones from then on."""
-        now = time.monotonic()
+    def resized(self, path: str, told: Knobs = NO_KNOBS) -> None:
+        """Note that the kubelet is resizing the pod of this cgroup: its values are the original ones from then on.
+
+        told: its new shares and memory limit, as far as they are known.
+        """
+        now, values = time.monotonic(), in_spec(told, self._layout.version)
         with self._lock:
             for folder in {self._layout.folder(each, path) for each in write_back.KUBELETS_CONTROLLERS} - {
                 None
             }:
-                self._overwritten.resized(str(folder), now)
+                there = [each for each in values if self._layout.folder(each.controller, path) == folder]
+                self._overwritten.resized(str(folder), now, there)
 
     def look_again(self) -> None:
         """Journal the values of the kubelet's latest resizes, before the files are looked at for the last time."""

@@ -3,8 +3,9 @@
 If another writer resets a file, the original value stays the value to restore. A resize of a pod is different: the
 kubelet writes the pod's cgroup, before it calls the runtime for the containers if it grows and after that if it shrinks
 (pkg/kubelet/kuberuntime, doPodResizeAction). So a foreign value within `LASTS_S` of the runtime's message, before or
-after, is the kubelet's new value, and the original from then on. So is a value that no process of ours wrote, by the
-journal: it was written while no daemon ran.
+after, is the kubelet's new value, and the original from then on. If that value equals ours, the file cannot show it,
+and the message counts. A value that no process of ours wrote, by the journal, is an original too: it was written while
+no daemon ran.
 
 A pod's CPUs are restored with all cgroups below it, an empty set by an equivalent one. On cgroup v1 no set is empty:
 there the original "" of a cpuset means "as the parent's". A cgroup without a set of its own has its parent's. It gets
@@ -24,7 +25,7 @@ from nri_coloc.core.knobs import Controller
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files, io_limits, oom_scores, originals, scheduler
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.knob_files import CPUS, makes_sense
+from nri_coloc.host.knob_files import CPUS, FileValue, makes_sense
 from nri_coloc.host.originals import CPUSETS
 
 LASTS_S: Final = 100.0
@@ -81,8 +82,11 @@ class Overwritten:
         else:
             self._theirs[file] = _Found(shown, now)
 
-    def resized(self, folder: str, now: float) -> None:
-        """Note that the kubelet is resizing the pod of a cgroup: its values were found shortly before, or will be."""
+    def resized(self, folder: str, now: float, told: Iterable[FileValue] = ()) -> None:
+        """Note that the kubelet is resizing the pod of a cgroup: its values were found shortly before, or will be.
+
+        told: the new values, as far as they are known; one that equals ours is the original from now on.
+        """
         self._resized.pop(folder, None)
         self._resized[folder] = now
         if len(self._resized) > MOST:
@@ -91,6 +95,8 @@ class Overwritten:
             found = self._theirs.get(file)
             if found is not None and now - found.at < LASTS_S:
                 self._adopt(file, found.text)
+        for value in told:
+            self._told(f"{folder}/{value.name}", value)
 
     def look(self, file: str, now: float) -> None:
         """Read a file whose value of ours is known, and note its value as `found` does; raises KernelInterfaceError."""
@@ -112,6 +118,14 @@ class Overwritten:
         self._ours = {k: text for k, text in self._ours.items() if self._journal.original(k) is not None}
         self._theirs = {k: found for k, found in self._theirs.items() if now - found.at < LASTS_S}
         self._resized = {k: at for k, at in self._resized.items() if now - at < LASTS_S}
+
+    def _told(self, file: str, value: FileValue) -> None:
+        entry = self._journal.entry(file)
+        if entry is None or entry.original in value.texts:
+            return
+        equal = [text for text in (self._ours.get(file), *entry.ours) if text in value.texts]
+        if equal:
+            self._adopt(file, str(equal[0]))
 
     def _adopt(self, file: str, shown: str) -> None:
         self._theirs.pop(file, None)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Moves
-from nri_coloc.core.knobs import Capability
+from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
 from nri_coloc.core.kubepods import kubepods_of
 from nri_coloc.core.report import Drift, Report, Subject
 from nri_coloc.core.seams import Change
@@ -292,12 +292,15 @@ class Actuator:
         for pod_id in pod_ids:
             self._guarded(self._apply_pod, pod_id)
 
-    def resized(self, pod_id: str) -> None:
-        """Note a resize by the kubelet: its new values take precedence, and are the original ones from now on."""
+    def resized(self, pod_id: str, told: Knobs = NO_KNOBS) -> None:
+        """Note a resize by the kubelet: its new values take precedence, and are the original ones from now on.
+
+        told: the pod's new shares and memory limit, as far as they are known.
+        """
         place = self._node.state.pods.get(pod_id)
         path = targets.pod_path(place.pod) if place is not None else ""
         if path:
-            self._writer.resized(path)
+            self._writer.resized(path, told)
         self.bandwidths.resized(pod_id)
 
     def is_there(self, path: str) -> bool:

@@ -1,5 +1,6 @@
 """A pod that is resized in place to no CPU request keeps none of the CPUs that it had by its former one."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.workload import Resources
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, native
-from tests.integration.harness import daemon_of, file, pod, served, shared
+from tests.integration.harness import daemon_of, file, pod, restore_of, served, shared
 from tests.rig.waiting import wait_until
 
 NOTHING = 2
@@ -64,3 +65,33 @@ def test_a_later_container_gets_nothing_of_the_former_request(tmp_path: Path, cg
         shrink(node, sandbox, first)
         node.run_container(sandbox, ContainerRequest("later", Resources(shares=NOTHING)))
         assert cpuset.render(node.cpus(neighbour)) == "0-7"
+
+
+def shrink_pod(node: Node, sandbox: str, _container: str) -> None:
+    """Resize the resources of a pod (KEP-5419) whose container has no request of its own."""
+    node.resize_pod(sandbox, NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("resize", "cgroup", "runtime"),
+    [*((shrink, *each) for each in RUNTIMES), (shrink_pod, 1, "2.4.0"), (shrink_pod, 2, "2.4.0")],
+)
+def test_restore_keeps_the_lower_weight(
+    tmp_path: Path,
+    resize: Callable[[Node, str, str], None],
+    cgroup: int,
+    runtime: str,
+    capfd: pytest.CaptureFixture[str],
+):
+    with Node(tmp_path, cgroup=cgroup, runtime_version=runtime) as node, daemon_of(node) as daemon:
+        served(daemon)
+        sandbox = pod(node, "batch", "reclaimed", milli=6000)
+        batch = node.run_container(sandbox, ContainerRequest("app", native(6000)))
+        name, least = node.tree.weight(NOTHING)
+        wait_until(lambda: (file(node, sandbox, name) or "").strip() == least, 20, "the least weight")
+        daemon.wait_written()
+        resize(node, sandbox, batch)
+        daemon.wait_written()
+        daemon.kill()
+        assert restore_of(node, daemon, capfd)().code == 0
+        assert (file(node, sandbox, name) or "").strip() == least

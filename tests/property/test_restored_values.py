@@ -221,12 +221,9 @@ class RestoreMachine(RuleBasedStateMachine):
     @rule(pod=st.sampled_from(PODS), shares=SHARES)
     def resize(self, pod: str, shares: int) -> None:
         """Resize a pod whose weight is ours, and update the runtime, as the kubelet does."""
-        name, text = self.tree.weight(shares)
-        if text == self.tree.weight(2)[1]:
-            return  # the file is the same before and after
         self.place(pod, "2-5", 2, None)
-        self._kubelet_writes(pod, name, text)
-        self.writer.resized(pod)
+        self._kubelet_writes(pod, *self.tree.weight(shares))
+        self.writer.resized(pod, Knobs(shares=shares))
         self.writer.look_again()
 
     @rule(pod=st.sampled_from(PODS), milli=st.sampled_from((500, 1000, 4000)), starts=st.booleans())

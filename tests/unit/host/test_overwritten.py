@@ -48,6 +48,19 @@ class TestWhoseValueIsPutBack:
         rig.overwritten.found(FILE, "3", 100 + LASTS_S / 2)
         assert rig.original == "3"
 
+    def test_a_told_value_that_equals_ours_is_the_kubelets(self, rig):
+        rig.overwritten.resized(FOLDER, 100, [FileValue("memory", "memory.max", "1")])
+        assert rig.original == "1"
+
+    def test_a_told_value_that_differs_is_looked_for(self, rig):
+        rig.overwritten.resized(FOLDER, 100, [FileValue("memory", "memory.max", "3")])
+        assert rig.original == "2"
+
+    def test_an_earlier_process_may_have_written_the_same(self, rig):
+        again = Overwritten(rig.journal)
+        again.resized(FOLDER, 100, [FileValue("memory", "memory.max", "1")])
+        assert rig.original == "1"
+
     def test_value_shortly_before_it_is_the_kubelets(self, rig):
         rig.overwritten.found(FILE, "3", 100)
         assert rig.original == "2"
