@@ -301,6 +301,8 @@ class Actuator:
         path = targets.pod_path(place.pod) if place is not None else ""
         if path:
             self._writer.resized(path, told)
+        with self._turn:
+            self.drifts.resized(pod_id)
         self.bandwidths.resized(pod_id)
 
     def is_there(self, path: str) -> bool:

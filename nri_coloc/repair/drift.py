@@ -227,6 +227,10 @@ class Drifts:
             return False
         return self.refusals.pauses(id_) or len(self._recent(id_, self._clock())) >= REPAIRS_PER_MINUTE
 
+    def resized(self, id_: str) -> None:
+        """Note a resize of a pod: the kubelet's writes are no fight, so its repairs until now count no more."""
+        self._repairs.pop(id_, None)
+
     def forgive(self) -> None:
         """End all pauses, however often a cgroup was repaired or refused a write."""
         self._repairs.clear()

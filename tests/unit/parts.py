@@ -7,7 +7,7 @@ from typing import Any, cast
 from nri_coloc._pb import told_pb2
 from nri_coloc.core import cpuset
 from nri_coloc.core.decisions import ContainerCreating, ContainerStarting, PodStarted
-from nri_coloc.core.knobs import Capability, Original
+from nri_coloc.core.knobs import Capability, Knobs, Original
 from nri_coloc.core.report import Subject
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Pod, Wish
@@ -207,6 +207,9 @@ class Cgroups:
         if not target.cpus:
             return Applied(corrected=corrected)
         return Applied(self.cpus_of.get(target.path), before, corrected=corrected)
+
+    def resized(self, path: str, told: Knobs) -> None:
+        """Take note of nothing: this fake journals no values."""
 
     def look_again(self) -> None:
         """Note the last call of the actuator's thread."""

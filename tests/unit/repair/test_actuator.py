@@ -428,6 +428,20 @@ def test_ordered_sweep_ends_pauses():
     assert rig.cgroups.cpus_of[APP] == kit.mask("0-7")
 
 
+def test_a_resize_ends_its_pods_pause():
+    rig = Rig(cpus={BATCH: kit.mask("0-7"), "kubepods/podother": kit.mask("0-7")})
+    for name in ("batch", "other"):
+        start_pod(rig.node, name)
+    rig.actuator._sweep()
+    ours = rig.cgroups.cpus_of[BATCH]
+    for _ in range(REPAIRS_PER_MINUTE + 1):
+        rig.cgroups.cpus_of |= {BATCH: 1, "kubepods/podother": 1}
+        rig.actuator._sweep()
+    rig.actuator.resized("batch")
+    rig.actuator._sweep()
+    assert (rig.cgroups.cpus_of[BATCH], rig.cgroups.cpus_of["kubepods/podother"]) == (ours, 1)
+
+
 # ---- after the previous process ----
 
 
