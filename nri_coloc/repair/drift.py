@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from nri_coloc.core import cpuset
+from nri_coloc.core import cpuset, knobs
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.report import Drift
 from nri_coloc.core.value import replace
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, knob_files
-from nri_coloc.host.knob_files import CPUS, Applied, Correction, Target, holds
+from nri_coloc.host.knob_files import CPUS, Applied, Correction, FileValue, Target, holds
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
@@ -85,6 +85,12 @@ FORMER_KEPT: Final = 4
 RUNTIME_LATE_S: Final = 10.0
 """Seconds after a push, or after a start with the driver systemd, in which a value that has changed since may still be
 written late."""
+
+_SYSTEMDS: Final = tuple(
+    FileValue(file.controller, file.name, file.fresh) for file in knobs.files("io_weight")
+)
+"""The values that systemd writes to a scope when the runtime changes another property of it: I/O weights are no
+properties of runc's scopes (`knob_files.beyond_pushes`)."""
 
 _KUBELETS: Final = Knobs(shares=0, memory_limit=0)
 """A mask of the knobs that the kubelet writes at a resize (pkg/kubelet/kuberuntime, doPodResizeAction)."""
@@ -199,9 +205,11 @@ class Drifts:
         return True
 
     def _told(self, id_: str, found: Sequence[Correction]) -> Drift | None:
-        """Return a drift; None if the runtime was late and wrote values that were ordered until just now."""
-        former, now = self._former.get(id_, ()), self._clock()
+        """Return a drift; None if the runtime wrote late, and only values ordered until just now or systemd's own."""
+        former, now, path = self._former.get(id_, ()), self._clock(), self._ordered[id_].path
         recent = [target for at, target in former if now - at < RUNTIME_LATE_S]
+        if cgroup_layout.is_scope(path):
+            recent.append(Target(path, values=_SYSTEMDS))
         is_writing = now - self._pushed.get(id_, -inf) < RUNTIME_LATE_S
         if is_writing and _all_shown(found, recent):
             return None

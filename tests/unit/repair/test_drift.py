@@ -133,6 +133,21 @@ def test_late_write_at_a_start_is_no_drift(path: str, seconds: float, *, is_drif
     assert bool(drifts.judge("app", target(ALL), found(LOW))) is is_drift
 
 
+@pytest.mark.parametrize(
+    ("path", "seconds", "is_drift"),
+    [("pod/app.scope", 0, False), ("pod/app.scope", RUNTIME_LATE_S, True), ("pod/app", 0, True)],
+)
+@pytest.mark.parametrize("name", ["io.weight", "io.bfq.weight"])
+def test_systemds_io_weight_after_a_push_is_no_drift(path: str, seconds: float, name: str, *, is_drift: bool):
+    clock, wanted = Clock(), Target(path, values=(FileValue("blkio", name, "10"),))
+    drifts = Drifts(clock)
+    drifts.judge("app", wanted, Applied())
+    drifts.pushed("app")
+    clock.now += seconds
+    reset = Correction(name, "default 100" if name == "io.weight" else "100", "10")
+    assert bool(drifts.judge("app", wanted, Applied(corrected=(reset,)))) is is_drift
+
+
 def test_former_value_without_a_push_is_a_drift():
     drifts = settled(target(LOW, LIGHT), target(ALL, LIGHT), seconds=0, is_pushed=False)
     assert drifts.judge("pod", target(ALL, LIGHT), found(LOW))
