@@ -92,17 +92,21 @@ class Kubelet:
 
     def run(self, *pods: Mapping[str, Any]) -> None:
         """Run static pods and wait until the containers of each run."""
-        for pod in pods:
-            # the kubelet must find a whole file
-            scratch = FOLDER / "manifest"
-            scratch.write_text(json.dumps(pod))
-            scratch.rename(FOLDER / "manifests" / f"{pod['metadata']['name']}.json")
+        self.create(*pods)
         names = [
             (str(pod["metadata"]["name"]), str(each["name"]))
             for pod in pods
             for each in pod["spec"]["containers"]
         ]
         until(lambda: all(self.path(*name) for name in names), f"the containers {names}", STARTS)
+
+    def create(self, *pods: Mapping[str, Any]) -> None:
+        """Give static pods to the kubelet without waiting."""
+        for pod in pods:
+            # the kubelet must find a whole file
+            scratch = FOLDER / "manifest"
+            scratch.write_text(json.dumps(pod))
+            scratch.rename(FOLDER / "manifests" / f"{pod['metadata']['name']}.json")
 
     def row(self, pod: str, container: str = "app") -> dict[str, Any]:
         """Return the row of /v1/state of a static pod's container; empty if it has none."""

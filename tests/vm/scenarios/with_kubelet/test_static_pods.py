@@ -6,6 +6,7 @@ Memory QoS is on: the kubelet writes `memory.min` of pods, of their Kubernetes c
 `memory.high` of containers whose limits are above their requests.
 """
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.cluster.pods import ONE_CPU, container, pod
 from tests.vm import slices
-from tests.vm.kubelet import Kubelet
+from tests.vm.kubelet import STARTS, Kubelet
 from tests.vm.node import Node, becomes, cpus, read, until
 
 SWEEPS: Final = 180
@@ -24,6 +25,12 @@ SIZE: Final = {"cpu": "2", "memory": "64Mi"}
 SMALL: Final = {"cpu": "500m", "memory": "32Mi"}
 LIMITED: Final = {"memory": "64Mi"}
 PROBE: Final = {"exec": {"command": ["/bin/true"]}, "periodSeconds": 5, "timeoutSeconds": 60}
+LENT: Final = {
+    "node.koordinator.sh/extended-resource-spec": json.dumps(
+        {"containers": {"app": {"requests": {"kubernetes.io/batch-cpu": 1000}}}}
+    )
+}
+LOANS: Final = ["100", "default 10"]
 NAMES: Final = ("web", "shop", "batch", "agent")
 WANTED: Final = {"web": "0-1", **dict.fromkeys(NAMES[1:], "2-7"), "weight of batch's pod": "1"}
 
@@ -95,6 +102,29 @@ def test_restarts_beside_a_kubelet_move_no_container(node: Node, kubelet: Kubele
     node.make_ready()
     becomes(lambda: ids(kubelet), before, SWEEPS)
     becomes(lambda: values(kubelet), WANTED, SWEEPS)
+
+
+def test_adopted_loan_weighs_what_runc_makes_of_its_shares(node: Node, kubelet: Kubelet):
+    """Of 1,024 shares runc makes a weight of 100 from 1.3.2 on, and 39 before; no file tells which it is.
+
+    systemd writes its own I/O weight at the push.
+    """
+    there = len(node.cri.list_containers())
+    node.plugin.kill()
+    loan = pod("loan", hostNetwork=True)
+    loan["metadata"]["annotations"] = LENT
+    kubelet.create(loan)
+    until(lambda: len(node.cri.list_containers()) > there, "a container beside no plugin", STARTS)
+    node.make_ready()
+    until(lambda: shares(node, kubelet) == 1024, "the push", SWEEPS)
+    becomes(lambda: [read(kubelet.path("loan"), name) for name in ("cpu.weight", "io.weight")], LOANS, SWEEPS)
+    assert node.plugin.audit("drift.repair", pod="loan-node") == []
+
+
+def shares(node: Node, kubelet: Kubelet) -> int:
+    """Return the CPU shares in the runtime's spec of the container that was lent a CPU."""
+    spec = node.cri.info(kubelet.row("loan")["id"])["runtimeSpec"]
+    return int(spec["linux"]["resources"]["cpu"]["shares"])
 
 
 @pytest.fixture(scope="module")
