@@ -150,7 +150,9 @@ def _may_lead(record: Record, container: Record) -> bool:
 
 
 def _why_not(pool: str) -> str:
-    return ": a swinging pool has one record a minute" if pool == "reclaim" else ""
+    if pool != "reclaim":
+        return ""
+    return ": a swinging pool has one record a minute; `nri-coloc audit` shows the earlier ones, reclaim.*"
 
 
 def _full(thing: Record) -> str:

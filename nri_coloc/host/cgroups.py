@@ -292,7 +292,7 @@ class CgroupWriter:
 
     @property
     def is_cluttered(self) -> bool:
-        """Whether it is time to tidy."""
+        """Whether the journal may hold so many ended cgroups that `tidy` is due."""
         return self._journal.is_cluttered
 
     def tidy(self) -> None:

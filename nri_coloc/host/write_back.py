@@ -144,9 +144,9 @@ def own(file: str, found: str, version: int) -> str:
 
 
 def is_as_its_parents(file: str, found: str | None = None) -> bool:
-    """Return whether a cgroup's set equals its parent's.
+    """Return whether a cgroup's CPUs or memory nodes equal its parent's.
 
-    found: the set's text, if it was read already.
+    found: the text of the file, if it was read already.
     """
     folder, _, name = file.rpartition("/")
     texts = files.read(f"{folder.rpartition('/')[0]}/{name}"), files.read(file) if found is None else found

@@ -188,7 +188,7 @@ def _written(result: Result) -> dict[str, Any]:
 def judge(
     pending: Order, pod: Mapping[str, Any] | None, node: str, rules: Rules, now: float
 ) -> Result | None:
-    """Return the result of an order that must not be carried out; None if the pod may be evicted.
+    """Return why an order is not carried out, as its result; None to carry it out.
 
     pod: the pod's newest object; None if there is none.
     node: name of the ColocationNode that has the order, which is the node of its author.

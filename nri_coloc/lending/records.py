@@ -17,7 +17,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.lending import Binding, Change
 from nri_coloc.core.report import ONE_WAY_S, SWINGS_FROM, Cadence, Extent, shown
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.lending.pool_size import Grounds, dead_band_milli, step_milli
+from nri_coloc.lending.pool_size import Grounds, Scene, dead_band_milli, step_milli
 
 Input = int | float | str | None
 
@@ -143,7 +143,9 @@ def fold(folding: Folding, step: Step, at: float) -> tuple[Folding, Record | Non
 
 
 def _folded(known: Record | None, step: Step, at: float, *, turned: bool) -> Record:
-    if known is None:
+    """Return a record with one more tick. If another cause changed the pool since the last tick, it begins there."""
+    is_next = known is not None and known.after == step.before
+    if known is None or not (is_next or known.change is not Change.KEEP):
         known = _begun(step, at)
     changed = step.change is not Change.KEEP
     return Record(
@@ -152,7 +154,7 @@ def _folded(known: Record | None, step: Step, at: float, *, turned: bool) -> Rec
         ticks=known.ticks + 1,
         turns=known.turns + turned,
         change=step.change if changed else known.change,
-        before=known.before,
+        before=known.before if is_next else step.before,
         after=step.after,
         cpus=known.cpus.with_value(step.after.bit_count()),
         online=known.online.with_value(step.online),
@@ -195,7 +197,9 @@ def because(grounds: Grounds | None) -> str:
 
 def figures(grounds: Grounds) -> str:
     """Return the figures that operators ask for first."""
-    found = {"online_milli": grounds.scene.online, "lendable_cpus": grounds.scene.lendable}
+    scene = grounds.scene
+    system = {"system_milli": scene.system} if _larger(scene) == "system" else {}
+    found = {"online_milli": scene.online, **system, "lendable_cpus": scene.lendable}
     lend = (shown("lend", grounds.tuning.lend),) if grounds.tuning.lend < 1 else ()
     return ", ".join([*_stall(grounds), *(shown(name, value) for name, value in found.items()), *lend])
 
@@ -283,7 +287,7 @@ _CAUSES: Final[Mapping[Binding, str]] = MappingProxyType(
         Binding.PAUSED: "an operator paused lending",
         Binding.STALL: "online pods stalled",
         Binding.DWELL: "the last suppression is too recent to grow",
-        Binding.GROWTH_STEP: "online use fell, one step",
+        Binding.GROWTH_STEP: "online use leaves room, one step",
         Binding.DEAD_BAND: "online use moved within the dead band",
         Binding.ALL_LENT: "online use is low, all is lent",
         Binding.FLOOR: "online use leaves only the floor",
@@ -307,7 +311,7 @@ def _bound(grounds: Grounds) -> str:
     if binding is Binding.ONLINE_USE and before.cpus > scene.lendable:
         return "fewer CPUs are lendable"
     if binding is Binding.ONLINE_USE:
-        return "online use rose" if verdict.lent.milli < before.milli else "online use fell"
+        return f"{_larger(scene)} use {'rose' if verdict.lent.milli < before.milli else 'fell'}"
     if binding is Binding.LEARNING:
         kept = "size kept as found" if scene.now < scene.learns_until else "only the floor is lent"
         return f"use is not known yet, {kept}"
@@ -316,6 +320,11 @@ def _bound(grounds: Grounds) -> str:
     if binding is Binding.LATE:
         return f"the tick was {min(scene.late_s, 999):.2f} s late, {_doubtful(scene.late_s, tuning)}"
     return _CAUSES.get(binding, binding.value)
+
+
+def _larger(scene: Scene) -> str:
+    """Return which use beside reclaimed pods is larger, that of online pods or of the rest of the node."""
+    return "system" if scene.system > scene.online else "online"
 
 
 def _doubtful(delay_s: float, tuning: ReclaimTuning) -> str:

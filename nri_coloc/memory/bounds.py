@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from nri_coloc.core import workload
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
-from nri_coloc.core.lending import Change, MemoryTarget, Part
+from nri_coloc.core.lending import Binding, Change, MemoryTarget, Part
 from nri_coloc.core.readings import GroupReading, Picture
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import SWING_S, Cadence, Extent, Report
@@ -191,7 +191,7 @@ class BoxMemory:
         decision = Decision(
             AuditEvent.RECLAIM_MEMORY,
             Reason.HEADROOM if now != former else Reason.MEMBERS_ASKED,
-            f"memory limit set: {goal.binding.value.replace('_', ' ')} bounds the reclaimed pods",
+            f"memory limit set: {_CAUSES.get(goal.binding) or _bounding(goal.binding)}",
             pool=RECLAIM,
             before=former.differing(now),
             after=now.differing(former),
@@ -209,6 +209,17 @@ class BoxMemory:
         )
         self._report.decided((decision,), state, state)
         self._begun = {}
+
+
+_CAUSES: Final = {
+    Binding.DEAD_BAND: "more memory is free, but less than the dead band",
+    Binding.DWELL: "more memory is free, but not for long enough",
+    Binding.GROWTH_STEP: "more memory is free, one step",
+}
+
+
+def _bounding(binding: Binding) -> str:
+    return f"{binding.value.replace('_', ' ')} bounds the reclaimed pods"
 
 
 def _amounts(goal: MemoryTarget) -> tuple[int, ...]:

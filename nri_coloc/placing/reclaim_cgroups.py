@@ -194,6 +194,8 @@ def limit(before: NodeState, state: NodeState, pod: Pod, wish: Wish) -> Decision
     in_a_vm = vm_pods.words(pod) if wish.handler == "pod" else ""
     if state.boxed(pod.id):
         why = f"limited to the reclaim pool with minimum weight: class reclaimed by {wish.because}{in_a_vm}"
-        return said(Reason.BOX_MEMBER, why, pool=RECLAIM, shows=("reclaim_cpus", "containers"))
+        # a pod is limited when it starts, before its first container
+        shows = ("reclaim_cpus", "containers") if state.of_pod(pod.id) else ("reclaim_cpus",)
+        return said(Reason.BOX_MEMBER, why, pool=RECLAIM, shows=shows)
     why = f"values of its containers set on the pod: class {wish.qos.value} by {wish.because}{in_a_vm}"
     return said(Reason.POOL_MEMBER, why, shows=SHOWN)

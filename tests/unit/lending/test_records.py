@@ -87,6 +87,21 @@ def test_a_burst_and_its_end_are_written_at_once():
     assert teller.told() == [(Change.SUPPRESS, 4, 2), (Change.GROW, 2, 4)]
 
 
+@pytest.mark.parametrize("ticks", [0, 1, 20])
+def test_a_change_by_another_cause_is_no_part_of_a_record(ticks):
+    teller = Teller(8).ticks(ticks, 8)
+    teller.cpus = 4
+    assert teller.tick(6).told() == [(Change.GROW, 4, 6)]
+    assert teller.records[0].cpus == Extent(4, 6)
+
+
+def test_nor_is_one_between_two_changes():
+    teller = Teller(4).tick(5).tick(6)
+    teller.cpus = 2
+    teller.tick(3).ticks(50, 3)
+    assert teller.told() == [(Change.GROW, 4, 5), (Change.GROW, 2, 3)]
+
+
 def test_a_swing_is_one_record_a_minute_with_its_extremes():
     teller = Teller()
     for number in range(200):

@@ -30,8 +30,9 @@ def large(before: Lent, **scene: Any) -> Grounds:
 
 
 SITUATIONS: list[tuple[Lent, dict[str, Any], str]] = [
-    (BEFORE, {}, "online use fell, one step ("),
+    (BEFORE, {}, "online use leaves room, one step ("),
     (BEFORE, {"online": 7_500}, "online use rose ("),
+    (BEFORE, {"online": 0, "system": 7_500}, "system use rose (online=0 cores, system=7.5 cores, "),
     (BEFORE._replace(milli=4_600), {}, "online use fell ("),
     (BEFORE._replace(cpus=5), {"lendable": 4, "online": 0, "system": 0}, "fewer CPUs are lendable ("),
     (BEFORE, {"stall": Stall(0.4, 0.2, 0.03)}, "online pods stalled (stall=0.4, "),
@@ -51,7 +52,7 @@ SITUATIONS: list[tuple[Lent, dict[str, Any], str]] = [
         {"known_since": -math.inf, "learns_until": NOW + 1},
         "use is not known yet, size kept as found (",
     ),
-    (BEFORE, {"yields": True}, "online use fell, one step, extra core granted ("),
+    (BEFORE, {"yields": True}, "online use leaves room, one step, extra core granted ("),
     (
         BEFORE._replace(more=Yielded(cpus=1)),
         {"yields": True, "stall": Stall(0.4, 0.0, 0.06)},
