@@ -63,6 +63,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or the body, a second write, waits 40 ms for a delayed ACK
     server: _Server
 
     def handle_one(self) -> None:
