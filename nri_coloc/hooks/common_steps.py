@@ -23,7 +23,6 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Drift, Report
 from nri_coloc.core.seams import After, BeforeAnswer, Decided, Prepare, prepared, tell
-from nri_coloc.core.state import NodeState
 from nri_coloc.host.alarm import Alarm
 from nri_coloc.nri import codec, events
 from nri_coloc.nri.calls import HookKind
@@ -293,10 +292,6 @@ class Consequences:
     def ended(self, container_id: str) -> None:
         """Note the end of a container, also of one whose creation the runtime undid."""
         self._report.neighbours.creations.ended(container_id, time.monotonic())
-
-    def record(self, outcome: Outcome, before: NodeState) -> None:
-        """Record an outcome that no observer needs."""
-        self._report.decided(outcome.decisions, outcome.state, before)
 
     def tell_drift(self, container_id: str, *drifts: Drift | None) -> None:
         """Record values of a container that another writer had changed."""

@@ -37,7 +37,7 @@ from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime import stored_specs
 from nri_coloc.runtime.connection import RETRY_CAP_S, Connection
-from nri_coloc.runtime.departed_pods import departed
+from nri_coloc.runtime.departed_pods import departed, leave_out
 from nri_coloc.runtime.listing import Listing
 from nri_coloc.runtime.pusher import Pusher
 
@@ -209,14 +209,8 @@ class Hooks:
             outcome = self._node.decide(event)
         self._pusher.learned_all({c.id: stored_specs.of(c.resources) for c, _ in event.containers})
         self._consequences.follow(all_of(outcome, before))
-        self._leave_out_departed()
+        leave_out(node, departed(node.state, self._actuator.is_there), self._consequences.follow)
         self._actuator.take_over()
-
-    def _leave_out_departed(self) -> None:
-        before = self._node.state
-        for pod_id in tuple(departed(before, self._actuator.is_there)):
-            outcome = self._node.decide(PodRemoved(pod_id))
-            self._consequences.record(outcome, before)
 
     def _failed(self, hook: events.Hook, ticket: Ticket, answers: Answers, error: Exception) -> None:
         if ticket.claim():

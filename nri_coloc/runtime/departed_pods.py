@@ -1,10 +1,11 @@
 """Leave out pods that ended unseen: their StopPodSandbox came while the runtime had no connection to this process."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from nri_coloc.core.decisions import PodRemoved
-from nri_coloc.core.seams import After, all_of, tell
+from nri_coloc.core.seams import After, Observer, all_of, tell
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import Pod
 from nri_coloc.placing.node import Node
@@ -25,7 +26,7 @@ class DepartedPods:
     def __init__(self, node: Node, is_there: Callable[[str], bool], after: After) -> None:
         self._node = node
         self._is_there = is_there
-        self._after = after
+        self._follow = partial(tell, after)
         self._seen: frozenset[str] = frozenset()
         self._next_at = 0.0
 
@@ -39,9 +40,7 @@ class DepartedPods:
         self._seen = frozenset(
             k for k, place in pods.items() if k in self._seen or self._has_cgroup(place.pod)
         )
-        for pod_id in gone:
-            before = self._node.state
-            tell(self._after, all_of(self._node.decide(PodRemoved(pod_id)), before))
+        leave_out(self._node, gone, self._follow)
 
     def _has_cgroup(self, pod: Pod) -> bool:
         path = targets.pod_path(pod)
@@ -63,3 +62,13 @@ def departed(state: NodeState, is_there: Callable[[str], bool]) -> Iterator[str]
     for pod_id, path in paths.items():
         if path and pod_id not in inhabited and (path in taken or not is_there(path)):
             yield pod_id
+
+
+def leave_out(node: Node, gone: Iterable[str], follow: Observer) -> None:
+    """Decide that these pods ended, and pass each change on.
+
+    gone: ids of pods.
+    """
+    for pod_id in gone:
+        before = node.state
+        follow(all_of(node.decide(PodRemoved(pod_id)), before))
