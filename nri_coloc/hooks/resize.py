@@ -49,6 +49,7 @@ class Resize:
         if self._pusher.recognises(container_id, event.requested.knobs()):
             self._answer_own_push(container_id, exchange)
             return
+        self._actuator.pushed(container_id)  # the kubelet's update makes the runtime write as a push does
         reply: list[Any] = [None]
 
         def deliverable(outcome: Outcome) -> bool:

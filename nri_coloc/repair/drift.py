@@ -83,8 +83,8 @@ FORMER_KEPT: Final = 4
 """Earlier targets of a cgroup that are remembered: as many as can change during one slow update of the runtime."""
 
 RUNTIME_LATE_S: Final = 10.0
-"""Seconds after a push, or after a start with the driver systemd, in which a value that has changed since may still be
-written late."""
+"""Seconds after a push, after another update, or after a start with the driver systemd, in which a value that has
+changed since may still be written late."""
 
 _SYSTEMDS: Final = tuple(
     FileValue(file.controller, file.name, file.fresh) for file in knobs.files("io_weight")
