@@ -2,11 +2,12 @@
 
 It needs only the journal, runs with the daemon stopped, and also after a crash at any point. A file that is gone needs
 nothing. A file that another writer wrote after us keeps its value. A file that the kernel refuses is reported, and
-stays in the journal for another try. The room `restore` restores specs too, because that needs the runtime.
+stays in the journal for another try. So does a CPU set or memory nodes below a refused one, because they got the
+refused cgroup's at most. The room `restore` restores specs too, because that needs the runtime.
 """
 
 import os
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nri_coloc.core import kubepods
@@ -14,7 +15,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files, write_back
 from nri_coloc.host.bandwidth_files import BURSTS, QUOTAS
 from nri_coloc.host.journal import Journal
-from nri_coloc.host.originals import Entry
+from nri_coloc.host.originals import CPUSETS, Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Restored:
 
     done: files with their original value again.
     gone: files that no longer exist.
-    refused: errors of the kernel.
+    refused: errors of the kernel. The sets below such a file are in no list.
     unknown: files whose original value is unknown, with the value that they have now.
     anothers: files that another writer wrote after us, with the value that they keep.
     unwritten: why the journal could not be rewritten, "" if it was.
@@ -58,10 +59,11 @@ def restore(
     refused = putting_back.run(ordered)
     if refused:
         refused = putting_back.run(refused)
-    settled = [file for file in ordered if file not in refused]
-    kept = [file for file in ordered if file in refused or file in also_kept]
+    gone = tuple(file for file in ordered if file not in refused and not os.path.exists(root + file))  # noqa: PTH110 - never raises
+    held = {file for file in ordered if _is_held_by(refused, file)}.difference(gone)
+    settled = [file for file in ordered if file not in held]
+    kept = [file for file in ordered if file in held or file in also_kept]
     unwritten = journal.keep(kept) if settled else ""
-    gone = tuple(file for file in settled if not os.path.exists(root + file))  # noqa: PTH110 - never raises
     anothers = putting_back.anothers
     written = [file for file in settled if file not in gone and file not in anothers]
     return Restored(
@@ -72,6 +74,19 @@ def restore(
         anothers=tuple((file, anothers[file]) for file in settled if file in anothers and file not in gone),
         unwritten=unwritten,
     )
+
+
+def _is_held_by(refused: Container[str], file: str) -> bool:
+    """Return whether a file was refused, or is a set that a refused one above it bounds."""
+    folder, _, name = file.rpartition("/")
+    bounds = [f"{above}/{name}" for above in _above(folder)] if name in CPUSETS else []
+    return any(each in refused for each in (file, *bounds))
+
+
+def _above(folder: str) -> Iterator[str]:
+    """Yield the folders above a folder, the innermost first."""
+    while folder := folder.rpartition("/")[0]:
+        yield folder
 
 
 class _PuttingBack:

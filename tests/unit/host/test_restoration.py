@@ -145,6 +145,25 @@ class TestAPodThatWasLeftHalfMovedOnV1:
         assert restored(journal(tmp_path, *entries), str(tmp_path), 1).refused == ()
         assert self.found(tmp_path) == {".": "0-7", "app": "2"}
 
+    @pytest.mark.parametrize("name", ["cpuset.cpus", "cpuset.mems"])
+    def test_a_container_waits_for_its_refused_pod(self, tmp_path, monkeypatch, name):
+        write = files.write
+
+        def refuse_the_pod(file: str, text: str) -> bool:
+            if file == str(tmp_path / self.POD / name):
+                raise KernelInterfaceError(file, "write", "Permission denied")
+            return write(file, text)
+
+        self.tree(tmp_path, "2-3", app="2")
+        for folder, text in ((self.POD, "2-3"), (f"{self.POD}/app", "2")):
+            (tmp_path / folder / name).write_text(f"{text}\n")
+        path = journal(tmp_path, (f"/{self.POD}/{name}", "0-7"), (f"/{self.POD}/app/{name}", ""))
+        monkeypatch.setattr(files, "write", refuse_the_pod)
+        assert restored(path, str(tmp_path), 1).done == ()
+        monkeypatch.undo()
+        restored(path, str(tmp_path), 1)
+        assert (tmp_path / self.POD / "app" / name).read_text().strip() == "0-7"
+
 
 class OneLineAWrite:
     """Fake kernel that takes a weight's lines one by one, as block/blk-iocost.c does."""
