@@ -9,6 +9,7 @@ Without CAP_SYS_RESOURCE the kernel takes no score below the least that a proces
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from nri_coloc.errors import KernelInterfaceError
@@ -65,6 +66,11 @@ def reset(folder: str, proc: str, score: str, first: int = 0) -> KernelInterface
 
 
 def _members(folder: str) -> Iterator[int]:
-    """Yield process ids; processes of another PID namespace read as 0."""
+    """Yield process ids; processes of another PID namespace read as 0.
+
+    A threaded cgroup of v2, which a container may make below its own, lists no processes (EOPNOTSUPP): the cgroup above
+    lists them (Documentation/admin-guide/cgroup-v2, "Threads").
+    """
     for current in files.tree(folder):
-        yield from numbers(files.read(f"{current}/cgroup.procs") or "")
+        with suppress(KernelInterfaceError):
+            yield from numbers(files.read(f"{current}/cgroup.procs") or "")

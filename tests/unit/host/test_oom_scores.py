@@ -53,6 +53,15 @@ def test_a_score_of_ours_is_journalled_and_put_back(host):
     assert [host.score(pid) for pid in (7, 8, 9)] == ["900"] * 3
 
 
+def test_a_threaded_cgroup_below_keeps_no_score(host):
+    (host.root / "cg/pod/below/cgroup.procs").unlink()
+    (host.root / "cg/pod/below/cgroup.procs").mkdir()  # a read fails, as that of a threaded cgroup does
+    host.scored(p7=900)
+    host.writer.score("pod", [7], 1000)
+    host.restore()
+    assert host.score(7) == "900"
+
+
 def test_the_first_score_before_us_counts(host):
     host.scored(p7=900)
     host.writer.score("pod", [7], 1000)
