@@ -2,63 +2,82 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EXPECTATIONS = {"pytest.raises", "pytest.fail", "pytest.warns"}
+EXPECTATIONS = {("pytest", "raises"), ("pytest", "fail"), ("pytest", "warns")}
 
 
-@cache
-def functions() -> dict[str, list[tuple[str, ast.FunctionDef]]]:
-    """Return the functions of the tests by name, each with its place."""
-    found: dict[str, list[tuple[str, ast.FunctionDef]]] = defaultdict(list)
+class Function(NamedTuple):
+    """A function of the tests.
+
+    place: its file and line.
+    asserts: whether the function itself asserts, raises or expects an error.
+    calls: the names of the functions and methods that it calls.
+    """
+
+    place: str
+    asserts: bool
+    calls: frozenset[str]
+
+
+def functions() -> dict[str, list[Function]]:
+    """Return the functions of the tests by name."""
+    found: dict[str, list[Function]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
-                found[node.name].append((f"{path.relative_to(ROOT)}:{node.lineno}", node))
+                place = f"{path.relative_to(ROOT)}:{node.lineno}"
+                found[node.name].append(Function(place, asserts(node), frozenset(called(node))))
     return found
 
 
 def asserts(function: ast.AST) -> bool:
     """Return whether the function itself asserts, raises or expects an error."""
     return any(
-        isinstance(node, ast.Assert | ast.Raise)
-        or (isinstance(node, ast.Call) and ast.unparse(node.func) in EXPECTATIONS)
+        isinstance(node, ast.Assert | ast.Raise) or (isinstance(node, ast.Call) and expects(node.func))
         for node in ast.walk(function)
     )
+
+
+def expects(callee: ast.expr) -> bool:
+    """Return whether the callee is an expectation of pytest."""
+    match callee:
+        case ast.Attribute(ast.Name(module), name):
+            return (module, name) in EXPECTATIONS
+    return False
 
 
 def called(function: ast.AST) -> Iterator[str]:
     """Yield the names of the functions and methods that the function calls."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func).rpartition(".")[2]
+        match node:
+            case ast.Call(ast.Name(name)) | ast.Call(ast.Attribute(_, name)):
+                yield name
 
 
-def asserting_names() -> set[str]:
+def asserting_names(known_functions: Mapping[str, Sequence[Function]]) -> set[str]:
     """Return the names of functions that assert, directly or through others."""
-    calls = {
-        name: {each for _, function in found for each in called(function)}
-        for name, found in functions().items()
-    }
-    known = {name for name, found in functions().items() if any(asserts(function) for _, function in found)}
+    calls = {name: {each for one in found for each in one.calls} for name, found in known_functions.items()}
+    known = {name for name, found in known_functions.items() if any(one.asserts for one in found)}
     while more := {name for name, names in calls.items() if name not in known and names & known}:
         known |= more
     return known
 
 
 def test_every_test_can_fail():
-    known = asserting_names()
+    found = functions()
+    known = asserting_names(found)
     assert [
-        f"{place}: {name}"
-        for name, found in functions().items()
+        f"{one.place}: {name}"
+        for name, ones in found.items()
         if name.startswith("test_")
-        for place, function in found
-        if not asserts(function) and not known.intersection(called(function))
+        for one in ones
+        if not one.asserts and not known.intersection(one.calls)
     ] == []
 
 
