@@ -209,11 +209,15 @@ class PodRemoved:
 
 @value
 class ContainerCreating:
-    """The runtime asks for a container's adjustment; the container does not exist yet."""
+    """The runtime asks for a container's adjustment; the container does not exist yet.
+
+    judged: wishes by id of the pod's containers that have another class under a new request of the pod.
+    """
 
     pod: Pod
     container: Container
     wish: Wish
+    judged: Mapping[str, Wish] = field(default_factory=dict)
 
 
 @value

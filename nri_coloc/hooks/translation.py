@@ -119,13 +119,15 @@ class Translator:
     ) -> tuple[Pod, Container, Wish]:
         """Return a pod, one of its containers, and the container's wish.
 
-        If the pod requests too little CPU for the wish, the request is read again first.
+        If the pod requests too little CPU for the wish, or another container owns CPUs by it, the request is read again
+        first.
 
         wish: under the pod's known request; None if it must be read from the annotations.
         reads: read the request in any case.
         """
         if wish is None:
             wish = self._wish(now, pod, container, is_created=is_created)
+        reads = reads or _has_owner_beside(now.state, container)
         if not (reads or _may_gain(now.state, pod, container, wish)):
             return pod, container, wish
         read = self._read_again(pod)
@@ -198,9 +200,12 @@ class Translator:
 
     def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
         """Translate CreateContainer."""
-        return ContainerCreating(
-            *self._in_pod(_Now(state, tuning), *self._subject(hook, state), is_created=True)
-        )
+        now = _Now(state, tuning)
+        pod, container = self._subject(hook, state)
+        read, container, wish = self._in_pod(now, pod, container, is_created=True)
+        if read is pod:
+            return ContainerCreating(read, container, wish)
+        return ContainerCreating(read, container, wish, self._other_classes(now, read, but=container.id))
 
     def created(self, hook: Hook) -> ContainerCreated | None:
         """Translate PostCreateContainer; None if the specification names no CPUs."""
@@ -233,16 +238,25 @@ class Translator:
         figures = replace(requested, cpus="", mems="")
         asked = replace(kubelets, resources=merge(kubelets.resources, figures), record="")
         now = _Now(state, tuning)
-        # a runtime without UpdatePodSandbox shows only here that the floor of degrading has changed
+        # a runtime without UpdatePodSandbox shows only here that the pod's request may have changed
         is_resized = known is not None and known.container.resources.shares != asked.resources.shares
-        reads = tuning.pressure.degrade and is_resized
-        if known is not None and known.container.resources.cpu_request < asked.resources.cpu_request:
-            # before a container grows, the kubelet writes its pod's cgroup
-            reads = reads or pod.outdated_request is not None
-            pod = replace(pod, outdated_request=None) if reads else pod
+        if known is not None:
+            pod = change.raised(pod, asked.resources.cpu_request - known.container.resources.cpu_request)
+            now = now._replace(state=change.with_request(state, pod))
+        # the cgroup of a reclaimed pod has the daemon's own weight
+        reads = is_resized and not state.boxed(pod.id)
         read, _, wish = self._in_pod(now, pod, asked, _unchanged(known, asked), reads=reads)
+        under = read
+        if known is not None:
+            later = change.with_request(state, read)
+            lowered = change.with_lowered(later, known, replace(known, container=asked))
+            if lowered is not later:
+                # the kubelet writes the lower request of the pod's cgroup after its containers
+                under = lowered.pods[read.id].pod
+                wish = self._wish(now._replace(state=lowered), under, asked, is_created=False)
         wish = _as_resized(wish, known, asked)
-        judged = self._other_classes(now, read, but=container.id) if read is not pod else {}
+        is_same = under is self.pod_of(hook, state)
+        judged = {} if is_same else self._other_classes(now, under, but=container.id)
         if known is not None and wish.qos is not known.qos:
             judged[container.id] = wish
         return ContainerUpdating(read, container, wish, requested, judged, within_pod=within_pod)
@@ -448,6 +462,11 @@ def _may_gain(state: NodeState, pod: Pod, container: Container, wish: Wish) -> b
         or pod.outdated_request is not None
         or (is_owner and supply.falls_short(state, container, wish))
     )
+
+
+def _has_owner_beside(state: NodeState, container: Container) -> bool:
+    """Return whether another container of the pod owns CPUs: it may have to leave this one a part of the request."""
+    return any(each.exclusive for each in state.of_pod(container.pod_id) if each.id != container.id)
 
 
 def _driven(wish: Wish, cpus: CPUMask) -> Wish:

@@ -84,11 +84,16 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
 
 
 def with_request(state: NodeState, pod: Pod) -> NodeState:
-    """Return the state with a new CPU request of a known pod, and with the outdated one or without it."""
+    """Return the state with a new CPU request of a known pod, with its outdated one, and the runtime's figure of it."""
     place = state.pods.get(pod.id)
     if place is None or (place.pod is pod or _requests(place.pod) == _requests(pod)):
         return state
-    now = replace(place.pod, cpu_request=pod.cpu_request, outdated_request=pod.outdated_request)
+    now = replace(
+        place.pod,
+        cpu_request=pod.cpu_request,
+        outdated_request=pod.outdated_request,
+        resources=pod.resources,
+    )
     return with_pod(state, replace(place, pod=now))
 
 
@@ -114,6 +119,19 @@ def with_lowered(state: NodeState, known: Assignment, now: Assignment) -> NodeSt
         return state
     outdated = request if place.pod.outdated_request is None else place.pod.outdated_request
     return with_request(state, replace(place.pod, cpu_request=lowered, outdated_request=outdated))
+
+
+def raised(pod: Pod, more: int) -> Pod:
+    """Return a pod before one of its containers grows by `more` thousandths of a CPU.
+
+    If a container was lowered before and the pod's cgroup still shows the former request, the pod's known request grows
+    as much, up to that one: the kubelet writes the cgroup first only if the pod's own request grows.
+    """
+    if pod.cpu_request is None or pod.outdated_request is None or more <= 0:
+        return pod
+    request = min(pod.cpu_request + more, pod.outdated_request)
+    outdated = pod.outdated_request if request < pod.outdated_request else None
+    return replace(pod, cpu_request=request, outdated_request=outdated)
 
 
 def _asked_anew(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> NodeState:
@@ -389,5 +407,7 @@ def _is_said(before: NodeState, event: Event, after: NodeState) -> bool:
         return True
     if isinstance(event, ContainerUpdating):
         return False
-    again = isinstance(event, ContainerCreating) and event.container.id in before.containers
-    return before.pools.dedicated != after.pools.dedicated and not again
+    if not isinstance(event, ContainerCreating):
+        return before.pools.dedicated != after.pools.dedicated
+    is_owner = event.container.id not in before.containers and event.container.id in after.owners
+    return is_owner and before.pools.dedicated != after.pools.dedicated

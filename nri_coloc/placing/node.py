@@ -68,11 +68,18 @@ def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outc
     """Return the outcome of a container's event, after a resize of its pod if the event has a new CPU request of it."""
     place = state.pods.get(event.pod.id)
     if place is None or place.pod.cpu_request == event.pod.cpu_request:
-        return _answered(change.with_request(state, event.pod), event, tuning)
-    judged = event.judged if isinstance(event, ContainerUpdating) else {}
+        return _beside_owners(change.with_request(state, event.pod), event, tuning)
+    judged = {} if isinstance(event, ContainerStarting) else event.judged
     others = {k: wish for k, wish in judged.items() if k != event.container.id}
     resized = ownership.pod_resized(state, PodResized(event.pod, others), tuning)
-    return resized + _answered(resized.state, event, tuning)
+    return resized + _beside_owners(resized.state, event, tuning)
+
+
+def _beside_owners(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outcome:
+    """Return the outcome of a container's event; before a new container comes its pod's owners make room for it."""
+    is_new = event.container.id not in state.containers
+    room = ownership.beside_new(state, event.container, event.wish, tuning) if is_new else None
+    return _answered(state, event, tuning) if room is None else room + _answered(room.state, event, tuning)
 
 
 def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noqa: C901, PLR0912 - one case an event

@@ -6,7 +6,7 @@ is placed like a new one. An owner that now asks for less than one CPU follows i
 one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import NamedTuple
 
@@ -25,9 +25,9 @@ from nri_coloc.core.decisions import (
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
-from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.core.state import DEDICATED, SHARE, Assignment, Crowd, NodeState
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import Finding, Pod, QoSClass, Wish
+from nri_coloc.core.workload import Container, Finding, Pod, QoSClass, Wish
 from nri_coloc.placing import (
     admission,
     allocator,
@@ -238,18 +238,95 @@ def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome
     for known in sorted(state.of_pod(event.pod.id), key=lambda a: (not a.exclusive, a.id)):
         found = _under_request(state, state.containers[known.id], event.wishes.get(known.id), tuning)
         if found is not None:
-            after, joined = adopt(state, found.assignment)
-            after, new = lifecycle.with_findings(
-                lifecycle.without_lapsed_findings(after), event.pod.id, found.assignment.wish.findings
-            )
-            of_findings = words.of_findings(found.findings + new, found.assignment)
-            decisions += [said(state, after, found, "its pod's request changed"), *of_findings, *joined]
-            state = after
+            state, told = _adopted(state, found, "its pod's request changed")
+            decisions += told
     cause = f"pool resized: the CPU request of {event.pod.namespace}/{event.pod.name} changed"
     returned = before.pools.dedicated & ~state.pools.dedicated
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     resizes = change.pool_decisions(before, state, reason, cause) if decisions else ()
     return Outcome(state, (*decisions, *resizes), boxes + change.moved(before, state))
+
+
+def within_requests(
+    before: NodeState, pod_id: str, tuning: Tuning, wishes: Mapping[str, Wish] | None = None, but: str = ""
+) -> Outcome:
+    """Return the outcome in which a pod's owners return the CPUs that the present requests give them no more.
+
+    wishes: of the containers that have another class now, by id.
+    but: the container that changes; its own event decides its CPUs.
+    """
+    state, decisions, wishes = before, list[Decision](), wishes or {}
+    for known in before.of_pod(pod_id):
+        now, wish = state.containers[known.id], wishes.get(known.id)
+        if wish is not None and wish.qos is now.qos:
+            wish = None
+        is_over = now.exclusive and due(state, now) < now.exclusive.bit_count()
+        if now.id == but or not (is_over or wish):
+            continue
+        found = _under_request(state, now, wish, tuning)
+        if found is not None:
+            state, told = _adopted(state, found, "another container of its pod changed its request")
+            decisions += told
+    if not decisions:
+        return Outcome(before)
+    place = before.pods[pod_id].pod
+    cause = f"pool resized: the CPU requests in {place.full_name} changed"
+    resizes = change.pool_decisions(before, state, Reason.CPUS_RETURNED, cause)
+    return Outcome(state, (*decisions, *resizes), change.moved(before, state))
+
+
+def _adopted(state: NodeState, found: Resize, cause: str) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Return the state with the new place of a container whose own event this is not, and the decisions."""
+    after, joined = adopt(state, found.assignment)
+    after, new = lifecycle.with_findings(
+        lifecycle.without_lapsed_findings(after),
+        found.assignment.container.pod_id,
+        found.assignment.wish.findings,
+    )
+    of_findings = words.of_findings(found.findings + new, found.assignment)
+    return after, (said(state, after, found, cause), *of_findings, *joined)
+
+
+def beside_new(state: NodeState, container: Container, wish: Wish, tuning: Tuning) -> Outcome | None:
+    """Return the outcome in which owners have left a new container its part of their pod's request; None if all have.
+
+    A new container of class dedicated takes no part from them: it gets what they leave, or follows them.
+    """
+    if wish.qos is QoSClass.DEDICATED and not wish.is_hands_off:
+        return None
+    members = state.of_pod(container.pod_id)
+    if not any(each.exclusive for each in members):
+        return None
+    over = lifecycle.failed_attempts(state, container)
+    new = Assignment(container, wish.qos, SHARE, wish=wish)
+    crowd = reduce(Crowd.without, [each.id for each in over], state.containers).adding(new)
+    outcome = within_requests(replace(state, containers=crowd), container.pod_id, tuning)
+    if not outcome.decisions:
+        return None
+    crowd = reduce(Crowd.adding, over, outcome.state.containers.without(new.id))
+    return replace(outcome, state=replace(outcome.state, containers=crowd))
+
+
+def beside_changed(
+    state: NodeState, known: Assignment, now: Assignment, judged: Mapping[str, Wish], tuning: Tuning
+) -> Outcome:
+    """Return the outcome in which the pod's other owners have made room for a container's new request.
+
+    The container itself has its former values, for its own event to change.
+
+    judged: wishes of the containers that have another class under the pod's lowered request.
+    """
+    if known.container.resources.shares == now.container.resources.shares:
+        return Outcome(state)
+    there = replace(state, containers=state.containers.adding(now))
+    outcome = within_requests(there, now.container.pod_id, tuning, judged, but=now.id)
+    if not outcome.decisions:
+        return Outcome(state)
+    moved = outcome.state.containers[now.id]
+    former = replace(
+        known, pool=moved.pool, exclusive=moved.exclusive, follows=moved.follows, mems=moved.mems
+    )
+    return replace(outcome, state=replace(outcome.state, containers=outcome.state.containers.adding(former)))
 
 
 def start(state: NodeState, event: ContainerStarting, tuning: Tuning) -> Outcome:

@@ -15,7 +15,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Figure, Room
 from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState
-from nri_coloc.core.workload import ISOLATED, Container, Numa, Wish
+from nri_coloc.core.workload import ISOLATED, Container, Numa, QoSClass, Wish
 from nri_coloc.placing import record, request
 from nri_coloc.placing.search import levelled
 
@@ -45,7 +45,7 @@ def of(state: NodeState, container: Container, wish: Wish) -> Due:
     owners = _owners_beside(state, container)
     if pod is None or 0 < asked.milli < 1000:
         return Due(asked.whole)
-    left = pod - sum(_used(owner) for owner in owners)
+    left = pod - sum(_used(owner) for owner in owners) - _asked_elsewhere(state, container)
     if asked.milli:
         # the kubelet's requests add up to the pod's; lowered ones are the tenant's, and must gain no CPU by rounding
         is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _whole(pod) - _owned(owners))
@@ -61,6 +61,23 @@ def owned_beside(state: NodeState, container: Container) -> int:
 
 def _owners_beside(state: NodeState, container: Container) -> list[Assignment]:
     return [a for a in state.of_pod(container.pod_id) if a.exclusive and a.id != container.id]
+
+
+def _asked_elsewhere(state: NodeState, container: Container) -> int:
+    """Return the part of the pod's request that its containers in pools ask for, thousandths of a CPU.
+
+    A figure counts if it is certainly that container's own request: less than this container's figure, or any if this
+    container has none, for then the pod has no limit. A greater one may be the pod's limit.
+    """
+    figure = request.of_container(container).milli
+    beside = (a for a in state.of_pod(container.pod_id) if a.id != container.id and _is_in_a_pool(a))
+    own = (request.of_container(a.container).milli for a in beside)
+    return sum(milli for milli in own if not figure or milli < figure)
+
+
+def _is_in_a_pool(assignment: Assignment) -> bool:
+    """Return whether a container runs neither on CPUs of its own nor, now or later, on an owner's of its pod."""
+    return not assignment.exclusive and (assignment.qos is not QoSClass.DEDICATED or assignment.hands_off)
 
 
 def _of_the_pods(pod: int, left: int, owners: list[Assignment]) -> Due:

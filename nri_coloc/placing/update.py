@@ -46,6 +46,11 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
     known = before.containers[event.container.id]
     assignment = _with_news(before, known, event)
     before = change.with_lowered(before, known, assignment)
+    beside = ownership.beside_changed(before, known, assignment, event.judged, tuning)
+    if beside.decisions:
+        outcome, before = outcome + beside, beside.state
+        known = before.containers[event.container.id]
+        assignment = _with_news(before, known, event)
     resize = _resized(before, known, assignment, event, tuning)
     if resize is not None and tuning.strict and event.answered and not resize.is_met:
         refused = _refused(state, event, resize)

@@ -48,6 +48,7 @@ class Kubelet:
     mapping: from shares to weights.
     tells: whether the runtime also gets the request.
     is_per_qos: whether it makes cgroups for pods (`cgroupsPerQOS`).
+    updates_pods: whether the runtime reports resizes of pods (UpdatePodSandbox).
     named: the CPUs that its static CPU manager writes into every spec, "" without one.
     """
 
@@ -55,6 +56,7 @@ class Kubelet:
     mapping: Callable[[int], int] = knobs.cpu_weight
     tells: bool = True
     is_per_qos: bool = True
+    updates_pods: bool = True
     named: str = ""
     files: dict[str, str] = field(default_factory=dict)
 
@@ -135,6 +137,48 @@ class Tenancy:
         self.containers[message.id] = message
         hook = _hook(HookKind.START_CONTAINER, self.pods[pod.name], message)
         self._decide(self._translator.starting(hook, self.state, self.tuning, running=False))
+
+    def resize(self, before: TenantPod, after: TenantPod) -> None:
+        """Resize a pod in place, as a kubelet does: its cgroup first if it grows, last if it shrinks.
+
+        Containers that shrink come before growing ones (pkg/kubelet/kuberuntime/kuberuntime_manager.go,
+        computePodResizeAction and doPodResizeAction).
+        """
+        parent = self.pods[after.name].linux.cgroup_parent
+        if after.shares > before.shares:
+            self.kubelet.write(parent, after.shares)
+        differing = [
+            (new, before.resources_of(old), after.resources_of(new))
+            for old, new in zip(before.containers, after.containers, strict=True)
+            if old.figures.defaulted() != new.figures.defaulted()
+            and f"{after.name}-{new.name}" in self.containers
+        ]
+        for container, _, asked in sorted(
+            differing, key=lambda each: (each[2].shares or 0) - (each[1].shares or 0)
+        ):
+            self._update(after, container, asked)
+        if after.shares < before.shares:
+            self.kubelet.write(parent, after.shares)
+        if self.kubelet.updates_pods:
+            self._update_pod(after)
+
+    def _update(self, pod: TenantPod, container: ContainerSpec, asked: Resources) -> None:
+        message, wanted = self.containers[f"{pod.name}-{container.name}"], nri_pb2.Container()
+        _write(wanted, asked)
+        hook = _hook(HookKind.UPDATE_CONTAINER, self.pods[pod.name], message)
+        hook = hook._replace(resources=told.resources(wanted.linux.resources))
+        event = self._translator.updating(hook, self.state, self.tuning)
+        _write(message, asked)
+        self._decide(event)
+
+    def _update_pod(self, pod: TenantPod) -> None:
+        wanted = nri_pb2.LinuxResources()
+        wanted.cpu.shares.value = pod.shares
+        hook = _hook(HookKind.UPDATE_POD_SANDBOX, self.pods[pod.name])
+        hook = hook._replace(resources=told.resources(wanted))
+        event = self._translator.pod_resized(hook, self.state, self.tuning)
+        if event is not None:
+            self._decide(event)
 
     def end(self, pod: TenantPod, container: ContainerSpec) -> None:
         container_id = f"{pod.name}-{container.name}"

@@ -217,6 +217,48 @@ def tenant_pods(draw: st.DrawFn, annotations: st.SearchStrategy[dict[str, str]] 
     return replace(pod, figures=draw(pod_figures(pod))) if draw(st.booleans()) else pod
 
 
+@st.composite
+def resized(draw: st.DrawFn, pod: TenantPod) -> TenantPod:
+    """Draw a pod after an in-place resize of its CPU: the API server keeps its QoS class, and figures that are set.
+
+    Init containers keep their figures, and so does a pod whose class would change.
+    """
+    # the API server has stored its defaults at creation
+    admitted = [replace(each, figures=each.figures.defaulted()) for each in pod.containers]
+    pod = replace(pod, containers=tuple(admitted), figures=pod._admitted())
+    specs = tuple(draw(_resized_container(each)) for each in pod.containers)
+    after = replace(pod, containers=specs)
+    if pod.figures.is_set:
+        limits = [each.figures.cpu_limit for each in specs]
+        drawn = draw(_resized_figures(pod.figures, after._aggregated("cpu"), *limits))
+        after = replace(after, figures=drawn)
+    return after if after.qos is pod.qos else pod
+
+
+@st.composite
+def _resized_container(draw: st.DrawFn, container: ContainerSpec) -> ContainerSpec:
+    if container.kind is Kind.INIT or draw(st.booleans()):
+        return container
+    return replace(container, figures=draw(_resized_figures(container.figures, 0)))
+
+
+@st.composite
+def _resized_figures(draw: st.DrawFn, figures: Figures, least: int, *limits: int | None) -> Figures:
+    """Draw new CPU figures for the figures that are set: equal ones stay equal, a limit covers its request.
+
+    least: the smallest request.
+    limits: a limit is at least as much as these.
+    """
+    cpu, limit = figures.cpu, figures.cpu_limit
+    is_equal = cpu == limit
+    if cpu is not None or draw(st.booleans()):
+        cpu = max(draw(CPU) or 0, least)
+    if limit is not None:
+        limit = max(draw(CPU) or 1, cpu or 0, least, *(each or 0 for each in limits))
+        cpu = limit if is_equal else cpu
+    return replace(figures, cpu=cpu, cpu_limit=limit)
+
+
 def _written(values: st.SearchStrategy[Any]) -> Callable[[str], st.SearchStrategy[tuple[str, str]]]:
     def pair(name: str) -> st.SearchStrategy[tuple[str, str]]:
         return values.map(lambda value: (name, value if isinstance(value, str) else json.dumps(value)))
@@ -299,6 +341,10 @@ THEIR_WORDS = st.one_of(
 ASKING = _of({PREFIX + keys.QOS_CLASS: ("dedicated",)})
 WORDS = st.lists(st.one_of(ASKING, OUR_WORDS, THEIR_WORDS), max_size=6).map(dict)
 """Annotations of every vocabulary, half of them with a word for own CPUs among them."""
+ASKING_WORDS = st.tuples(st.one_of(WORDS, st.just({})), ASKING).map(
+    lambda found: {**found[0], **dict((found[1],))}
+)
+"""The same, all of them with such a word."""
 
 LABELS = st.lists(
     _of(

@@ -1,22 +1,33 @@
 """A tenant's pod never gets more than its requests, and takes nothing from other containers.
 
 Every pod that a tenant may write (`tenants`) lives beside a database on CPUs of its own, a shared server and a pool
-with CPUs of its own, through creations, ends and restarts of the daemon (`tenancy`).
+with CPUs of its own, through creations, ends, in-place resizes and restarts of the daemon (`tenancy`).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from nri_coloc.core import knobs
 from nri_coloc.core.knobs import MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
+from nri_coloc.core.state import Assignment
 from nri_coloc.core.workload import MAX_BYTES, Container, Numa, QoSClass, Resources, Wish
 from nri_coloc.placing import reclaim_cgroups, supply
 from tests.property.tenancy import DATABASE, GOLD, WEB, Kubelet, Tenancy
-from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod, tenant_pods
+from tests.property.tenants import (
+    ASKING_WORDS,
+    GIB,
+    ContainerSpec,
+    Figures,
+    Kind,
+    TenantPod,
+    resized,
+    tenant_pods,
+)
 from tests.rig import examples
 
 DB, VIP = "db-db", "vip-vip"
@@ -44,6 +55,7 @@ KUBELETS = st.builds(
     mapping=st.sampled_from((knobs.cpu_weight, knobs.bent_cpu_weight)),
     named=st.sampled_from(("", "", "0-7", "2-7", "4-7")),
     is_per_qos=st.sampled_from((True, True, False)),
+    updates_pods=st.booleans(),
 )
 
 ALL = ContainerSpec("app", Figures(1, 6000), variables=("DRA_CPUSET_x=0-7",))
@@ -77,6 +89,20 @@ def allowed(pod: TenantPod, tuning: Tuning) -> int:
         return 0
     own = [pod.request_of(each).cpu or 0 for each in pod.containers]
     return max(-(-pod.cpu_request // 1000), sum(-(-milli // 1000) for milli in own if milli >= 1000))
+
+
+def left_by_pools(pod: TenantPod, members: Sequence[Assignment]) -> int:
+    """Return how many CPUs a pod without a CPU limit may own beside the requests of its containers in pools."""
+    own = {f"{pod.name}-{each.name}": pod.request_of(each).cpu or 0 for each in pod.containers}
+    pooled = sum(own[each.id] for each in members if each.qos is not QoSClass.DEDICATED)
+    of_owners = sum(-(-own[each.id] // 1000) for each in members if each.exclusive)
+    return max(of_owners, -(-(pod.cpu_request - pooled) // 1000))
+
+
+def is_visible(pod: TenantPod) -> bool:
+    """Return whether the shares of all requests show them: of two thousandths or less they do not."""
+    figures = (pod.figures, *(each.figures for each in pod.containers))
+    return not any(1 in (each.cpu, each.cpu_limit) for each in figures)
 
 
 def peopled(tuning: Tuning, kubelet: Kubelet) -> Tenancy:
@@ -114,7 +140,10 @@ class Others:
 
     def _is_within(self, pod: TenantPod) -> None:
         assert self.node.owned(pod) <= allowed(pod, self.node.tuning)
-        for each in self.node.state.of_pod(pod.name):
+        members = self.node.state.of_pod(pod.name)
+        if pod.figures.cpu_limit is None:
+            assert self.node.owned(pod) <= left_by_pools(pod, members)
+        for each in members:
             assert each.qos is not QoSClass.SYSTEM
             assert each.hands_off is ("dra" in each.wish.preserve)
 
@@ -147,6 +176,29 @@ def test_no_pod_owns_more_than_its_requests(pod, tuning, kubelet):
         others.keep_their_cpus(pod)
     node.remove(pod)
     others.keep_their_cpus()
+
+
+@given(st.data(), TUNINGS, KUBELETS)
+@settings(max_examples=examples.times(3))
+def test_no_resized_pod_owns_more_than_its_requests(data, tuning, kubelet):
+    # a weight on the curve tells the request only beside the runtime's figure
+    updates_pods = kubelet.updates_pods or (kubelet.version == 2 and kubelet.mapping is CURVE)
+    kubelet = replace(kubelet, files={}, is_per_qos=True, updates_pods=updates_pods)
+    node = peopled(SETTINGS[tuning], kubelet)
+    others, pod = Others(node), data.draw(tenant_pods(ASKING_WORDS))
+    node.run(pod)
+    for _ in range(4):
+        before, pod = pod, data.draw(resized(pod))
+        assume(updates_pods or is_visible(before))
+        node.resize(before, pod)
+        # nothing else tells the daemon of pod-level resources before a container of the pod is created
+        if updates_pods or (is_visible(pod) and not pod.figures.is_set):
+            others.keep_their_cpus(pod)
+        container = data.draw(st.sampled_from(pod.containers))
+        if container.kind is not Kind.INIT and data.draw(st.booleans()):
+            node.end(pod, container)
+            node.create(pod, container)
+            others.keep_their_cpus(pod)
 
 
 @given(tenant_pods(), tenant_pods(), TUNINGS, KUBELETS)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.core.decisions import ContainerCreating
 from nri_coloc.placing import supply
 from tests.unit.placing.kit import DEDICATED, SHARED, Node, asking, container, figures, said
 from tests.unit.placing.pods_kit import pod_of, with_containers
@@ -202,6 +203,86 @@ class TestWhatMembersAskFor:
         assert node.pool("gold") == "0-3"
         node.remove_pod()
         assert node.pool("gold") == "0-1"
+
+
+class TestBesideContainersInPools:
+    """A request that a container of the pod uses in a pool is no part of what the pod's owners may own."""
+
+    def test_a_shared_containers_request_is_its_own(self):
+        node = pod_of(2000)
+        node.create("web", 2000, SHARED)
+        node.create("idle", 0)
+        assert node.owners() == {}
+
+    def test_an_owner_gets_what_it_leaves(self):
+        node = pod_of(4000)
+        node.create("web", 1500, SHARED)
+        node.create("idle", 0)
+        assert node.owners() == {"idle": "0-2"}
+
+    def test_a_later_one_gets_its_part_of_the_request(self):
+        node = pod_of(4000)
+        node.create("idle", 0)
+        outcome = node.create("web", 2000, SHARED)
+        assert (node.owners(), node.cpus("web")) == ({"idle": "0-1"}, "2-7")
+        assert said(outcome)[0] == ("container.update", "shrunk")
+        assert node.pool("share") == "2-7"
+
+    def test_its_second_attempt_counts_once(self):
+        node = pod_of(4000)
+        node.create("idle", 0)
+        node.create("first", 2000, SHARED)
+        node.happen(
+            ContainerCreating(node.pod("web"), replace(container("second", milli=2000), name="first"), SHARED)
+        )
+        assert node.owners() == {"idle": "0-1"}
+
+    def test_a_resize_takes_its_part(self):
+        node = pod_of(4000)
+        node.create("web", 1000, SHARED)
+        node.create("idle", 0)
+        node.update("web", asking(3000), SHARED)
+        assert node.owners() == {"idle": "2"}
+
+    def test_an_own_request_is_covered_beside_it(self):
+        node = pod_of(3000)
+        node.create("app", 2000)
+        node.create("web", 1000, SHARED)
+        assert node.owners() == {"app": "0-1"}
+
+    def test_a_figure_that_may_be_the_pods_limit_takes_nothing(self):
+        node = pod_of(3000)
+        node.create("app", 2000)
+        node.create("web", 3000, SHARED)
+        assert node.owners() == {"app": "0-1"}
+
+    def test_a_smaller_figure_than_the_pods_limit_counts(self):
+        node = pod_of(4000)
+        node.create("web", 3000, SHARED)
+        node.create("idle", 8000)
+        assert node.owners() == {"idle": "0"}
+
+    def test_a_restart_finds_the_same(self):
+        node = pod_of(4000)
+        node.create("idle", 0)
+        node.create("web", 2000, SHARED)
+        assert node.anew().owners() == {"idle": "0-1"}
+
+    def test_a_container_that_lost_its_class_keeps_its_request(self):
+        node = pod_of(2000)
+        node.create("app", 2000)
+        node.create("idle", 0)
+        node.reconfigure(wishes={"app": SHARED})
+        assert node.owners() == {}
+
+
+def test_a_lowered_container_takes_the_pods_cpus_along():
+    node = pod_of(1000)
+    node.create("app", 999)
+    node.create("idle", 0)
+    assert node.owners() == {"idle": "0"}
+    node.update("app", asking(0))
+    assert node.owners() == {}
 
 
 def test_nothing_is_due_beyond_the_pods_rounded_request():
