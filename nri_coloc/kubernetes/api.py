@@ -59,8 +59,9 @@ LEVELS: Final = 200
 """The level at which contents are left out of an answer with more levels than Python reads, about a thousand. The API
 server takes 10,000 in `managedFields`, which a pod's author may write; no part that is read here lies so deep."""
 
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]')
-"""A string of JSON, or the beginning or end of an object or list."""
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""A string of JSON, or the beginning or end of an object or list. A string without an end is one too: otherwise each
+quotation mark in it is tried to the end of the answer."""
 
 _MERGE: Final = "application/merge-patch+json"
 _FEWER: Final = 4

@@ -21,7 +21,7 @@ from nri_coloc.kubernetes.log_limit import ORDERS, LogLimit
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.silence import Correction
-from nri_coloc.kubernetes.watching import Collection, Watch
+from nri_coloc.kubernetes.watching import Collection, Unreadable, Watch
 from nri_coloc.kubernetes.workers import Workers
 
 
@@ -58,9 +58,27 @@ class Controller:
         self._is_ending = False
         self._leadership = Leadership(api, identity, self._led)
         leads = lambda: self._leadership.leads  # noqa: E731 - a property, asked again each time
-        self._executor = Executor(api, rules=rules, leads=leads, carried=self._carried, broken=self._broken)
-        self._reaper = Reaper(api, preset=preset, leads=leads, corrected=self._corrected, broken=self._broken)
-        self._watch = Watch(api, Collection(executor.COLLECTION), self._executor, broken=self._broken)
+        unread_objects, unread_nodes = (
+            Unreadable(kind, self._left_out) for kind in ("ColocationNode", "node")
+        )
+        self._executor = Executor(
+            api,
+            rules=rules,
+            leads=leads,
+            carried=self._carried,
+            broken=self._broken,
+            unreadable=unread_objects,
+        )
+        self._reaper = Reaper(
+            api,
+            preset=preset,
+            leads=leads,
+            corrected=self._corrected,
+            broken=self._broken,
+            unreadable=unread_nodes,
+        )
+        collection = Collection(executor.COLLECTION)
+        self._watch = Watch(api, collection, self._executor, broken=self._broken, unreadable=unread_objects)
         self._evictions = Counter(
             "nri_coloc_controller_evictions",
             "Eviction orders by their outcome.",
@@ -136,3 +154,6 @@ class Controller:
     def _broken(self, problem: str) -> None:
         if not self._is_ending:
             self._log.warning("call to the API server failed", problem=problem)
+
+    def _left_out(self, problem: str) -> None:
+        self._log.warning("an object of the API server was left out", because=problem)

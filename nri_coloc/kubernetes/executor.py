@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.evictions import Outcome, Result
-from nri_coloc.kubernetes import eviction, rate
+from nri_coloc.kubernetes import eviction, objects, rate
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, ApiUnreachable, Object
 from nri_coloc.kubernetes.eviction import Answer, Order, OrderKey, Rules, Step
 from nri_coloc.kubernetes.rate import Rates, Taken
-from nri_coloc.kubernetes.watching import version_of
+from nri_coloc.kubernetes.watching import Unreadable, version_of
 
 COLLECTION: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
 
@@ -34,6 +34,7 @@ IDLE_S: Final = 1.0
 """Seconds after which a thread without work looks whether it should end."""
 
 _DONE: Final = 201
+_LONGEST_NAME: Final = 253
 _STAYS: Final = (Outcome.BUDGET, Outcome.REFUSED, Outcome.UNREACHABLE)
 """Outcomes after which the pod stays, so that its notice is withdrawn."""
 
@@ -62,12 +63,14 @@ class Executor:
         leads: Callable[[], bool],
         carried: Carried,
         broken: Callable[[str], None],
+        unreadable: Unreadable,
     ) -> None:
         self._api = api
         self._rules = rules
         self._leads = leads
         self._carried = carried
         self._broken = broken
+        self._unreadable = unreadable
         self._lock = Lock()
         self._due_s: dict[str, float] = {}
         self._served_s: dict[str, float] = {}
@@ -80,14 +83,22 @@ class Executor:
 
     # ---- on the thread of the watch ----
 
-    def replace(self, objects: Iterator[Object]) -> None:
+    def replace(self, listed: Iterator[Object]) -> None:
         """Take the objects of a list."""
-        for found in objects:
-            self.take("ADDED", found)
+        for found in listed:
+            try:
+                self.take("ADDED", found)
+            except ValueError as error:
+                self._unreadable.found(found, error)
 
     def take(self, kind: str, found: Object) -> None:
-        """Note a node with open orders, or with notices whose orders may have dropped out."""
-        node = str(found["metadata"]["name"])
+        """Note a node with open orders, or with notices whose orders may have dropped out.
+
+        Raise ValueError if the object has no name.
+        """
+        node = objects.text(objects.child(found, "metadata"), "name", _LONGEST_NAME)
+        if not objects.is_name(node):
+            raise ValueError(f"metadata.name: {node!r} is not a name")
         if (kind != "DELETED" and _has_orders(found)) or self._notices.get(node):
             self._note(node)
 

@@ -10,7 +10,7 @@ from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused, Objec
 from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.silence import Correction, Heard
-from nri_coloc.kubernetes.watching import version_of
+from nri_coloc.kubernetes.watching import Unreadable, version_of
 
 EVERY_S: Final = 30.0
 """Seconds between two lists of all nodes. A watch would send each report of each node to the controller."""
@@ -50,6 +50,7 @@ class Reaper:
         leads: Callable[[], bool],
         corrected: Corrected,
         broken: Callable[[str], None],
+        unreadable: Unreadable,
     ) -> None:
         self.silent = 0
         self._api = api
@@ -57,6 +58,7 @@ class Reaper:
         self._leads = leads
         self._corrected = corrected
         self._broken = broken
+        self._unreadable = unreadable
         self._heard: dict[str, Heard] = {}
         self._listing_since_s: float | None = None
 
@@ -98,7 +100,7 @@ class Reaper:
                     if silent_s >= silence.CLOSE_AFTER_S and (found := self._silent(node, silent_s)):
                         silent.append(found)
                 except ValueError as error:
-                    self._broken(f"a node cannot be read: {error}")
+                    self._unreadable.found(node, error)
         self._heard, self._listing_since_s = heard, since_s
         return silent
 

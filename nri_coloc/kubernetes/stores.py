@@ -5,12 +5,12 @@ from threading import Lock
 from typing import NamedTuple
 
 from nri_coloc.kubernetes import facts, objects, presets, requests
-from nri_coloc.kubernetes.api import Object
+from nri_coloc.kubernetes.api import ApiError, Object
 from nri_coloc.kubernetes.facts import ReadFacts
 from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Demand, Floor
-from nri_coloc.kubernetes.watching import version_of
+from nri_coloc.kubernetes.watching import Unreadable, version_of
 
 _MOST_PODS = 10_000
 """Pods of one node at most, without ended ones; Kubernetes supports 110, and some clusters a few hundred."""
@@ -22,25 +22,36 @@ _MISSING = "the API server has no Node of this name; is --node the name that `ku
 class NodePods:
     """The pods of one node, as a follower of a watch.
 
+    A pod whose requests cannot be read keeps the last ones that could: the report must not fall below them. Without
+    earlier ones it counts as 0.
+
     floor: sums of their requests; None before the first list.
     changed: called after each change of the sums.
     facts: gets the facts about each pod.
+    unreadable: reports pods that cannot be read.
     """
 
-    def __init__(self, preset: Preset, changed: Callable[[], None], facts: FactsOutbox) -> None:
+    def __init__(
+        self,
+        preset: Preset,
+        changed: Callable[[], None],
+        *,
+        facts: FactsOutbox,
+        unreadable: Unreadable,
+    ) -> None:
         self.floor: Floor | None = None
+        self._unreadable = unreadable
         self._preset = preset
         self._changed = changed
         self._facts = facts
         self._demands: dict[str, Demand] = {}
 
     def replace(self, found: Iterator[Object]) -> None:
-        """Take all pods of the node; raise UnreadableError if they are too many."""
+        """Take all pods of the node; raise ApiError if they are too many."""
         demands: dict[str, Demand] = {}
         facts_by_uid: dict[str, ReadFacts] = {}
-        for uid, demand, told in map(
-            self._read, found
-        ):  # no variable keeps a pod while the next page is read
+        # no variable keeps a pod while the next page is read
+        for uid, demand, told in filter(None, map(self._read_or_tell, found)):
             if demand is not None:
                 demands[uid] = demand
                 _check_number(len(demands))
@@ -50,9 +61,19 @@ class NodePods:
         self._facts.replace(facts_by_uid)
         self._add_up()
 
+    def _read_or_tell(self, pod: Object) -> tuple[str, Demand | None, ReadFacts | None] | None:
+        try:
+            return self._read(pod)
+        except ValueError as error:
+            self._unreadable.found(pod, error)
+            return None
+
     def _read(self, pod: Object) -> tuple[str, Demand | None, ReadFacts | None]:
-        demand = requests.demand(pod, self._preset)
-        return _uid(pod), demand, None if demand is None else self._facts_of(pod)
+        uid, demand = _uid(pod), requests.demand(pod, self._preset)
+        if demand is not None and not demand.is_readable:
+            self._unreadable.found(pod, "its requests; the last ones that could be read count on")
+            demand = self._demands.get(uid, demand)
+        return uid, demand, None if demand is None else self._facts_of(pod)
 
     def _facts_of(self, pod: Object) -> ReadFacts | None:
         try:
@@ -61,7 +82,7 @@ class NodePods:
             return None
 
     def take(self, kind: str, found: Object) -> None:
-        """Take one change; raise UnreadableError if the pods are too many."""
+        """Take one change; raise ApiError if the pods are too many, UnreadableError for a pod without a UID."""
         uid, demand, told = self._read(found)
         if kind == "DELETED":
             demand = told = None
@@ -94,9 +115,9 @@ class NodeView(NamedTuple):
 
 
 class ThisNode:
-    """The node object, as a follower of a watch. An object that cannot be read changes nothing and raises ValueError.
+    """The node object, as a follower of a watch. An object that cannot be read changes nothing.
 
-    view: the newest; None while there is no such node.
+    view: the newest that could be read; None while there is no such node.
     problem: why there is no view, "" if there is one.
     """
 
@@ -109,19 +130,24 @@ class ThisNode:
         self._version = 0
 
     def replace(self, found: Iterator[Object]) -> None:
-        """Take the list, which has one node or none."""
+        """Take the list, which has one node or none; raise ApiError if the node cannot be read."""
         nodes = list(found)
-        if nodes:
-            self.take("MODIFIED", nodes[0])
-        else:
-            self.take("DELETED", {})
+        try:
+            view = self._read(nodes[0]) if nodes else None
+        except ValueError as error:
+            raise ApiError(f"the Node object cannot be read: {error}") from error
+        self._set(view, _version(nodes[0]) if nodes else 0)
 
     def take(self, kind: str, found: Object) -> None:
-        """Take one change."""
-        view = None if kind == "DELETED" else self._read(found)
+        """Take one change, unless an answer to a PATCH was newer; raise ValueError if the node cannot be read."""
+        view, version = None if kind == "DELETED" else self._read(found), _version(found)
+        if not (view and self.view and view.uid == self.view.uid and 0 < version < self._version):
+            self._set(view, version)
+
+    def _set(self, view: NodeView | None, version: int) -> None:
         with self._lock:
             self.view, self.problem = view, _MISSING if view is None else ""
-            self._version = _version(found)
+            self._version = version
         self._changed()
 
     def answered(self, found: Object) -> None:
@@ -148,7 +174,7 @@ def _version(found: Object) -> int:
 
 def _check_number(pods: int) -> None:
     if pods > _MOST_PODS:
-        raise objects.UnreadableError(f"the API server has more than {_MOST_PODS} pods of this node")
+        raise ApiError(f"the API server has more than {_MOST_PODS} pods of this node")
 
 
 def _uid(found: Object) -> str:

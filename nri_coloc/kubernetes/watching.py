@@ -7,23 +7,63 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from threading import Event
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc.core.backoff import Backoff
-from nri_coloc.kubernetes.api import BOOKMARK, GONE, OPENED, PAGE, Api, ApiError, ApiRefused, Object
+from nri_coloc.kubernetes.api import (
+    BOOKMARK,
+    GONE,
+    OPENED,
+    PAGE,
+    Api,
+    ApiError,
+    ApiRefused,
+    ApiUnreachable,
+    Object,
+)
 
 SHORTEST_S: Final = 5.0
 """A watch that ends sooner is a failed one."""
 
+MOST_TOLD: Final = 100
+"""Objects that cannot be read, of one kind, that a log names; more could fill it."""
+
+_LONGEST: Final = 200
+
+
+class Unreadable:
+    """Report each object that cannot be read once, with its name as far as it is known. One thread calls it.
+
+    kind: of the objects, such as "pod".
+    tell: called with the sentence.
+    """
+
+    def __init__(self, kind: str, tell: Callable[[str], None]) -> None:
+        self._kind = kind
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def found(self, object_: Object, why: Exception | str) -> None:
+        """Take an object that does not count."""
+        text = f"{self._kind} {_name(object_)} cannot be read and does not count: {str(why)[:_LONGEST]}"
+        if text in self._told or len(self._told) > MOST_TOLD:
+            return
+        self._told.add(text)
+        many = f"more than {MOST_TOLD} objects of kind {self._kind} cannot be read; the log names no more"
+        self._tell(text if len(self._told) <= MOST_TOLD else many)
+
 
 class Follower(Protocol):
-    """The receiver of a collection's objects, called on the thread of the watch."""
+    """The receiver of a collection's objects, called on the thread of the watch.
 
-    def replace(self, objects: Iterator[Object]) -> None:
+    An object that cannot be read costs only itself: `replace` leaves it out, and `take` that raises changes nothing.
+    """
+
+    def replace(self, listed: Iterator[Object]) -> None:
         """Take all objects in place of those known. If the iterator raises, keep those known."""
 
     def take(self, kind: str, found: Object) -> None:
-        """Take one change: ADDED, MODIFIED or DELETED."""
+        """Take one change: ADDED, MODIFIED or DELETED. Raise ApiError if the collection must be listed again."""
 
 
 class Collection(NamedTuple):
@@ -48,6 +88,7 @@ class Watch:
     """Follow one collection; `run` is the work of a thread.
 
     broken: called with the reason when a working watch breaks.
+    unreadable: reports changes that cannot be read.
     since_s: monotonic time from which every change was seen; None while the watch is broken.
     problem: the reason of the break, "" while there is none.
     """
@@ -59,6 +100,7 @@ class Watch:
         follower: Follower,
         *,
         broken: Callable[[str], None],
+        unreadable: Unreadable,
         backoff: Backoff | None = None,
     ) -> None:
         self.since_s: float | None = None
@@ -70,6 +112,7 @@ class Watch:
         self._broken = broken
         self._version = ""
         self._backoff = backoff or Backoff(random.random)
+        self._unreadable = unreadable
 
     def run(self, stop: Event) -> None:
         """Follow until `stop` is set; a watch that waits for a change ends with the process."""
@@ -81,8 +124,7 @@ class Watch:
                 if time.monotonic() - begun_s >= SHORTEST_S:
                     self._backoff.succeeded()
                 stop.wait(self._failed(error))
-            except Exception as error:  # noqa: BLE001 - one object must not end the watch; the list begins it again
-                self._version = ""
+            except Exception as error:  # noqa: BLE001 - a fault must not end the watch; the list begins it again
                 stop.wait(
                     self._failed(ApiError(f"watch {self._collection.path}: {type(error).__name__}: {error}"))
                 )
@@ -97,10 +139,18 @@ class Watch:
                 self._opened()
                 continue
             if kind != BOOKMARK:
-                self._follower.take(kind, found)
+                self._take(kind, found)
             self._version = version_of(found) or self._version
             if stop.is_set():
                 return
+
+    def _take(self, kind: str, found: Object) -> None:
+        try:
+            self._follower.take(kind, found)
+        except ApiError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the same change would come again; later ones must count
+            self._unreadable.found(found, f"{type(error).__name__}: {error}")
 
     def _list(self) -> None:
         version = ""
@@ -131,8 +181,9 @@ class Watch:
     def _failed(self, error: ApiError) -> float:
         """Return the seconds until the next try, after an error."""
         self.since_s = None
-        if isinstance(error, ApiRefused) and error.status == GONE:
-            self._version = ""
+        is_answer = isinstance(error, ApiUnreachable | ApiRefused)
+        if not is_answer or (isinstance(error, ApiRefused) and error.status == GONE):
+            self._version = ""  # a change that is not one would come again from the same version
         if not self.problem:
             self._broken(str(error))
         self.problem = str(error)
@@ -141,4 +192,16 @@ class Watch:
 
 def version_of(found: Object) -> str:
     """Return the resourceVersion of an object; empty if it has none."""
-    return str((found.get("metadata") or {}).get("resourceVersion") or "")
+    return _metadata(found, "resourceVersion")
+
+
+def _name(found: Object) -> str:
+    """Return namespace and name of an object, as far as it has them."""
+    parts = [_metadata(found, key) for key in ("namespace", "name")]
+    return "/".join(ascii(each[:_LONGEST])[1:-1] for each in parts if each) or "without a name"
+
+
+def _metadata(found: Object, key: str) -> str:
+    metadata: Any = found.get("metadata")
+    value = metadata.get(key) if isinstance(metadata, dict) else None
+    return value if isinstance(value, str) else ""

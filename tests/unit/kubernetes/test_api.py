@@ -146,6 +146,10 @@ READS = {
 }
 
 
+def test_a_string_without_an_end_is_read_once():
+    assert len(api._TOKEN.findall(b'["' + b'\\"' * 100)) == 2
+
+
 @pytest.mark.parametrize(("within", "read"), READS.values(), ids=READS)
 @pytest.mark.parametrize("levels", [100, 9000])
 def test_no_depth_hides_a_pod(tmp_path, within, read, levels):

@@ -12,6 +12,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes import eviction
 from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.executor import Executor
+from nri_coloc.kubernetes.watching import Unreadable
 from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
 
@@ -85,6 +86,7 @@ class Ran:
             leads=lambda: True,
             carried=lambda _node, _order, result: self.outcomes.append(result.outcome),
             broken=self.errors.append,
+            unreadable=Unreadable("ColocationNode", self.errors.append),
         )
 
     def set_clock(self, ahead_s: float) -> None:
@@ -94,6 +96,10 @@ class Ran:
     def play(self, turns: int) -> None:
         for _ in range(turns):
             self.executor.serve("a")
+
+    def list_after(self, *others: Any) -> None:
+        """Give the executor a list of other objects and its own, as its watch does."""
+        self.executor.replace(iter([*others, self._node]))
 
     def note(self) -> None:
         """Tell the executor of the object, as its watch does."""
@@ -405,6 +411,14 @@ def test_an_object_that_cannot_be_read_is_logged(run):
     server = Server()
     server.node["spec"] = {"evictions": "all"}
     assert "ColocationNode a cannot be read" in run(server).errors[0]
+
+
+@pytest.mark.parametrize("metadata", [[1], {}, {"name": "../x"}], ids=["shape", "no name", "path"])
+def test_an_unreadable_object_costs_no_other_node(run, metadata):
+    ran = run(Server(), turns=0)
+    ran.list_after({"metadata": metadata})
+    assert ran.turn() == [Outcome.ACCEPTED]
+    assert "metadata" in ran.errors[0]
 
 
 def test_results_of_vanished_orders_are_dropped(run):

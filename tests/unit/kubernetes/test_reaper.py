@@ -8,6 +8,7 @@ import pytest
 
 from nri_coloc.kubernetes.presets import DEFAULT, OPEN
 from nri_coloc.kubernetes.reaper import Reaper
+from nri_coloc.kubernetes.watching import Unreadable
 from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
 
 TOO_LARGE = "12E"
@@ -33,6 +34,7 @@ class Ran:
             leads=lambda: True,
             corrected=lambda _node, _correction: None,
             broken=self.errors.append,
+            unreadable=Unreadable("node", self.errors.append),
         )
 
     def patches(self) -> dict[str, Any]:
@@ -95,6 +97,7 @@ def test_an_object_of_another_shape_is_skipped(ran, nodes, broken):
     for now_s in (0.0, 181.0):
         ran.reaper.turn(now_s)
     assert list(ran.patches()) == ["b"]
+    assert len(ran.errors) == 1
 
 
 def test_an_unreadable_list_is_logged(ran, nodes):

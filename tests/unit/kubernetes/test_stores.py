@@ -6,9 +6,11 @@ from weakref import ref
 import pytest
 
 from nri_coloc.kubernetes import stores
+from nri_coloc.kubernetes.api import ApiError
 from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts, Shown
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
+from nri_coloc.kubernetes.watching import Unreadable
 
 
 def pod(uid="u1", cpu="1000", phase="Running"):
@@ -29,8 +31,12 @@ def node(uid="n1", version="", **resources):
     }
 
 
-def pods(*found):
-    store = NodePods(DEFAULT, lambda: None, FactsOutbox())
+def node_pods(changed=lambda: None, tell=lambda _: None):
+    return NodePods(DEFAULT, changed, facts=FactsOutbox(), unreadable=Unreadable("pod", tell))
+
+
+def pods(*found, tell=lambda _: None):
+    store = node_pods(tell=tell)
     store.replace(iter(found))
     return store
 
@@ -47,7 +53,7 @@ def test_the_floor_is_the_sum_of_all_pods():
 
 
 def test_no_list_yet_means_no_floor():
-    assert NodePods(DEFAULT, lambda: None, FactsOutbox()).floor is None
+    assert node_pods().floor is None
 
 
 @pytest.fixture
@@ -56,14 +62,14 @@ def room_for_two(monkeypatch):
 
 
 def test_a_list_of_too_many_pods_is_refused(room_for_two):
-    with pytest.raises(ValueError, match="more than 2 pods"):
+    with pytest.raises(ApiError, match="more than 2 pods"):
         pods(pod("a"), pod("b"), pod("c"))
 
 
 def test_too_many_new_pods_are_refused(room_for_two):
     store = pods(pod("a"), pod("b"))
     store.take("MODIFIED", pod("b", "500"))
-    with pytest.raises(ValueError, match="more than 2 pods"):
+    with pytest.raises(ApiError, match="more than 2 pods"):
         store.take("ADDED", pod("c"))
 
 
@@ -86,7 +92,7 @@ def test_an_ended_pod_leaves_the_floor():
 
 def test_a_change_without_effect_wakes_nothing():
     woken = []
-    store = NodePods(DEFAULT, lambda: woken.append(1), FactsOutbox())
+    store = node_pods(lambda: woken.append(1))
     store.replace(iter([pod("a")]))
     store.take("MODIFIED", pod("a"))
     assert len(woken) == 1
@@ -119,6 +125,28 @@ def test_an_unreadable_node_changes_nothing(wrong):
     assert store.view == before
 
 
+def test_a_list_with_an_unreadable_node_changes_nothing():
+    store = this_node([node()])
+    before = store.view
+    with pytest.raises(ApiError, match="status"):
+        store.replace(iter([node() | {"status": [1]}]))
+    assert (store.view, store.problem) == (before, "")
+
+
+def test_a_late_change_replaces_no_newer_answer():
+    store = this_node([node(version="8")])
+    store.answered(node(version="12", pods="130"))
+    store.take("MODIFIED", node(version="11", pods="120"))
+    assert store.view.max_pods == 130
+
+
+def test_a_list_may_go_back():
+    store = this_node([node(version="12")])
+    store.replace(iter([node(version="3", pods="120")]))
+    store.take("MODIFIED", node(version="4", pods="130"))
+    assert store.view.max_pods == 130
+
+
 def test_an_answer_revives_no_deleted_node():
     store = this_node([node()])
     store.take("DELETED", node())
@@ -144,9 +172,38 @@ def test_a_late_answer_replaces_no_newer_change(version, shown):
     assert store.view.max_pods == int(shown)
 
 
-def test_a_pod_without_uid_is_refused():
-    with pytest.raises(ValueError, match="uid"):
-        pods(pod(""))
+@pytest.mark.parametrize("wrong", [[1], {}], ids=["another shape", "no UID"])
+def test_an_unreadable_pod_costs_no_other_pod(wrong):
+    told: list[str] = []
+    floor = pods(pod("a"), pod("b") | {"metadata": wrong}, pod("c"), tell=told.append).floor
+    assert floor.bound == Amounts(2000, 0)
+    assert "metadata" in told[0]
+
+
+def unreadable(uid):
+    return pod(uid) | {"metadata": {"uid": uid, "name": "odd"}, "spec": {"nodeName": "a", "containers": 7}}
+
+
+def test_unreadable_requests_keep_the_last_ones():
+    told: list[str] = []
+    store = pods(pod("a"), pod("b", "500"), tell=told.append)
+    store.take("MODIFIED", unreadable("a"))
+    assert store.floor.admitted == Amounts(1500, 0)
+    store.replace(iter([unreadable("a"), pod("b", "500")]))
+    assert store.floor.admitted == Amounts(1500, 0)
+    assert len(told) == 1
+    assert "odd" in told[0]
+
+
+def test_an_end_drops_the_last_requests():
+    store = pods(pod("a"))
+    store.take("MODIFIED", unreadable("a"))
+    store.take("DELETED", unreadable("a"))
+    assert store.floor.bound == Amounts()
+
+
+def test_unreadable_requests_without_earlier_ones_are_counted():
+    assert pods(unreadable("a"), pod("b")).floor.unreadable == 1
 
 
 def test_an_unreadable_amount_leaves_a_view():
@@ -170,5 +227,5 @@ def test_no_pod_is_kept_meanwhile():
             del made
             kept[-1] = kept[-1]() is not None
 
-    NodePods(DEFAULT, lambda: None, FactsOutbox()).replace(found())
+    node_pods().replace(found())
     assert kept == [False, False]

@@ -5,9 +5,11 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes.api import ApiUnreachable
-from nri_coloc.kubernetes.watching import Collection, Watch
+from nri_coloc.kubernetes.watching import MOST_TOLD, Collection, Unreadable, Watch
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_api import change, items
 
@@ -32,8 +34,13 @@ class Names:
             self._stop.set()
 
 
-def follow(tmp_path, watches, *, last):
-    """Follow a server that has one list and some watches, until an object comes."""
+def unread():
+    return Unreadable("pod", lambda _: None)
+
+
+def follow(tmp_path, watches, *, last, told=None):
+    """Follow a server that has one list and some watches, until an object comes. `told`: objects that were left out."""
+    told = [] if told is None else told
     stop, replies = Event(), iter(watches)
     broken: list[str] = []
 
@@ -47,6 +54,7 @@ def follow(tmp_path, watches, *, last):
             Collection("/api/v1/pods"),
             names,
             broken=broken.append,
+            unreadable=Unreadable("pod", told.append),
             backoff=Backoff(random.random, 0.01),
         )
         watch.run(stop)
@@ -85,12 +93,70 @@ def test_a_break_is_told_once(tmp_path):
     assert len(broken) == 1
 
 
-def test_an_unexpected_error_lists_again(tmp_path):
-    nameless = {"type": "ADDED", "object": {"metadata": {}}}
-    watches = [Reply(lines=(nameless,)), Reply(lines=(change("ADDED", "c"),))]
-    names, _, broken = follow(tmp_path, watches, last="c")
-    assert names.lists == 2
-    assert "KeyError" in broken[0]
+NAMELESS = {"type": "ADDED", "object": {"metadata": {"resourceVersion": "8"}}}
+
+
+def test_an_unreadable_change_costs_only_itself(tmp_path):
+    told: list[str] = []
+    names, _, broken = follow(
+        tmp_path, [Reply(lines=(NAMELESS, NAMELESS, change("ADDED", "c")))], last="c", told=told
+    )
+    assert (names.known, names.lists, broken) == ({"a", "b", "c"}, 1, [])
+    assert len(told) == 1
+    assert "without a name" in told[0]
+
+
+def test_an_unreadable_change_does_not_come_again(tmp_path):
+    watches = [Reply(lines=(NAMELESS,)), Reply(lines=(change("ADDED", "c"),))]
+    _, server, _ = follow(tmp_path, watches, last="c")
+    assert versions(server) == ["7", "8"]
+
+
+@pytest.mark.parametrize("line", [{"type": "ADDED"}, {"type": "odd", "object": {}}, 7])
+def test_a_line_that_is_no_change_lists_again(tmp_path, line):
+    watches = [Reply(lines=(change("ADDED", "b"), line)), Reply(lines=(change("ADDED", "c"),))]
+    names, server, broken = follow(tmp_path, watches, last="c")
+    assert (names.lists, versions(server)) == (2, ["7", "7"])
+    assert len(broken) == 1
+
+
+def test_a_list_that_fails_is_read_again(tmp_path):
+    stop, lists = Event(), list[int]()
+
+    def replace(listed):
+        lists.append(len(list(listed)))
+        if len(lists) == 1:
+            raise KeyError("fault")
+        stop.set()
+
+    follower: Any = SimpleNamespace(replace=replace)
+    with serving(tmp_path, lambda _: Reply(body=items("a"))) as server:
+        watch = Watch(
+            server.connect(),
+            Collection("/x"),
+            follower,
+            broken=lambda _: None,
+            unreadable=unread(),
+            backoff=Backoff(random.random, 0.01),
+        )
+        watch.run(stop)
+    assert lists == [1, 1]
+
+
+def test_unreadable_objects_do_not_fill_the_log():
+    told: list[str] = []
+    found = Unreadable("pod", told.append)
+    for number in range(MOST_TOLD + 50):
+        found.found({"metadata": {"name": f"odd-{number}"}}, "its requests")
+    assert len(told) == MOST_TOLD + 1
+    assert f"more than {MOST_TOLD}" in told[-1]
+
+
+def test_a_name_prints_as_one_line():
+    told: list[str] = []
+    Unreadable("pod", told.append).found({"metadata": {"name": "a\x85\nb" * 999}}, "no")
+    assert told[0].isprintable()
+    assert len(told[0]) < 1000
 
 
 def test_an_object_is_dropped_once_read(tmp_path):
@@ -102,7 +168,9 @@ def test_an_object_is_dropped_once_read(tmp_path):
         left.extend(len(page) for _ in objects)
         stop.set()
 
-    Watch(pages, Collection("/x"), SimpleNamespace(replace=replace), broken=lambda _: None).run(stop)
+    Watch(
+        pages, Collection("/x"), SimpleNamespace(replace=replace), broken=lambda _: None, unreadable=unread()
+    ).run(stop)
     assert left == [1, 0]
 
 
@@ -114,6 +182,7 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
             Collection("/x"),
             Names(stop, last=""),
             broken=lambda _: stop.set(),
+            unreadable=unread(),
             backoff=Backoff(random.random, 0.01),
         )
         found.run(stop)
@@ -124,5 +193,8 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
 def test_ten_watches_return_at_different_times(tmp_path):
     with serving(tmp_path, lambda _: Reply()) as server:
         names = Names(Event(), last="")
-        ten = [Watch(server.connect(), Collection("/x"), names, broken=lambda _: None) for _ in range(10)]
+        ten = [
+            Watch(server.connect(), Collection("/x"), names, broken=lambda _: None, unreadable=unread())
+            for _ in range(10)
+        ]
     assert len({each._failed(ApiUnreachable("away")) for each in ten}) == 10
