@@ -17,6 +17,7 @@ from nri_coloc.errors import ColocError, SettingsError
 
 if TYPE_CHECKING:
     import httpx2
+    from lightkube.config.models import User
 
     from nri_coloc.kubernetes.transport import Links
 
@@ -251,6 +252,7 @@ def connect(kubeconfig: str = "") -> Api:
     from lightkube.config.kubeconfig import KubeConfig
     from lightkube.core.exceptions import ConfigError
 
+    from nri_coloc.kubernetes.credential_command import CommandAuth
     from nri_coloc.kubernetes.transport import Links, Transport
 
     try:
@@ -258,11 +260,12 @@ def connect(kubeconfig: str = "") -> Api:
         config = known.get()
         if config is None or config.user is None:
             raise SettingsError(f"{kubeconfig}: has no current context with a user; set current-context")
-        links = Links()
+        user, links = config.user, Links()
+        command = _command(user)
         context = verify_cluster(config.cluster, config.user, config.abs_file, trust_env=False)
         client = httpx2.Client(
             base_url=config.cluster.server,
-            auth=user_auth(config.user),
+            auth=user_auth(user) if command is None else CommandAuth(*command),
             timeout=CALL_S,
             trust_env=False,
             transport=Transport(context, links),
@@ -278,6 +281,15 @@ def connect(kubeconfig: str = "") -> Api:
     return Api(client, links)
 
 
+def _command(user: "User") -> tuple[str, list[str], dict[str, str]] | None:
+    """Return API version, command and environment of a kubeconfig's user; None if it has other credentials."""
+    found = user.exec
+    if found is None or user.token is not None or user.token_file is not None:
+        return None
+    environment = {each.name: each.value for each in found.env or ()}
+    return found.apiVersion, [found.command, *(found.args or ())], environment
+
+
 def _unusable(kubeconfig: str, why: str) -> SettingsError:
     where = kubeconfig or "the pod's service account"
     return SettingsError(
@@ -289,16 +301,18 @@ def _unusable(kubeconfig: str, why: str) -> SettingsError:
 def _answering(method: str, path: str) -> Iterator[None]:
     """Raise ApiUnreachable if the request of the block gets no answer, or has no usable credentials.
 
-    lightkube reads the token file and runs the command of a kubeconfig in the request.
+    lightkube reads the token file in the request, and a kubeconfig's command runs there.
     """
     import httpx2
     from lightkube.core.exceptions import ConfigError
+
+    from nri_coloc.kubernetes.credential_command import CommandError
 
     try:
         yield
     except httpx2.HTTPError as error:
         raise _unreachable(method, path, error) from error
-    except (ConfigError, OSError, UnicodeError) as error:
+    except (CommandError, ConfigError, OSError, UnicodeError) as error:
         raise ApiUnreachable(f"{method} {path}: not sent: {_shortened(str(error))}") from error
 
 
