@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.cluster.control_plane import NODE_NAME
 from tests.cluster.leftovers import CGROUP_ROOT
 from tests.cluster.namespace import BRIDGE, NODE_ADDRESS, Namespace, ends
-from tests.rig import RigError, cgroups, image, kubepods, logs, packages
+from tests.rig import RigError, image, kubepods, logs, packages
 from tests.rig.waiting import comes
 
 SOCKET: Final = "/run/containerd/containerd.sock"
@@ -130,12 +130,7 @@ class Node:
 
     def pinned_cpus(self) -> frozenset[int]:
         """Return the CPUs that the kubelet's static CPU manager gave containers, by its state file."""
-        state = json.loads(self._pins.read_text())
-        state = json.loads(state["data"]) if state.get("data") else state  # from Kubernetes 1.36 on
-        pods = state.get("entries") or {}
-        return frozenset(
-            cpu for pod in pods.values() for text in pod.values() for cpu in cgroups.members(text)
-        )
+        return kubepods.pinned_cpus(self._pins)
 
     @property
     def _pins(self) -> Path:

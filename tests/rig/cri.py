@@ -22,6 +22,8 @@ from tests.rig import image, kubepods
 
 CALL_SECONDS: Final = 120.0  # as the kubelet's
 COMMAND_SECONDS: Final = 300
+POD_NAME: Final = "io.kubernetes.pod.name"
+"""The kubelet's label on sandboxes and containers."""
 _CHANNEL_OPTIONS: Final = (
     ("grpc.default_authority", "localhost"),
     ("grpc.max_receive_message_length", -1),
@@ -228,9 +230,10 @@ class Cri:
         known = self._cgroups.get(container)
         return known or str(self.info(container)["runtimeSpec"]["linux"]["cgroupsPath"])
 
-    def list_pods(self, seconds: float | None = None) -> list[str]:
-        """Return the ids of all sandboxes."""
-        reply = self._call("ListPodSandbox", cri_pb2.ListPodSandboxRequest(), seconds)
+    def list_pods(self, seconds: float | None = None, *, name: str = "") -> list[str]:
+        """Return the ids of all sandboxes, or of those of the pods with one name."""
+        named = cri_pb2.PodSandboxFilter(label_selector={POD_NAME: name} if name else {})
+        reply = self._call("ListPodSandbox", cri_pb2.ListPodSandboxRequest(filter=named), seconds)
         return [pod.id for pod in reply.items]
 
     def list_containers(self, pod: str = "", seconds: float | None = None) -> list[str]:
@@ -281,7 +284,7 @@ def _pod_config(name: str, namespace: str, uid: str) -> cri_pb2.PodSandboxConfig
     config = cri_pb2.PodSandboxConfig(
         metadata=cri_pb2.PodSandboxMetadata(name=name, uid=uid, namespace=namespace),
         labels={
-            "io.kubernetes.pod.name": name,
+            POD_NAME: name,
             "io.kubernetes.pod.namespace": namespace,
             "io.kubernetes.pod.uid": uid,
         },

@@ -5,6 +5,7 @@ folder names every pod cgroup made there. So a clean-up, even by another process
 such as `/kubepods` is removed only if the rig made it.
 """
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from threading import Lock
 from typing import Final
 
 from nri_coloc.core import knobs
-from tests.rig import RigError
+from tests.rig import RigError, cgroups
 from tests.rig.waiting import comes
 
 ROOT: Final = "/kubepods"
@@ -52,6 +53,14 @@ def create(cgroup: str) -> None:
             _hand_down(path.parent)
             path.mkdir(exist_ok=True)
             _inherit_cpuset(path)
+
+
+def pinned_cpus(state_file: Path) -> frozenset[int]:
+    """Return the CPUs that the kubelet's static CPU manager gave containers, by its state file."""
+    state = json.loads(state_file.read_text())
+    state = json.loads(state["data"]) if state.get("data") else state  # from Kubernetes 1.36 on
+    pods = state.get("entries") or {}
+    return frozenset(cpu for pod in pods.values() for text in pod.values() for cpu in cgroups.members(text))
 
 
 def weigh(cgroup: str, shares: int) -> None:

@@ -6,15 +6,18 @@ Its program is that of the tests' first Kubernetes; the host compiles it before 
 import json
 import subprocess
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from nri_coloc.host import kubelet as files
 from tests.cluster import binaries
-from tests.rig import RigError
+from tests.rig import RigError, kubepods
 from tests.vm.node import ROOT, Node, until
 
 FOLDER: Final = Path("/scratch/kubelet")
+CPU_MANAGER: Final = Path(files.STATE_FILE)
 PORT: Final = 10248
 STARTS: Final = 600
 """Seconds, on a busy host; reading the program alone takes ten here."""
@@ -60,6 +63,8 @@ class Kubelet:
         self._process: subprocess.Popen[bytes] | None = None
         for name in ("manifests", "logs"):
             (FOLDER / name).mkdir(parents=True, exist_ok=True)
+        # with the state of another policy the kubelet would refuse to start
+        CPU_MANAGER.unlink(missing_ok=True)
 
     def start(self, **settings: Any) -> None:
         """Start the kubelet and wait until it is healthy."""
@@ -69,7 +74,7 @@ class Kubelet:
             str(build().folder / "kube"),
             "kubelet",
             f"--config={FOLDER}/config.json",
-            f"--root-dir={FOLDER}/root",
+            f"--root-dir={files.FOLDER}",
             f"--cert-dir={FOLDER}/pki",
             "--hostname-override=node",
         ]
@@ -106,7 +111,28 @@ class Kubelet:
             # the kubelet must find a whole file
             scratch = FOLDER / "manifest"
             scratch.write_text(json.dumps(pod))
-            scratch.rename(FOLDER / "manifests" / f"{pod['metadata']['name']}.json")
+            scratch.rename(self._manifest(str(pod["metadata"]["name"])))
+
+    @contextmanager
+    def creating(self, pod: Mapping[str, Any]) -> Iterator[None]:
+        """Give the kubelet a static pod; take it away at the end, and wait until the runtime lists its sandbox no more.
+
+        A kubelet that ended before would leave calls for the pod's containers in the middle.
+        """
+        self.create(pod)
+        name = str(pod["metadata"]["name"])
+        try:
+            yield
+        finally:
+            self._manifest(name).unlink()
+            until(lambda: not self._node.cri.list_pods(name=f"{name}-node"), f"the end of pod {name}", STARTS)
+
+    def _manifest(self, pod: str) -> Path:
+        return FOLDER / "manifests" / f"{pod}.json"
+
+    def pinned_cpus(self) -> frozenset[int]:
+        """Return the CPUs that the static CPU manager gave containers, by its state file."""
+        return kubepods.pinned_cpus(CPU_MANAGER)
 
     def row(self, pod: str, container: str = "app") -> dict[str, Any]:
         """Return the row of /v1/state of a static pod's container; empty if it has none."""

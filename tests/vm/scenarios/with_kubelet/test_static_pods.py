@@ -1,6 +1,6 @@
 """A real kubelet on cgroup v2 with the driver `systemd`: its pods are placed, and its own writes stay.
 
-The last tests run pods with sidecars, a probe, and resources of the whole pod.
+The last tests run pods with sidecars, a probe, resources of the whole pod, and a crash loop.
 
 Memory QoS is on: the kubelet writes `memory.min` of pods, of their Kubernetes classes and of kubepods, and
 `memory.high` of containers whose limits are above their requests.
@@ -20,6 +20,9 @@ from tests.vm.node import Node, becomes, cpus, read, until
 SWEEPS: Final = 180
 """Seconds; the plugin looks every two, and everything is slower here."""
 
+CRASHES: Final = 300
+"""Seconds until a container that ends was started twice: the kubelet waits ten before the second start."""
+
 MIB: Final = 1 << 20
 SIZE: Final = {"cpu": "2", "memory": "64Mi"}
 SMALL: Final = {"cpu": "500m", "memory": "32Mi"}
@@ -31,6 +34,7 @@ LENT: Final = {
     )
 }
 LOANS: Final = ["100", "default 10"]
+ENDS: Final = ("/bin/sh", "-c", "exit 1")
 NAMES: Final = ("web", "shop", "batch", "agent")
 WANTED: Final = {"web": "0-1", **dict.fromkeys(NAMES[1:], "2-7"), "weight of batch's pod": "1"}
 
@@ -74,7 +78,8 @@ def test_kubelets_memory_qos_is_not_fought(node: Node, kubelet: Kubelet):
     becomes(lambda: [protected(kubelet.path(name)) for name in ("web", "shop")], [16, 32], SWEEPS)
     throttled = int(read(kubelet.path("shop"), "memory.high")) // MIB
     assert 32 < throttled < 64
-    assert [record["because"] for record in node.plugin.audit("drift.repair")] == []
+    of_ours = [record for name in NAMES for record in node.plugin.audit("drift.repair", pod=f"{name}-node")]
+    assert [record["because"] for record in of_ours] == []
 
 
 def test_placement_outlives_a_daemon_reload(kubelet: Kubelet):
@@ -150,3 +155,16 @@ def test_containers_of_a_pod_own_a_cpu_together(kubelet: Kubelet, name: str, oth
     own = where(kubelet, name)
     assert len(cpus(own)) == 1
     becomes(lambda: where(kubelet, name, other), own)
+
+
+def test_crash_loop_is_placed_and_keeps_no_cpu(node: Node, kubelet: Kubelet):
+    owned = node.plugin.state()["pools"]["dedicated"]["cpus"]
+    crash = container(requests=ONE_CPU, command=ENDS)
+    with kubelet.creating(pod("crash", crash, qos_class="dedicated", hostNetwork=True)):
+        until(lambda: len(admitted(node)) >= 2, "two starts", CRASHES)
+        assert {record["class"] for record in admitted(node)} == {"dedicated"}
+    becomes(lambda: node.plugin.state()["pools"]["dedicated"]["cpus"], owned, CRASHES)
+
+
+def admitted(node: Node) -> list[dict[str, object]]:
+    return node.plugin.audit("container.admit", pod="crash-node")
