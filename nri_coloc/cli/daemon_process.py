@@ -32,7 +32,7 @@ class DaemonProcess:
         paths = {"--state-dir": folder / "state", "--admin-socket": folder / "admin/admin.sock"}
         own = [part for flag, path in paths.items() for part in (flag, str(path))]
         self._command = [sys.executable, "-m", "nri_coloc", "run", *arguments, *own]
-        self._command += ["--http", self.http]
+        self._command += ["--http", f"127.0.0.1:{self._port}"]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -57,11 +57,6 @@ class DaemonProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-    @property
-    def http(self) -> str:
-        """The address of its HTTP server, HOST:PORT."""
-        return f"127.0.0.1:{self._port}"
 
     @property
     def pid(self) -> int:

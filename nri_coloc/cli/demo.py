@@ -61,8 +61,6 @@ def _run(seconds: float, topology: str) -> int:
         daemon = stack.enter_context(DaemonProcess(folder, arguments))
         demo = Demo(node, daemon, seconds)
         demo.wait_for_connection()
-        hint = f"while it runs: http://{daemon.http}/, and nri-coloc explain --http {daemon.http} shop/cart"
-        print(f"nri-coloc demo: {hint}", file=sys.stderr)
         with _show(topology) as show:
             demo.play(show)
         print(f"\n{demo.summary()}")

@@ -111,5 +111,5 @@ def verdicts(seed: int, latency_s: float) -> set[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize("latency_s", DISKS.values(), ids=DISKS)
-def test_three_hours_of_innocents_have_one_verdict(latency_s: float):
+def test_innocents_of_this_seed_have_one_verdict_at_most(latency_s: float):
     assert len(verdicts(0, latency_s)) <= 1
