@@ -37,9 +37,10 @@ from nri_coloc.core.workload import (
     Resources,
     Wish,
 )
+from nri_coloc.hooks import pod_requests
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
-from nri_coloc.placing import change, claim, driver, record, request, supply
+from nri_coloc.placing import change, claim, driver, record, request
 from nri_coloc.placing.update import merge
 from nri_coloc.pods import annotations, gate, keys, replicas
 from nri_coloc.runtime.listing import Listing
@@ -127,8 +128,8 @@ class Translator:
         """
         if wish is None:
             wish = self._wish(now, pod, container, is_created=is_created)
-        reads = reads or _has_owner_beside(now.state, container)
-        if not (reads or _may_gain(now.state, pod, container, wish)):
+        reads = reads or pod_requests.has_owner_beside(now.state, container)
+        if not (reads or pod_requests.may_gain(now.state, pod, container, wish)):
             return pod, container, wish
         read = self._read_again(pod)
         if read is pod:
@@ -167,16 +168,27 @@ class Translator:
         return PodStarted(pod, self.pod_wish(pod, tuning))
 
     def pod_resized(self, hook: Hook, state: NodeState, tuning: Tuning) -> PodResized | None:
-        """Translate UpdatePodSandbox; None if the pod's own cgroup has our weight instead of its request's."""
+        """Translate UpdatePodSandbox; None if the pod's CPU request is unchanged."""
         pod = self.pod_of(hook, state)
-        if state.boxed(pod.id):
-            return None
         told = pod if hook.resources is None else replace(pod, resources=codec.resources_of(hook.resources))
         # the kubelet has written the pod's cgroup by now
-        read = self._read_again(replace(told, outdated_request=None))
-        if read.cpu_request == pod.cpu_request and pod.outdated_request is None:
+        return self._resized(pod, replace(told, outdated_request=None), _Now(state, tuning))
+
+    def lower_request(self, pod: Pod, state: NodeState, tuning: Tuning) -> PodResized | None:
+        """Return the resize of a known pod to the request in its cgroup; None if that is higher or unchanged.
+
+        A higher one is left to its hook: the kubelet writes it before it calls the runtime.
+        """
+        found = self._resized(pod, pod, _Now(state, tuning))
+        return found if found is not None and (found.pod.cpu_request or 0) <= (pod.cpu_request or 0) else None
+
+    def _resized(self, known: Pod, told: Pod, now: _Now) -> PodResized | None:
+        """Return a pod's resize to the request in its cgroup; None if it is unchanged, or has our weight there."""
+        if now.state.boxed(known.id):
             return None
-        return PodResized(read, self._other_classes(_Now(state, tuning), read))
+        read = self._read_again(told)
+        was, present = ((pod.cpu_request, pod.outdated_request) for pod in (known, read))
+        return None if was == present else PodResized(read, self._other_classes(now, read))
 
     def _other_classes(self, now: _Now, pod: Pod, but: str = "") -> dict[str, Wish]:
         """Return the wishes of a pod's containers that have another class under its present CPU request."""
@@ -220,7 +232,7 @@ class Translator:
         if known is None:
             return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
         pod = self.pod_of(hook, state)
-        if _may_gain(state, pod, known.container, known.wish):
+        if pod_requests.may_gain(state, pod, known.container, known.wish):
             pod = self._read_again(pod)
         return ContainerStarting(pod, codec.started(hook.container, known.container), known.wish, running)
 
@@ -288,7 +300,7 @@ class Translator:
             pod = replace(pod, cpu_request=known.cpu_request, outdated_request=known.outdated_request)
         wish = self.pod_wish(pod, now.tuning)
         is_known = pod.cpu_request is not None and pod.outdated_request is None
-        if not wish.short and (is_known or not _is_request_needed(wish, now.tuning)):
+        if not wish.short and (is_known or not pod_requests.is_needed(wish, now.tuning)):
             return pod, wish
         read = self._read_again(pod)
         return (pod, wish) if read is pod else (read, self.pod_wish(read, now.tuning))
@@ -352,7 +364,7 @@ class Translator:
     def with_requests(self, state: NodeState, tuning: Tuning) -> NodeState:
         """Return the state with the CPU requests that another tuning needs and that were not read before."""
         unread = [place.pod for place in state.pods.values() if place.pod.cpu_request is None]
-        needed = [pod for pod in unread if _is_request_needed(self.pod_wish(pod, tuning), tuning)]
+        needed = [pod for pod in unread if pod_requests.is_needed(self.pod_wish(pod, tuning), tuning)]
         return reduce(change.with_request, map(self._read_again, needed), state)
 
     def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:
@@ -388,12 +400,6 @@ def _kubelets(container: Container, state: NodeState) -> Container:
     """Return a container with the kubelet's own values; after a restart its record holds them."""
     known = state.containers.get(container.id)
     return container if known is None else record.facts_of(container, known)
-
-
-def _is_request_needed(wish: Wish, tuning: Tuning) -> bool:
-    """Return whether a class, CPUs, the size of a pool or the floor of degrading follow from a pod's CPU request."""
-    of_all = bool(tuning.pools) or tuning.reclaim.partition or tuning.pressure.degrade
-    return of_all or wish.qos is QoSClass.DEDICATED or wish.mixed
 
 
 def _members_request(state: NodeState, pod: Pod, container: Container) -> int | None:
@@ -449,24 +455,6 @@ def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: boo
     name, _, value = container.claims.partition("=")
     finding = Finding(FindingKind.DENIED, keys.shown(name), keys.shown(value), allowed, f"class {wish.qos}")
     return replace(wish, findings=(*wish.findings, finding), short=wish.short or is_short, plain=False)
-
-
-def _may_gain(state: NodeState, pod: Pod, container: Container, wish: Wish) -> bool:
-    """Return whether another CPU request of its pod could give a container another class or more CPUs.
-
-    While the pod's known request awaits the kubelet's own, each event looks for that.
-    """
-    is_owner = wish.qos is QoSClass.DEDICATED
-    return (
-        wish.short
-        or pod.outdated_request is not None
-        or (is_owner and supply.falls_short(state, container, wish))
-    )
-
-
-def _has_owner_beside(state: NodeState, container: Container) -> bool:
-    """Return whether another container of the pod owns CPUs: it may have to leave this one a part of the request."""
-    return any(each.exclusive for each in state.of_pod(container.pod_id) if each.id != container.id)
 
 
 def _driven(wish: Wish, cpus: CPUMask) -> Wish:

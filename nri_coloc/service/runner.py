@@ -238,6 +238,7 @@ class Daemon:
             "releasing superseded containers": self._leave_superseded,
             "comparing with CRI": partial(parts.hooks.comparison.poll, now),
             "leaving out departed pods": partial(parts.hooks.departed_pods.look, now),
+            "reading requests again": partial(parts.hooks.requests_again.look, now),
             "following settings": partial(parts.steering.look, now),
             "following the machine": partial(parts.hotplug.look, now),
             "comparing settings with the machine": parts.files.machine_fit.look,

@@ -95,3 +95,21 @@ def test_restore_keeps_the_lower_weight(
         daemon.kill()
         assert restore_of(node, daemon, capfd)().code == 0
         assert (file(node, sandbox, name) or "").strip() == least
+
+
+@pytest.mark.parametrize(("cgroup", "runtime"), [(1, "1.7.24"), (2, "2.1.9")])
+def test_a_restart_before_the_kubelets_last_write_keeps_no_cpu(tmp_path: Path, cgroup: int, runtime: str):
+    with Node(tmp_path, cgroup=cgroup, runtime_version=runtime) as node:
+        with daemon_of(node) as daemon:
+            served(daemon)
+            neighbour = shared(node)
+            sandbox = pod(node, "own", "dedicated", milli=6000)
+            owner = node.run_container(sandbox, ContainerRequest("app", native(6000)))
+            node.runtime.update(owner, Resources(shares=NOTHING))
+        with daemon_of(node) as daemon:
+            served(daemon)
+            wait_until(lambda: node.cpus(neighbour).bit_count() < 8, 30, "CPUs by the former request")
+            node.tree.write(node.runtime.pods[sandbox].cgroup, *node.tree.weight(NOTHING))
+            wait_until(
+                lambda: cpuset.render(node.cpus(neighbour)) == "0-7", 30, "the CPUs of the former owner"
+            )

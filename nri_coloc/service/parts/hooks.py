@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 
 from nri_coloc.hooks.common_steps import Consequences, Seams
+from nri_coloc.hooks.requests_again import RequestsAgain
 from nri_coloc.hooks.second_chances import SecondChances
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.hooks.trunk import Hooks, Trunk
@@ -48,6 +49,7 @@ class HookParts:
             node, runtime.connection, report, listing=runtime.cri, after=seams.after
         )
         self.departed_pods = DepartedPods(node, files.actuator.is_there, seams.after)
+        self.requests_again = RequestsAgain(node, translator, seams.after)
         self.second_chances = SecondChances(
             node,
             files.actuator,

@@ -1,0 +1,62 @@
+"""Read the CPU requests of pods again from time to time: perhaps no hook has reported that one fell.
+
+The kubelet writes a lower request into the pod's cgroup after it has updated the containers, and a runtime without
+UpdatePodSandbox reports no change of a pod. Without a look a daemon that restarts in between would leave the CPUs of
+the former request to their owner. So it would where a pod's own resources shrink (pod-level resources).
+"""
+
+from functools import partial
+from typing import Final, Protocol
+
+from nri_coloc.core.decisions import Outcome, PodResized
+from nri_coloc.core.seams import After, all_of, tell
+from nri_coloc.core.settings import Tuning
+from nri_coloc.core.state import NodeState
+from nri_coloc.core.workload import Pod
+from nri_coloc.hooks import pod_requests
+from nri_coloc.placing.node import Node
+
+EVERY_S: Final = 10.0
+"""Seconds between two looks. A look reads one or two small files for each pod whose request counts."""
+
+
+class Reader(Protocol):
+    """Reads the request in a pod's cgroup (`Translator.lower_request`)."""
+
+    def lower_request(self, pod: Pod, state: NodeState, tuning: Tuning) -> PodResized | None: ...
+
+
+class RequestsAgain:
+    """Takes over lower requests alone; on the housekeeping thread."""
+
+    def __init__(self, node: Node, reader: Reader, after: After) -> None:
+        self._node = node
+        self._reader = reader
+        self._follow = partial(tell, after)
+        self._next_at = 0.0
+
+    def look(self, now: float) -> None:
+        """Take over the requests that fell, if it is time."""
+        if now < self._next_at:
+            return
+        self._next_at = now + EVERY_S
+        for place in self._node.state.pods.values():
+            if place.pod.cpu_request and pod_requests.is_needed(place.wish, self._node.tuning):
+                self._take_over(place.pod)
+
+    def _take_over(self, pod: Pod) -> None:
+        before = self._node.state
+        event = self._reader.lower_request(pod, before, self._node.tuning)
+        if event is None:
+            return
+        adopted: list[Outcome] = []
+
+        def is_newest(outcome: Outcome) -> bool:
+            place = self._node.state.pods.get(pod.id)
+            if place is not None and place.pod is pod:  # else a hook has been faster
+                adopted.append(outcome)
+            return bool(adopted)
+
+        self._node.decide(event, is_newest)
+        for outcome in adopted:
+            self._follow(all_of(outcome, before))
