@@ -28,7 +28,7 @@ from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Report, Reporting, Wanted
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.stores import NodePods, NodeView, ThisNode
-from nri_coloc.kubernetes.watching import Collection, Unreadable, Watch
+from nri_coloc.kubernetes.watching import Collection, Problems, Unreadable, Watch
 from nri_coloc.kubernetes.workers import Workers
 from nri_coloc.ttrpc.status import Code
 
@@ -280,15 +280,17 @@ class Companion:
         return self._daemon.preset
 
     def _report(self, preset: Preset) -> None:
-        unread_pods, unread_nodes = (Unreadable(kind, self._left_out) for kind in ("pod", "node"))
-        pods = NodePods(preset, self._changed.set, facts=self._facts, unreadable=unread_pods)
+        of_pods, of_nodes = (
+            Problems(self._broken, Unreadable(kind, self._left_out)) for kind in ("pod", "node")
+        )
+        pods = NodePods(preset, self._changed.set, facts=self._facts, unreadable=of_pods.unreadable)
         node = ThisNode(preset, self._changed.set)
-        for path, follower, selector, unreadable in (
-            ("/api/v1/pods", pods, requests.selector(self._own.node), unread_pods),
-            ("/api/v1/nodes", node, f"metadata.name={self._own.node}", unread_nodes),
+        for path, follower, selector, problems in (
+            ("/api/v1/pods", pods, requests.selector(self._own.node), of_pods),
+            ("/api/v1/nodes", node, f"metadata.name={self._own.node}", of_nodes),
         ):
             collection = Collection(path, selector, page=PODS_PAGE)
-            watch = Watch(self._api, collection, follower, broken=self._broken, unreadable=unreadable)
+            watch = Watch(self._api, collection, follower, problems)
             self._watches.append(watch)
             self._workers.start(path.rpartition("/")[2], partial(watch.run, self._stop))
         reporter = self._reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)

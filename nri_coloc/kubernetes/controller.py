@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from threading import Event
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
@@ -21,7 +21,7 @@ from nri_coloc.kubernetes.log_limit import ORDERS, LogLimit
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.silence import Correction
-from nri_coloc.kubernetes.watching import Collection, Unreadable, Watch
+from nri_coloc.kubernetes.watching import Collection, Problems, Unreadable, Watch
 from nri_coloc.kubernetes.workers import Workers
 
 
@@ -50,7 +50,6 @@ class Controller:
         preset: Callable[[], Preset],
         log: Log,
     ) -> None:
-        self.registry = CollectorRegistry()
         self._log = log
         self._log_limit = LogLimit(ORDERS)
         self._api = api
@@ -58,50 +57,14 @@ class Controller:
         self._is_ending = False
         self._leadership = Leadership(api, identity, self._led)
         leads = lambda: self._leadership.leads  # noqa: E731 - a property, asked again each time
-        unread_objects, unread_nodes = (
-            Unreadable(kind, self._left_out) for kind in ("ColocationNode", "node")
+        of_objects, of_nodes = (
+            Problems(self._broken, Unreadable(kind, self._left_out)) for kind in ("ColocationNode", "node")
         )
-        self._executor = Executor(
-            api,
-            rules=rules,
-            leads=leads,
-            carried=self._carried,
-            broken=self._broken,
-            unreadable=unread_objects,
-        )
-        self._reaper = Reaper(
-            api,
-            preset=preset,
-            leads=leads,
-            corrected=self._corrected,
-            broken=self._broken,
-            unreadable=unread_nodes,
-        )
+        self._executor = Executor(api, rules=rules, leads=leads, carried=self._carried, problems=of_objects)
+        self._reaper = Reaper(api, preset=preset, leads=leads, corrected=self._corrected, problems=of_nodes)
         collection = Collection(executor.COLLECTION)
-        self._watch = Watch(api, collection, self._executor, broken=self._broken, unreadable=unread_objects)
-        self._evictions = Counter(
-            "nri_coloc_controller_evictions",
-            "Eviction orders by their outcome.",
-            ["outcome"],
-            registry=self.registry,
-        )
-        for outcome in Outcome:
-            self._evictions.labels(str(outcome))
-        self._corrections = Counter(
-            "nri_coloc_controller_corrections",
-            "Silent nodes that were closed, and whose amounts were lowered.",
-            ["kind"],
-            registry=self.registry,
-        )
-        leader = Gauge("nri_coloc_controller_leader", "1 if this replica leads.", registry=self.registry)
-        leader.set_function(leads)
-        silent = Gauge(
-            "nri_coloc_controller_silent_nodes",
-            "Nodes that advertise lent resources and have not reported for 3 minutes.",
-            registry=self.registry,
-        )
-        silent.set_function(lambda: self._reaper.silent)
-        ProcessCollector(registry=self.registry)
+        self._watch = Watch(api, collection, self._executor, of_objects)
+        self.registry, self._evictions, self._corrections = _metrics(leads, lambda: self._reaper.silent)
 
     def problem(self) -> str:
         """Return why this replica is not ready; empty if it is. A replica that waits for the Lease is ready."""
@@ -157,3 +120,44 @@ class Controller:
 
     def _left_out(self, problem: str) -> None:
         self._log.warning("an object of the API server was left out", because=problem)
+
+
+class _Metrics(NamedTuple):
+    """The metrics of one replica. The counters are in the registry too."""
+
+    registry: CollectorRegistry
+    evictions: Counter
+    corrections: Counter
+
+
+def _metrics(leads: Callable[[], bool], silent: Callable[[], int]) -> _Metrics:
+    """Return the metrics of a replica.
+
+    leads: returns whether it leads.
+    silent: returns the number of silent nodes.
+    """
+    registry = CollectorRegistry()
+    evictions = Counter(
+        "nri_coloc_controller_evictions",
+        "Eviction orders by their outcome.",
+        ["outcome"],
+        registry=registry,
+    )
+    for outcome in Outcome:
+        evictions.labels(str(outcome))
+    corrections = Counter(
+        "nri_coloc_controller_corrections",
+        "Silent nodes that were closed, and whose amounts were lowered.",
+        ["kind"],
+        registry=registry,
+    )
+    leader = Gauge("nri_coloc_controller_leader", "1 if this replica leads.", registry=registry)
+    leader.set_function(leads)
+    silent_nodes = Gauge(
+        "nri_coloc_controller_silent_nodes",
+        "Nodes that advertise lent resources and have not reported for 3 minutes.",
+        registry=registry,
+    )
+    silent_nodes.set_function(silent)
+    ProcessCollector(registry=registry)
+    return _Metrics(registry, evictions, corrections)

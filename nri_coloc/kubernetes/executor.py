@@ -23,7 +23,7 @@ from nri_coloc.kubernetes import eviction, objects, rate
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, ApiUnreachable, Object
 from nri_coloc.kubernetes.eviction import Answer, Order, OrderKey, Rules, Step
 from nri_coloc.kubernetes.rate import Rates, Taken
-from nri_coloc.kubernetes.watching import Unreadable, version_of
+from nri_coloc.kubernetes.watching import Problems, version_of
 
 COLLECTION: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
 
@@ -62,15 +62,13 @@ class Executor:
         rules: Callable[[], Rules],
         leads: Callable[[], bool],
         carried: Carried,
-        broken: Callable[[str], None],
-        unreadable: Unreadable,
+        problems: Problems,
     ) -> None:
         self._api = api
         self._rules = rules
         self._leads = leads
         self._carried = carried
-        self._broken = broken
-        self._unreadable = unreadable
+        self._problems = problems
         self._lock = Lock()
         self._due_s: dict[str, float] = {}
         self._served_s: dict[str, float] = {}
@@ -89,7 +87,7 @@ class Executor:
             try:
                 self.take("ADDED", found)
             except ValueError as error:
-                self._unreadable.found(found, error)
+                self._problems.unreadable.found(found, error)
 
     def take(self, kind: str, found: Object) -> None:
         """Note a node with open orders, or with notices whose orders may have dropped out.
@@ -150,14 +148,14 @@ class Executor:
                 self._keep_notices(node, [])
                 self._counted.pop(node, None)
             else:
-                self._broken(str(error))
+                self._problems.broken(str(error))
         except ValueError as error:
             # The next change of this object makes it due again; results that are not written stay until then.
-            self._broken(f"ColocationNode {node} cannot be read: {error}")
+            self._problems.broken(f"ColocationNode {node} cannot be read: {error}")
             self._keep_notices(node, [])
             return
         except Exception as error:  # noqa: BLE001 - one node's problem: the orders of other nodes must be carried out
-            self._broken(f"ColocationNode {node}: {type(error).__name__}: {error}")
+            self._problems.broken(f"ColocationNode {node}: {type(error).__name__}: {error}")
             is_done = False
         if is_done:
             self._results.pop(node, None)

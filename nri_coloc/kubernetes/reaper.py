@@ -10,7 +10,7 @@ from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused, Objec
 from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.silence import Correction, Heard
-from nri_coloc.kubernetes.watching import Unreadable, version_of
+from nri_coloc.kubernetes.watching import Problems, version_of
 
 EVERY_S: Final = 30.0
 """Seconds between two lists of all nodes. A watch would send each report of each node to the controller."""
@@ -49,16 +49,14 @@ class Reaper:
         preset: Callable[[], Preset],
         leads: Callable[[], bool],
         corrected: Corrected,
-        broken: Callable[[str], None],
-        unreadable: Unreadable,
+        problems: Problems,
     ) -> None:
         self.silent = 0
         self._api = api
         self._preset = preset
         self._leads = leads
         self._corrected = corrected
-        self._broken = broken
-        self._unreadable = unreadable
+        self._problems = problems
         self._heard: dict[str, Heard] = {}
         self._listing_since_s: float | None = None
 
@@ -74,11 +72,11 @@ class Reaper:
             silent = self._list(now_s)
         except ApiError as error:
             self._listing_since_s = None
-            self._broken(str(error))
+            self._problems.broken(str(error))
             return
         except Exception as error:  # noqa: BLE001 - the thread must live for the nodes of the next list
             self._listing_since_s = None
-            self._broken(f"nodes cannot be listed: {type(error).__name__}: {error}")
+            self._problems.broken(f"nodes cannot be listed: {type(error).__name__}: {error}")
             return
         self.silent = len(silent)
         for each in silent:
@@ -100,7 +98,7 @@ class Reaper:
                     if silent_s >= silence.CLOSE_AFTER_S and (found := self._silent(node, silent_s)):
                         silent.append(found)
                 except ValueError as error:
-                    self._unreadable.found(node, error)
+                    self._problems.unreadable.found(node, error)
         self._heard, self._listing_since_s = heard, since_s
         return silent
 
@@ -121,9 +119,9 @@ class Reaper:
         except ApiError as error:
             # a conflict: the node reported meanwhile, or its kubelet did, and the next list decides
             if not (isinstance(error, ApiRefused) and error.status == _CONFLICT):
-                self._broken(str(error))
+                self._problems.broken(str(error))
         except Exception as error:  # noqa: BLE001 - one node's problem
-            self._broken(f"node {name} cannot be corrected: {type(error).__name__}: {error}")
+            self._problems.broken(f"node {name} cannot be corrected: {type(error).__name__}: {error}")
 
     def _floor(self, name: str) -> Floor:
         preset, demands = self._preset(), []

@@ -53,6 +53,17 @@ class Unreadable:
         self._tell(text if len(self._told) <= MOST_TOLD else many)
 
 
+class Problems(NamedTuple):
+    """Takes the problems of one kind of objects.
+
+    broken: called with the reason of a call that failed.
+    unreadable: reports objects that cannot be read.
+    """
+
+    broken: Callable[[str], None]
+    unreadable: Unreadable
+
+
 class Follower(Protocol):
     """The receiver of a collection's objects, called on the thread of the watch.
 
@@ -87,8 +98,7 @@ class Collection(NamedTuple):
 class Watch:
     """Follow one collection; `run` is the work of a thread.
 
-    broken: called with the reason when a working watch breaks.
-    unreadable: reports changes that cannot be read.
+    problems: takes the reason when a working watch breaks, and changes that cannot be read.
     since_s: monotonic time from which every change was seen; None while the watch is broken.
     problem: the reason of the break, "" while there is none.
     """
@@ -98,9 +108,8 @@ class Watch:
         api: Api,
         collection: Collection,
         follower: Follower,
+        problems: Problems,
         *,
-        broken: Callable[[str], None],
-        unreadable: Unreadable,
         backoff: Backoff | None = None,
     ) -> None:
         self.since_s: float | None = None
@@ -109,10 +118,9 @@ class Watch:
         self._collection = collection
         self._query = collection.query
         self._follower = follower
-        self._broken = broken
+        self._problems = problems
         self._version = ""
         self._backoff = backoff or Backoff(random.random)
-        self._unreadable = unreadable
 
     def run(self, stop: Event) -> None:
         """Follow until `stop` is set; a watch that waits for a change ends with the process."""
@@ -150,7 +158,7 @@ class Watch:
         except ApiError:
             raise
         except Exception as error:  # noqa: BLE001 - the same change would come again; later ones must count
-            self._unreadable.found(found, f"{type(error).__name__}: {error}")
+            self._problems.unreadable.found(found, f"{type(error).__name__}: {error}")
 
     def _list(self) -> None:
         version = ""
@@ -185,7 +193,7 @@ class Watch:
         if not is_answer or (isinstance(error, ApiRefused) and error.status == GONE):
             self._version = ""  # a change that is not one would come again from the same version
         if not self.problem:
-            self._broken(str(error))
+            self._problems.broken(str(error))
         self.problem = str(error)
         return self._backoff.failed(error.retry_after_s if isinstance(error, ApiRefused) else 0.0)
 

@@ -12,7 +12,7 @@ import pytest
 from nri_coloc.kubernetes import presets
 from nri_coloc.kubernetes.api import Api
 from nri_coloc.kubernetes.reaper import Reaper
-from nri_coloc.kubernetes.watching import Unreadable
+from nri_coloc.kubernetes.watching import Problems, Unreadable
 from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node, pod
 from tests.rig.waiting import wait_until
@@ -58,8 +58,7 @@ class Told:
             preset=lambda: presets.DEFAULT,
             leads=lambda: before_correction() is None,
             corrected=lambda name, _: self.corrected.append(name),
-            broken=self.errors.append,
-            unreadable=Unreadable("node", self.errors.append),
+            problems=Problems(self.errors.append, Unreadable("node", self.errors.append)),
         ).turn
 
 

@@ -12,7 +12,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes import eviction
 from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.executor import Executor
-from nri_coloc.kubernetes.watching import Unreadable
+from nri_coloc.kubernetes.watching import Problems, Unreadable
 from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
 
@@ -85,8 +85,7 @@ class Ran:
             rules=lambda: Rules(may_evict=self.may_evict(), tuning=Tuning()),
             leads=lambda: True,
             carried=lambda _node, _order, result: self.outcomes.append(result.outcome),
-            broken=self.errors.append,
-            unreadable=Unreadable("ColocationNode", self.errors.append),
+            problems=Problems(self.errors.append, Unreadable("ColocationNode", self.errors.append)),
         )
 
     def set_clock(self, ahead_s: float) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from nri_coloc.kubernetes.presets import DEFAULT, OPEN
 from nri_coloc.kubernetes.reaper import Reaper
-from nri_coloc.kubernetes.watching import Unreadable
+from nri_coloc.kubernetes.watching import Problems, Unreadable
 from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
 
 TOO_LARGE = "12E"
@@ -33,8 +33,7 @@ class Ran:
             preset=lambda: DEFAULT,
             leads=lambda: True,
             corrected=lambda _node, _correction: None,
-            broken=self.errors.append,
-            unreadable=Unreadable("node", self.errors.append),
+            problems=Problems(self.errors.append, Unreadable("node", self.errors.append)),
         )
 
     def patches(self) -> dict[str, Any]:

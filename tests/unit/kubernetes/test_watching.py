@@ -9,7 +9,7 @@ import pytest
 
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes.api import ApiUnreachable
-from nri_coloc.kubernetes.watching import MOST_TOLD, Collection, Unreadable, Watch
+from nri_coloc.kubernetes.watching import MOST_TOLD, Collection, Problems, Unreadable, Watch
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_api import change, items
 
@@ -34,8 +34,8 @@ class Names:
             self._stop.set()
 
 
-def unread():
-    return Unreadable("pod", lambda _: None)
+def problems(broken=lambda _: None, told=lambda _: None):
+    return Problems(broken, Unreadable("pod", told))
 
 
 def follow(tmp_path, watches, *, last, told=None):
@@ -53,8 +53,7 @@ def follow(tmp_path, watches, *, last, told=None):
             server.connect(),
             Collection("/api/v1/pods"),
             names,
-            broken=broken.append,
-            unreadable=Unreadable("pod", told.append),
+            problems(broken.append, told.append),
             backoff=Backoff(random.random, 0.01),
         )
         watch.run(stop)
@@ -135,8 +134,7 @@ def test_a_list_that_fails_is_read_again(tmp_path):
             server.connect(),
             Collection("/x"),
             follower,
-            broken=lambda _: None,
-            unreadable=unread(),
+            problems(),
             backoff=Backoff(random.random, 0.01),
         )
         watch.run(stop)
@@ -168,9 +166,7 @@ def test_an_object_is_dropped_once_read(tmp_path):
         left.extend(len(page) for _ in objects)
         stop.set()
 
-    Watch(
-        pages, Collection("/x"), SimpleNamespace(replace=replace), broken=lambda _: None, unreadable=unread()
-    ).run(stop)
+    Watch(pages, Collection("/x"), SimpleNamespace(replace=replace), problems()).run(stop)
     assert left == [1, 0]
 
 
@@ -181,8 +177,7 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
             server.connect(),
             Collection("/x"),
             Names(stop, last=""),
-            broken=lambda _: stop.set(),
-            unreadable=unread(),
+            problems(lambda _: stop.set()),
             backoff=Backoff(random.random, 0.01),
         )
         found.run(stop)
@@ -193,8 +188,5 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
 def test_ten_watches_return_at_different_times(tmp_path):
     with serving(tmp_path, lambda _: Reply()) as server:
         names = Names(Event(), last="")
-        ten = [
-            Watch(server.connect(), Collection("/x"), names, broken=lambda _: None, unreadable=unread())
-            for _ in range(10)
-        ]
+        ten = [Watch(server.connect(), Collection("/x"), names, problems()) for _ in range(10)]
     assert len({each._failed(ApiUnreachable("away")) for each in ten}) == 10
