@@ -97,7 +97,7 @@ class Controller:
         self._log.info(
             "eviction order",
             node=node,
-            pod=f"{order.namespace}/{order.name}",
+            pod="unknown" if order.problem else f"{order.namespace}/{order.name}",
             order=order.id,
             by_operator=order.by_operator,
             outcome=str(result.outcome),

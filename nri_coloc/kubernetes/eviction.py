@@ -67,6 +67,7 @@ class Order(NamedTuple):
     expires_at: seconds since 1970 of the API server's clock.
     by_operator: an operator ordered it at the node.
     reason: code of the daemon's audit; any text of a stolen companion.
+    problem: why the entry cannot be read, "" if it can; all fields but id and UID are then empty.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Order(NamedTuple):
     expires_at: float
     by_operator: bool = False
     reason: str = ""
+    problem: str = ""
 
     @property
     def key(self) -> OrderKey:
@@ -116,29 +118,52 @@ class Rules(NamedTuple):
 
 
 def orders(colocation_node: Mapping[str, Any]) -> list[Order]:
-    """Return the orders of a ColocationNode without a result; raise ValueError if the object cannot be read."""
-    done = {objects.text(each, "id", _LONGEST_ID) for each in _results(colocation_node)}
-    found = [_order(each) for each in _entries(colocation_node)]
-    return [each for each in found if each.id not in done]
+    """Return the orders of a ColocationNode without a result; raise ValueError if it has no list of them.
+
+    An entry that cannot be read is an order with a problem, so that it costs no other order.
+    """
+    done = {_text(each, "id") for each in _results(colocation_node)}
+    return [each for each in map(_order, _entries(colocation_node)) if each.id not in done]
 
 
 def present(colocation_node: Mapping[str, Any]) -> set[OrderKey]:
     """Return the keys of all orders of a ColocationNode."""
-    return {
-        (objects.text(each, "id", _LONGEST_ID), objects.text(each, "uid", _LONGEST_ID))
-        for each in _entries(colocation_node)
-    }
+    return {_order(each).key for each in _entries(colocation_node)}
 
 
 def _entries(colocation_node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return objects.children(objects.child(colocation_node, "spec"), "evictions")[:MOST_ORDERS]
+    return _list(colocation_node, "spec", "evictions")[:MOST_ORDERS]
 
 
 def _results(colocation_node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return objects.children(objects.child(colocation_node, "status"), "results")
+    return _list(colocation_node, "status", "results")
+
+
+def _list(colocation_node: Mapping[str, Any], part: str, key: str) -> list[Mapping[str, Any]]:
+    """Return a list of objects; an entry of another shape counts as an object without fields."""
+    found = objects.child(colocation_node, part).get(key)
+    if found is not None and not isinstance(found, list):
+        raise objects.UnreadableError(f"{part}.{key}: is not a list")
+    return [each if isinstance(each, dict) else {} for each in found or ()]
 
 
 def _order(entry: Mapping[str, Any]) -> Order:
+    order_id, uid = _text(entry, "id"), _text(entry, "uid")
+    try:
+        if not (order_id and uid):
+            raise objects.UnreadableError(f"id or uid: is not a text of 1 to {_LONGEST_ID} characters")
+        return _read(entry)
+    except ValueError as error:
+        return Order(order_id, "", "", uid, 0.0, problem=str(error))
+
+
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    """Return an id or UID; empty if it cannot be read."""
+    found = entry.get(key)
+    return found if isinstance(found, str) and len(found) <= _LONGEST_ID else ""
+
+
+def _read(entry: Mapping[str, Any]) -> Order:
     return Order(
         id=objects.text(entry, "id", _LONGEST_ID),
         namespace=_name(entry, "namespace", _LONGEST_NAMESPACE),
@@ -158,7 +183,10 @@ def _name(entry: Mapping[str, Any], key: str, longest: int) -> str:
 
 
 def _seconds(text: str) -> float:
-    found = datetime.fromisoformat(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expiresAt: {text!r} is not a time") from None
     if found.tzinfo is None:
         raise ValueError(f"expiresAt: {text!r} has no time zone")
     return found.timestamp()
@@ -167,9 +195,9 @@ def _seconds(text: str) -> float:
 def status(colocation_node: Mapping[str, Any], results: Mapping[OrderKey, Result]) -> list[dict[str, Any]]:
     """Return the new `status.results`: earlier results of orders that are still there, then the new ones."""
     known = present(colocation_node)
-    new = {each.id: _written(each) for key, each in results.items() if key in known}
-    ids = {order_id for order_id, _ in known} - new.keys()
-    kept = [dict(each) for each in _results(colocation_node) if each.get("id") in ids]
+    new = {each.id: _written(each) for key, each in results.items() if key in known and each.id}
+    ids = {order_id for order_id, _ in known if order_id} - new.keys()
+    kept = [dict(each) for each in _results(colocation_node) if _text(each, "id") in ids]
     return kept + list(new.values())
 
 
@@ -374,6 +402,11 @@ def _budget(answer: Answer) -> str:
 def expired(pending: Order) -> Result:
     """Return the result of an order that could not be carried out in its time."""
     return Result(pending.id, Outcome.UNREACHABLE, "the order expired before it could be carried out")
+
+
+def unreadable_order(pending: Order) -> Result:
+    """Return the result of an order with a problem."""
+    return _refused(pending, f"the order cannot be read: {pending.problem}"[:LONGEST_DETAIL])
 
 
 def unreadable(pending: Order, problem: str) -> Result:

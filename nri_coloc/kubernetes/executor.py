@@ -177,8 +177,9 @@ class Executor:
             if result is not None:
                 results[order.key] = result
                 self._carried(node, order, result)
-                if notices.pop(order.key, None) is not None and result.outcome in _STAYS:
-                    self._withdraw(order)
+                notice = notices.pop(order.key, None)
+                if notice is not None and result.outcome in _STAYS:
+                    self._withdraw(notice.order)
         if results:
             written = {"results": eviction.status(found, results)}
             body = {"metadata": {"resourceVersion": version_of(found)}, "status": written}
@@ -192,6 +193,8 @@ class Executor:
         """Return the result of an order; None to try again."""
         if not self._leads():
             return None
+        if order.problem:
+            return eviction.unreadable_order(order)
         if self._api.now() >= order.expires_at:  # also where the pod cannot be read until then
             return eviction.expired(order)
         pod = self._pod(order)

@@ -389,6 +389,29 @@ def test_an_unreadable_answer_costs_no_other_result(run):
     assert ran.written() == ["accepted", "refused"]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "written"),
+    [({"id": "o0", "name": "../x"}, ["refused", "accepted"]), ({"id": ""}, ["accepted"])],
+    ids=["no name", "no id"],
+)
+def test_an_unreadable_order_costs_no_other(run, wrong, written):
+    server = Server()
+    orders = server.node["spec"]["evictions"]
+    orders.insert(0, {**orders[0], **wrong})
+    ran = run(server)
+    assert ran.outcomes == [Outcome.REFUSED, Outcome.ACCEPTED]
+    assert ran.written() == written
+
+
+def test_an_order_that_becomes_unreadable_loses_its_notice(run):
+    server = Server(reason="schedule")
+    ran = run(server)
+    server.node["spec"]["evictions"][0]["name"] = "../x"
+    ran.play(1)
+    assert [each["uid"] for each in ran.notices()] == ["u1", "u1"]
+    assert ran.notices()[-1]["annotations"] == {"coloc.nri.io/evict-at": None}
+
+
 def test_an_unreadable_object_costs_no_result(run):
     server = Server()
     server.replies[f"PATCH {OBJECT}/status"] = [Reply(409), Reply()]
