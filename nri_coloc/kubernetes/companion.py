@@ -331,10 +331,7 @@ class Companion:
 
 
 class Reporter:
-    """The report of one node: decide, PATCH, back off.
-
-    problem: why the last report was not sent; empty if it was.
-    """
+    """The report of one node: decide, PATCH, back off."""
 
     def __init__(self, api: Api, name: str, preset: Preset, *, log: Log, node: ThisNode) -> None:
         self._api = api
@@ -346,9 +343,15 @@ class Reporter:
         self._uid = ""
         self._backoff = Backoff(random.random)
         self._retry_s = 0.0
-        self.problem = ""
+        self._unsent = ""
+        self._told = ""
         self._left_out = 0
         self._node_state = ""
+
+    @property
+    def problem(self) -> str:
+        """Return why the node's report may be old; empty if it is not."""
+        return self._node.problem or self._unsent
 
     def turn(self, pods: NodePods, heard: tuple[State, float] | None, now_s: float) -> None:
         """Send a report if one is due."""
@@ -365,7 +368,9 @@ class Reporter:
         decision = reporting.decide(self._state, wanted, view.shown, now_s)
         self._state = decision.state
         self._node_state = "" if heard is None else heard[0].node_state
-        if decision.report is not None and now_s >= self._retry_s:
+        if decision.report is None:
+            self._unsent = self._told = ""  # what could not be sent is not wanted any more
+        elif now_s >= self._retry_s:
             self._send(decision.report, str(decision.cause), now_s)
 
     def _remark(self, wanted: Wanted) -> None:
@@ -391,7 +396,7 @@ class Reporter:
             return
         self._state = reporting.confirm(self._state, report, now_s)
         self._backoff.succeeded()
-        self._retry_s, self.problem = 0.0, ""
+        self._retry_s, self._unsent, self._told = 0.0, "", ""
         if cause != reporting.Cause.HEARTBEAT:
             self._log.info("reported", cause=cause, **_words(report))
 
@@ -400,13 +405,14 @@ class Reporter:
         self._retry_s = now_s + self._backoff.failed(after_s)
         is_forbidden = isinstance(error, ApiRefused) and error.status == FORBIDDEN
         remedy = "; let the service account patch nodes/status of its node"
-        self._tell(str(error), remedy if is_forbidden else "")
+        self._unsent = f"{error}{remedy}" if is_forbidden else str(error)
+        self._tell(self._unsent)
 
-    def _tell(self, problem: str, remedy: str = "") -> None:
+    def _tell(self, problem: str) -> None:
         """Log why no report is sent, once for each cause."""
-        if problem and problem != self.problem:
-            self._log.warning("the report was not sent; trying again", because=f"{problem}{remedy}")
-        self.problem = problem
+        if problem and problem != self._told:
+            self._log.warning("the report was not sent; trying again", because=problem)
+        self._told = problem
 
 
 def _wanted(heard: tuple[State, float], view: NodeView, floor: Floor, now_s: float) -> Wanted | None:

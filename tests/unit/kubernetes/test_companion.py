@@ -177,6 +177,7 @@ def test_a_missing_node_is_a_problem(found, tmp_path):
     found.object = {}
     with running(found, tmp_path) as parts:
         wait_until(lambda: "no Node" in parts.companion.problem(), SOON_S, "the missing node")
+        wait_until(lambda: "no Node" in str(found.log.lines), SOON_S, "a line")
     assert str(found.log.lines).count("no Node") == 1
 
 

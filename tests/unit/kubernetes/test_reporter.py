@@ -1,0 +1,77 @@
+"""The reporter of one node: what it sends, and why it does not. Its API server is a value."""
+
+from typing import Any
+
+import pytest
+
+from nri_coloc.kubernetes.api import ApiError, ApiRefused, ApiUnreachable
+from nri_coloc.kubernetes.companion import Reporter
+from nri_coloc.kubernetes.presets import DEFAULT, Amounts
+from nri_coloc.kubernetes.publication import State
+from nri_coloc.kubernetes.reporting import Lending
+from tests.unit.kubernetes.test_serving import Lines
+from tests.unit.kubernetes.test_stores import node, pods, this_node
+
+ON = State(1.0, Lending.ON, Amounts(4000, 8 << 30), Amounts(8000, 32 << 30))
+OFF = ON._replace(lending=Lending.OFF)
+OPEN = node(**{DEFAULT.cpu: "4000", DEFAULT.memory: str(8 << 30), "coloc.nri.io/open": "110"})
+FORBIDDEN = ApiRefused("PATCH /api/v1/nodes/a/status: 403: no", 403)
+
+
+class Ran:
+    """A reporter, the node object that its watch knows, and an API server that may refuse."""
+
+    def __init__(self) -> None:
+        self.error: ApiError | None = None
+        self.sent: list[dict[str, Any]] = []
+        self.log = Lines()
+        self.node = this_node([OPEN])
+        self.now_s = 1000.0
+        self.reporter = Reporter(self, "a", DEFAULT, log=self.log, node=self.node)  # type: ignore[arg-type]
+
+    def merge(self, _path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.error is not None:
+            raise self.error
+        self.sent.append(body)
+        return dict(OPEN)
+
+    def turn(self, state: State | None, after_s: float = 5.0) -> str:
+        """Play a turn some seconds later; return the problem."""
+        self.now_s += after_s
+        heard = None if state is None else (state, self.now_s)
+        self.reporter.turn(pods(), heard, self.now_s)
+        return self.reporter.problem
+
+
+@pytest.fixture
+def ran() -> Ran:
+    found = Ran()
+    assert found.turn(ON) == ""
+    return found
+
+
+def test_a_node_that_is_back_is_no_problem(ran):
+    ran.node.replace(iter(()))
+    assert "no Node" in ran.turn(None)
+    ran.node.replace(iter([OPEN]))
+    assert ran.reporter.problem == ran.turn(None) == ""
+
+
+@pytest.mark.parametrize(
+    "error", [FORBIDDEN, ApiUnreachable("PATCH: no answer")], ids=["forbidden", "no answer"]
+)
+def test_a_report_that_is_not_due_is_no_problem(ran, error):
+    ran.error = error
+    assert ran.turn(OFF).startswith(str(error))
+    assert ran.turn(ON) == ""
+
+
+def test_a_report_that_is_due_stays_a_problem(ran):
+    ran.error = FORBIDDEN
+    assert ran.turn(OFF) == ran.turn(OFF, 60.0) != ""
+    assert len([line for line in ran.log.lines if "not sent" in line[0]]) == 1
+
+
+def test_the_problem_names_the_missing_right(ran):
+    ran.error = FORBIDDEN
+    assert "nodes/status" in ran.turn(OFF)
