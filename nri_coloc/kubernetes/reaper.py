@@ -16,7 +16,9 @@ EVERY_S: Final = 30.0
 """Seconds between two lists of all nodes. A watch would send each report of each node to the controller."""
 
 NODES: Final = "/api/v1/nodes"
-_CONFLICT: Final = 409
+_CHANGED: Final = (404, 409)
+"""Statuses of a node that was deleted, made again or changed after the list."""
+
 _LONGEST: Final = 253
 
 Corrected = Callable[[str, Correction], None]
@@ -117,8 +119,8 @@ class Reaper:
                 self._api.merge(f"{NODES}/{name}/status", self._patch(silent.version, found))
                 self._corrected(name, found)
         except ApiError as error:
-            # a conflict: the node reported meanwhile, or its kubelet did, and the next list decides
-            if not (isinstance(error, ApiRefused) and error.status == _CONFLICT):
+            # changed: the node reported meanwhile, or its kubelet did, and the next list decides
+            if not (isinstance(error, ApiRefused) and error.status in _CHANGED):
                 self._problems.broken(str(error))
         except Exception as error:  # noqa: BLE001 - one node's problem
             self._problems.broken(f"node {name} cannot be corrected: {type(error).__name__}: {error}")

@@ -188,6 +188,23 @@ def test_a_pod_that_stays_loses_its_notice(run, short):
     assert ran.notices()[-1]["annotations"] == {"coloc.nri.io/evict-at": None}
 
 
+@pytest.mark.parametrize(
+    "reply", [Reply(404), Reply(body={**FOUND, "metadata": {**FOUND["metadata"], "uid": "u2"}})]
+)
+def test_a_pod_deleted_after_its_notice_is_gone(run, reply):
+    server = Server(reason="schedule")
+    ran = run(server)
+    server.replies[f"GET {POD}"] = [reply]
+    ran.play(1)
+    assert (ran.outcomes, ran.asked("POST", f"{POD}/eviction")) == ([Outcome.GONE], 0)
+
+
+def test_a_pod_deleted_before_its_eviction_is_gone(run):
+    server = Server()
+    server.replies[f"POST {POD}/eviction"] = [Reply(404)]
+    assert run(server).outcomes == [Outcome.GONE]
+
+
 def _vanish(server: Server) -> None:
     server.node["spec"]["evictions"] = []
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.kubernetes.presets import DEFAULT, OPEN
+from nri_coloc.kubernetes.api import ApiError, ApiRefused, ApiUnreachable
+from nri_coloc.kubernetes.presets import DEFAULT, OPEN, REPORTED_AT
 from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.watching import Problems, Unreadable
 from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
@@ -127,3 +128,80 @@ def test_only_pods_that_run_are_listed(ran, nodes):
     (query,) = [each.query for each in ran.asked if each.path.endswith("pods")]
     assert query["fieldSelector"] == "spec.nodeName=a,status.phase!=Succeeded,status.phase!=Failed"
     assert int(query["limit"]) <= 50
+
+
+# --- an API server that is a value -----------------------------------------------------------------------
+
+
+class Nodes:
+    """An API server with some nodes. `away`: raised by each list; `refusal`: by each PATCH."""
+
+    def __init__(self, *nodes: dict[str, Any]) -> None:
+        self.nodes = nodes
+        self.away: ApiError | None = None
+        self.refusal: ApiError | None = None
+        self.patched: list[str] = []
+
+    def pages(self, path: str, *_: object, **__: object) -> Iterator[tuple[list[Any], str]]:
+        if self.away is not None:
+            raise self.away
+        yield (list(self.nodes) if path.endswith("nodes") else []), "9"
+
+    def merge(self, path: str, _body: object) -> dict[str, Any]:
+        self.patched.append(path.split("/")[4])
+        if self.refusal is not None:
+            raise self.refusal
+        return {}
+
+
+def turns(server: Nodes, *times_s: float, reaper: Reaper | None = None) -> tuple[Reaper, list[str]]:
+    """Play turns of a reaper; return it, and the lines of its log."""
+    errors: list[str] = []
+    found = reaper or Reaper(
+        server,  # type: ignore[arg-type]
+        preset=lambda: DEFAULT,
+        leads=lambda: True,
+        corrected=lambda _node, _correction: None,
+        problems=Problems(errors.append, Unreadable("node", errors.append)),
+    )
+    for now_s in times_s:
+        found.turn(now_s)
+    return found, errors
+
+
+def test_an_outage_is_no_silence():
+    server = Nodes(node("a"))
+    reaper, errors = turns(server, 0.0, 170.0)
+    server.away = ApiUnreachable("GET /api/v1/nodes: no answer")
+    turns(server, 200.0, reaper=reaper)
+    server.away = None
+    turns(server, 900.0, 1070.0, reaper=reaper)
+    assert (server.patched, len(errors)) == ([], 1)
+    turns(server, 1081.0, reaper=reaper)
+    assert server.patched == ["a"]
+
+
+def test_a_node_made_again_is_no_silent_one():
+    server = Nodes(node("a"))
+    reaper, _ = turns(server, 0.0, 170.0)
+    server.nodes = (node("a", uid="again"),)
+    turns(server, 200.0, 370.0, reaper=reaper)
+    assert server.patched == []
+
+
+def test_a_renamed_node_leaves_its_former_name_closed():
+    server = Nodes(node("a"), node("b", annotations={REPORTED_AT: "10:00"}))
+    reaper, _ = turns(server, 0.0)
+    server.nodes = (node("a"), node("b", annotations={REPORTED_AT: "10:03"}))
+    turns(server, 181.0, reaper=reaper)
+    assert server.patched == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("status", "lines"), [(404, 0), (409, 0), (403, 1)], ids=["deleted", "changed", "forbidden"]
+)
+def test_a_node_that_changed_meanwhile_is_no_error(status, lines):
+    server = Nodes(node("a"), node("b"))
+    server.refusal = ApiRefused(f"PATCH /api/v1/nodes/a/status: {status}", status)
+    _, errors = turns(server, 0.0, 181.0)
+    assert (sorted(server.patched), len(errors)) == (["a", "b"], 2 * lines)

@@ -75,3 +75,26 @@ def test_a_report_that_is_due_stays_a_problem(ran):
 def test_the_problem_names_the_missing_right(ran):
     ran.error = FORBIDDEN
     assert "nodes/status" in ran.turn(OFF)
+
+
+def test_an_outage_ends_with_the_newest_offer(ran):
+    ran.error = ApiUnreachable("PATCH /api/v1/nodes/a/status: no answer")
+    for milli in (3000, 2000, 1000):
+        ran.turn(ON._replace(offer=Amounts(milli, 8 << 30)), 60.0)
+    ran.error = None
+    assert ran.turn(ON._replace(offer=Amounts(1000, 8 << 30)), 60.0) == ""
+    assert [each["status"]["capacity"][DEFAULT.cpu] for each in ran.sent] == ["4000", "1000"]
+
+
+def test_a_node_made_again_is_reported_at_once(ran):
+    ran.node.replace(iter([node("n2")]))
+    ran.turn(ON, 1.0)
+    assert len(ran.sent) == 2
+
+
+def test_ten_nodes_return_at_different_times():
+    ten = [Ran() for _ in range(10)]
+    for each in ten:
+        each.error = ApiRefused("PATCH: 429", 429, retry_after_s=1.0)
+        each.turn(ON)
+    assert len({each.reporter._retry_s for each in ten}) == 10

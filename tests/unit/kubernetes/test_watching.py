@@ -85,8 +85,9 @@ def test_an_expired_version_lists_again(tmp_path):
     assert len(broken) == 1
 
 
-def test_a_break_is_told_once(tmp_path):
-    watches = [*[Reply(status=500)] * 3, Reply(lines=(change("ADDED", "c"),))]
+@pytest.mark.parametrize("status", [403, 500])
+def test_a_break_is_told_once(tmp_path, status):
+    watches = [*[Reply(status=status)] * 3, Reply(lines=(change("ADDED", "c"),))]
     names, _, broken = follow(tmp_path, watches, last="c")
     assert names.lists == 1
     assert len(broken) == 1
@@ -185,8 +186,7 @@ def test_a_broken_watch_has_no_beginning(tmp_path):
     assert "500" in found.problem
 
 
-def test_ten_watches_return_at_different_times(tmp_path):
-    with serving(tmp_path, lambda _: Reply()) as server:
-        names = Names(Event(), last="")
-        ten = [Watch(server.connect(), Collection("/x"), names, problems()) for _ in range(10)]
+def test_ten_watches_return_at_different_times():
+    away: Any = SimpleNamespace()
+    ten = [Watch(away, Collection("/x"), Names(Event(), last=""), problems()) for _ in range(10)]
     assert len({each._failed(ApiUnreachable("away")) for each in ten}) == 10
