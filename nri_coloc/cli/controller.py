@@ -35,6 +35,7 @@ class Configuration:
         self._text = loading.text_of(path) if path else ""
         self._settings = loading.load(self._text, path) if path else Settings()
         self._looked_s = clock()
+        self._problem = ""
 
     def settings(self) -> Settings:
         """Return the newest valid settings."""
@@ -62,8 +63,13 @@ class Configuration:
                 self._text = text
                 self._settings = loading.load(text, self._path)
                 logs.logger("controller").info("configuration read again", file=self._path)
+            self._problem = ""
         except SettingsError as error:
-            logs.logger("controller").warning("configuration not used", problem=str(error))
+            if str(error) != self._problem:
+                self._problem = str(error)
+                logs.logger("controller").warning(
+                    "configuration not used; the former one holds", because=self._problem
+                )
 
 
 def run(config: str, kubeconfig: str, http: str) -> int:

@@ -1,5 +1,6 @@
 """The companion's end of the second socket: one call at a time over ttrpc."""
 
+import errno
 import socket
 import time
 from collections.abc import Callable
@@ -17,6 +18,15 @@ from nri_coloc.ttrpc.status import Code
 PIECE = 64 * 1024
 TURN_S = 1.0
 """Seconds between two calls of `meanwhile`."""
+
+_NO_DAEMON = (
+    "; does this node's daemon run with kubernetes.report: status, and with this path as --cluster-socket?"
+)
+_REMEDIES = {
+    errno.ENOENT: _NO_DAEMON,
+    errno.ECONNREFUSED: _NO_DAEMON,
+    errno.EACCES: "; let the companion's process be in the group kubernetes.companionGid",
+}
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -51,7 +61,8 @@ class DaemonLink:
             self._socket.connect(path)
         except OSError as error:
             self._socket.close()
-            raise DaemonAwayError(f"{path}: {error.strerror or error}") from error
+            remedy = _REMEDIES.get(error.errno or 0, "")
+            raise DaemonAwayError(f"{path}: {error.strerror or error}{remedy}") from error
 
     def call(
         self,

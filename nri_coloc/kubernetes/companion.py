@@ -191,15 +191,21 @@ class Daemon:
         except DaemonRefusedError as error:
             self._takes_facts = False
             if error.code == Code.UNIMPLEMENTED:
-                self._log.info("the daemon takes no facts about pods; it is of another version")
+                self._log.info(
+                    "the daemon takes no facts about pods: it is older; run both from one image",
+                    because=str(error),
+                )
             else:  # the report of the node matters more than facts about pods
                 self._log.warning(
-                    "the daemon refused facts about pods; none follow on this connection", because=str(error)
+                    "the daemon refused facts about pods; none follow on this connection. Run both from one image",
+                    because=str(error),
                 )
             return
         if answer.not_kept:
             self._log.warning(
-                "the daemon has no room for facts about pods, or for their containers", pods=answer.not_kept
+                "the daemon has no room for facts about pods, or for their containers; they are treated as "
+                "without a companion",
+                pods=answer.not_kept,
             )
 
     def _greet(self, link: DaemonLink) -> None:
@@ -304,7 +310,9 @@ class Companion:
                 self._carry_orders(carrier, now_s)
             self._wait()
         if self._daemon.is_changed:
-            self._log.warning("the daemon reports other resources now; the companion ends to start again")
+            self._log.warning(
+                "the daemon's kubernetes.resources changed; the companion ends to start again with the new names"
+            )
 
     def _write_figures(self, figures: Figures, state: State, now_s: float) -> None:
         before = figures.problem
@@ -371,7 +379,9 @@ class Reporter:
         if decision.report is None:
             self._unsent = self._told = ""  # what could not be sent is not wanted any more
         elif now_s >= self._retry_s:
-            self._send(decision.report, str(decision.cause), now_s)
+            is_closing = decision.cause is reporting.Cause.CLOSED
+            because = _why_closed(heard, wanted) if is_closing else ""
+            self._send(decision.report, {"cause": str(decision.cause), "because": because}, now_s)
 
     def _remark(self, wanted: Wanted) -> None:
         """Log the number of pods that do not count, when it rises."""
@@ -379,11 +389,12 @@ class Reporter:
         self._left_out = requests.left_out(wanted.floor, requests.Size(wanted.node, wanted.max_pods))
         if self._left_out > before:
             self._log.warning(
-                "pods with unreadable requests, or requests above the whole node, do not count in the report",
+                "pods with unreadable requests, or requests above the whole node, do not count in the report; "
+                "look for them with kubectl describe node",
                 pods=self._left_out,
             )
 
-    def _send(self, report: Report, cause: str, now_s: float) -> None:
+    def _send(self, report: Report, why: Mapping[str, str], now_s: float) -> None:
         try:
             stamp = datetime.now(UTC).isoformat(timespec="seconds")
             node = self._api.merge(self._path, reporting.patch(report, self._preset, stamp, self._node_state))
@@ -397,8 +408,8 @@ class Reporter:
         self._state = reporting.confirm(self._state, report, now_s)
         self._backoff.succeeded()
         self._retry_s, self._unsent, self._told = 0.0, "", ""
-        if cause != reporting.Cause.HEARTBEAT:
-            self._log.info("reported", cause=cause, **_words(report))
+        if why["cause"] != reporting.Cause.HEARTBEAT:
+            self._log.info("reported", **{key: text for key, text in why.items() if text}, **_words(report))
 
     def _failed(self, error: ApiError, now_s: float) -> None:
         after_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
@@ -423,6 +434,20 @@ def _wanted(heard: tuple[State, float], view: NodeView, floor: Floor, now_s: flo
     return Wanted(
         offer=state.offer, floor=floor, node=state.node, max_pods=view.max_pods, lending=state.lending
     )
+
+
+def _why_closed(heard: tuple[State, float] | None, wanted: Wanted | None) -> str:
+    """Return why a report closes the node."""
+    if heard is None:
+        return f"the daemon has not answered for {reporting.SILENT_AFTER_S:g} s"
+    if wanted is None:
+        return (
+            f"the daemon's newest reading is older than {reporting.SILENT_AFTER_S:g} s; "
+            "check `readings` of its /readyz has the cause"
+        )
+    if wanted.lending is not reporting.Lending.ON:
+        return f"lending is {wanted.lending}; the Events of the node have the cause"
+    return f"an offer is 0 or below the requests of the pods: {heard[0].because}"
 
 
 def _words(report: Report) -> dict[str, Any]:

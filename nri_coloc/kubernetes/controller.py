@@ -86,7 +86,11 @@ class Controller:
     # ---- reports of the parts ----
 
     def _led(self, leads: bool) -> None:  # noqa: FBT001 - the only fact
-        self._log.info("leads" if leads else "does not lead")
+        if leads:
+            self._log.info("leads")
+        else:
+            because = self._leadership.problem or "another replica holds the Lease"
+            self._log.warning("does not lead any more", because=because)
 
     def _carried(self, node: str, order: Order, result: Result) -> None:
         self._evictions.labels(str(result.outcome)).inc()
@@ -112,11 +116,12 @@ class Controller:
             "silent node lowered to its floor" if is_lowered else "silent node closed",
             node=node,
             silent_s=round(correction.silent_s),
+            because="its annotation coloc.nri.io/reported-at did not change; look at companion and daemon there",
         )
 
     def _broken(self, problem: str) -> None:
         if not self._is_ending:
-            self._log.warning("call to the API server failed", problem=problem)
+            self._log.warning("work of the controller failed; trying again", because=problem)
 
     def _left_out(self, problem: str) -> None:
         self._log.warning("an object of the API server was left out", because=problem)

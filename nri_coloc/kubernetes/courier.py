@@ -17,7 +17,7 @@ from nri_coloc.core.evictions import LONGEST_TEXT, Outcome, Result
 from nri_coloc.kubernetes import objects
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, Object
 from nri_coloc.kubernetes.eviction_orders import MOST_OPEN
-from nri_coloc.kubernetes.figures import MISSING, OBJECTS
+from nri_coloc.kubernetes.figures import MISSING, OBJECTS, problem
 
 POLL_S: Final = 1.0
 """Seconds between two reads of the results, in the first `QUICK_S` after the orders changed."""
@@ -135,7 +135,7 @@ class Courier:
             found = self._write([self._entry(each, now_s) for each in orders])
             self._results |= results(found, self._wanted)
         except (ApiError, ValueError) as error:
-            self.problem = str(error)
+            self.problem = problem(error)
             at_least_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
             self._retry_s = now_s + self._backoff.failed(at_least_s)
             return

@@ -11,6 +11,7 @@ from nri_coloc.kubernetes.publication import SUMMARY_S, State
 
 OBJECTS: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
 MISSING: Final = 404
+FORBIDDEN: Final = 403
 
 
 class Figures:
@@ -34,7 +35,7 @@ class Figures:
         try:
             self._write({"spec": {"summary": found}})
         except ApiError as error:
-            self.problem = str(error)
+            self.problem = problem(error)
             return
         self._written, self.problem = found, ""
 
@@ -46,6 +47,16 @@ class Figures:
                 raise
             named = {"apiVersion": "coloc.nri.io/v1alpha1", "kind": "ColocationNode"}
             self._api.create(OBJECTS, {**named, "metadata": {"name": self._node}, **body})
+
+
+def problem(error: Exception) -> str:
+    """Return why a ColocationNode was not written, with the remedy where it is known."""
+    status = error.status if isinstance(error, ApiRefused) else 0
+    remedy = {
+        FORBIDDEN: "; let the service account create and patch colocationnodes (deploy/cluster/rights.yaml)",
+        MISSING: "; apply deploy/cluster/colocationnodes.yaml",
+    }.get(status, "")
+    return f"{error}{remedy}"
 
 
 def summary(state: State) -> dict[str, Any]:

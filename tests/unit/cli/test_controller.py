@@ -7,6 +7,8 @@ from nri_coloc.cli.controller import Configuration
 from nri_coloc.cli.exit_codes import WRONG_USAGE
 from nri_coloc.cli.main import main
 from nri_coloc.kubernetes.presets import PRESETS
+from nri_coloc.service import logs
+from tests.unit.kubernetes.test_serving import Lines
 
 
 def test_without_a_file_nothing_is_evicted():
@@ -40,6 +42,20 @@ def test_a_mistake_changes_nothing(tmp_path, text):
     path.unlink() if text is None else path.write_text(text)
     now[0] += controller.LOOK_S
     assert found.rules().may_evict is True
+
+
+@pytest.mark.parametrize("text", ["{", None], ids=["YAML", "no file"])
+def test_a_mistake_is_logged_once(tmp_path, monkeypatch, text):
+    now, lines = [0.0], Lines()
+    monkeypatch.setattr(logs, "logger", lambda _: lines)
+    path = tmp_path / "config.yaml"
+    path.write_text("kubernetes: {evict: true}")
+    found = Configuration(str(path), lambda: now[0])
+    path.unlink() if text is None else path.write_text(text)
+    for _ in range(3):
+        now[0] += controller.LOOK_S
+        found.rules()
+    assert [event for event, _ in lines.lines] == ["configuration not used; the former one holds"]
 
 
 @pytest.mark.parametrize(

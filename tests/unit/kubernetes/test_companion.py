@@ -1,6 +1,7 @@
 """The companion between a daemon's socket and an API server, both on real sockets."""
 
 import os
+import socket
 import time
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -12,6 +13,7 @@ from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.workload import Pod
 from nri_coloc.kubernetes import requests
+from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink
 from nri_coloc.kubernetes.companion import Companion, Daemon, Own
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
@@ -266,6 +268,14 @@ def test_without_a_daemon_nothing_is_reported(found, tmp_path):
         thread.join(SOON_S)
     assert found.patches == []
     assert "cluster.sock" in str(found.log.lines[0])
+
+
+@pytest.mark.parametrize("name", ["missing", "file"])
+def test_an_absent_daemon_says_its_remedy(tmp_path, name):
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(str(tmp_path / "file"))
+    with pytest.raises(DaemonAwayError, match=r"kubernetes\.report: status"):
+        DaemonLink(str(tmp_path / name), 1.0)
 
 
 def test_an_unexpected_error_keeps_following(tmp_path, monkeypatch):

@@ -84,3 +84,14 @@ def test_each_eviction_is_logged(controller, log):
     log.lines.clear()
     controller._carried("a", ORDER, ACCEPTED)
     assert len(log.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("problem", "because"),
+    [("PUT: no answer", "PUT: no answer"), ("", "another replica")],
+    ids=["away", "taken"],
+)
+def test_a_lost_lease_is_logged_with_its_cause(controller, log, problem, because):
+    controller._leadership.problem = problem
+    controller._led(False)
+    assert because in log.lines[-1][1]["because"]

@@ -1,5 +1,7 @@
 """Figures for people: seldom written, and never in the way of the report."""
 
+import pytest
+
 from nri_coloc.kubernetes.figures import OBJECTS, Figures
 from nri_coloc.kubernetes.publication import SUMMARY_S
 from tests.unit.kubernetes.fake_api import Reply, serving
@@ -34,3 +36,8 @@ def test_a_refusal_is_tried_again_later(tmp_path):
     calls, problem = written(tmp_path, [(STATE, 0), (STATE, 1), (STATE, SUMMARY_S)], Reply(status=403))
     assert len(calls) == 2
     assert "403" in problem
+
+
+@pytest.mark.parametrize(("status", "remedy"), [(403, "rights.yaml"), (404, "colocationnodes.yaml")])
+def test_a_refusal_says_its_remedy(tmp_path, status, remedy):
+    assert remedy in written(tmp_path, [(STATE, 0)], Reply(status=status))[1]

@@ -98,3 +98,20 @@ def test_ten_nodes_return_at_different_times():
         each.error = ApiRefused("PATCH: 429", 429, retry_after_s=1.0)
         each.turn(ON)
     assert len({each.reporter._retry_s for each in ten}) == 10
+
+
+@pytest.mark.parametrize(
+    ("state", "because"),
+    [
+        (None, "has not answered for 60 s"),
+        (ON._replace(age_s=61.0), "reading is older than 60 s"),
+        (OFF, "lending is off"),
+        (ON._replace(offer=Amounts(), because="online use rose"), "online use rose"),
+    ],
+    ids=["silent", "old reading", "off", "no offer"],
+)
+def test_a_closing_report_says_why(ran, state, because):
+    ran.turn(state)
+    ran.turn(state, 61.0)
+    (told,) = [fields["because"] for _, fields in ran.log.lines if fields.get("cause") == "closed"]
+    assert because in told
