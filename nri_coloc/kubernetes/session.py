@@ -171,6 +171,13 @@ class Session:
         """Return whether a call waits for a state."""
         return self._waiting is not None
 
+    def owed_s(self, now_s: float) -> float:
+        """Return the seconds until the rates of all methods are unused again.
+
+        A connection that follows has new rates: without this pause it would have its 20 calls ahead at once.
+        """
+        return max((each.at(now_s, CALLS).used for each in self._calls.values()), default=0.0) * CALLS.every_s
+
     # ---- calls ----
 
     def _answer(self, request: Request, now_s: float) -> bytes | None:

@@ -11,7 +11,8 @@ import pytest
 
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.settings import KubernetesSettings
-from nri_coloc.kubernetes import messages, serving
+from nri_coloc.core.token_bucket import Rate
+from nri_coloc.kubernetes import messages, serving, session
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.presets import Amounts
@@ -133,28 +134,26 @@ def test_a_second_connection_is_closed(served):
     first.close()
 
 
+def is_greeted(path):
+    """Connect, greet and close again; return whether the daemon answered."""
+    try:
+        greeted(path).close()
+    except DaemonAwayError:
+        return False
+    return True
+
+
 def test_a_new_connection_follows_an_ended_one(served):
     served.server.look(SETTINGS)
     greeted(served.path).close()
-
-    def again():
-        try:
-            link = greeted(served.path)
-        except DaemonAwayError:
-            return False
-        link.close()
-        return True
-
-    wait_until(again, 5, "another connection")
+    wait_until(lambda: is_greeted(served.path), 5, "another connection")
 
 
 def come_and_go(path, seconds):
     """Connect, greet and close again as often as the daemon allows."""
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
-        try:
-            greeted(path).close()
-        except DaemonAwayError:
+        if not is_greeted(path):
             time.sleep(0.01)
 
 
@@ -163,6 +162,19 @@ def test_connections_are_a_pause_apart(served):
     come_and_go(served.path, 2 * serving.PAUSE_S)
     connected = [event for event, _ in served.log.lines if event == "the companion is connected"]
     assert 1 <= len(connected) <= 3
+
+
+def test_a_reconnection_gives_no_further_calls(served, monkeypatch):
+    monkeypatch.setattr(session, "CALLS", Rate(burst=20, every_s=0.1))
+    monkeypatch.setattr(serving, "PAUSE_S", 0.0)
+    served.server.look(SETTINGS)
+    link = greeted(served.path)
+    began_s = time.monotonic()
+    for _ in range(10):
+        link.call("ReportPods", pb.ReportPodsRequest(), pb.ReportPodsResponse, PATIENCE_SECONDS)
+    link.close()
+    wait_until(lambda: is_greeted(served.path), 5, "another connection")
+    assert time.monotonic() - began_s >= 0.9
 
 
 def test_lines_about_connections_are_bounded(served, monkeypatch):

@@ -183,6 +183,15 @@ def test_a_rate_within_the_bound_goes_on():
     assert companion.session.ended == ""
 
 
+def test_an_ended_connection_owes_its_calls():
+    companion = Companion()
+    for _ in range(10):
+        companion.call("Hello", HELLO)
+    companion.call("ReportPods", pb.ReportPodsRequest())
+    assert companion.session.owed_s(NOW) == 10 * session.CALLS.every_s
+    assert companion.session.owed_s(NOW + 60.0) == 0.0
+
+
 def test_breaches_of_an_hour_ago_do_not_count(greeted):
     for minute in range(10):
         greeted.call("Evict", b"", at=NOW + 60 * minute + minute)
