@@ -30,6 +30,7 @@ from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import (
     CPUS,
     MEMORY_BOUNDS,
+    MEMS,
     Applied,
     Correction,
     FileValue,
@@ -445,6 +446,9 @@ class CgroupWriter:
                 return
             if is_image(current, value):
                 self._images.add(value.name)
+            if value.name == MEMS and not holds(current, value):
+                text = cpusets.bearable(str(folder), self._layout.version, value.text)
+                value = FileValue(value.controller, value.name, text)
             if not holds(current, value):
                 text = value.image if value.image and value.name in self._images else value.text
                 self._change(target, value, Correction(path, current, text), writes)

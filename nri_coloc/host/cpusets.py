@@ -11,12 +11,12 @@ given up, `release` widens such children at every depth, for no later move would
 """
 
 from collections.abc import Container
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.errors import KernelInterfaceError
-from nri_coloc.host import files
+from nri_coloc.host import files, knob_files
 
 
 class Found(NamedTuple):
@@ -123,6 +123,37 @@ def release(folder: str, version: int, wanted: CPUMask, apart: Container[str] = 
     if cpus is not None:
         _let_follow(folder, cpus, apart)
     return cpus
+
+
+MOST_MOVED: Final = 64 << 20
+"""Bytes that a cgroup may have on memory nodes that it leaves: they take some 50 ms to move."""
+
+
+def bearable(folder: str, version: int, wanted: str) -> str:
+    """Return the memory nodes to write: with the nodes that a cgroup leaves, if it has much memory there.
+
+    On cgroup v2 the kernel moves that memory before the write returns, and until then no other write of a CPU set
+    returns either (kernel/cgroup/cpuset.c, cpuset_write_resmask, flush_workqueue). On v1 it stays where it is.
+    """
+    had = files.read(f"{folder}/cpuset.mems.effective") if version == 2 else None
+    nodes = cpuset.parse(wanted)
+    leaves = files.mask(f"{folder}/cpuset.mems.effective", had) & ~nodes if had else 0
+    if not leaves or _movable(folder, leaves) <= MOST_MOVED:
+        return wanted
+    return cpuset.render(nodes | leaves)
+
+
+def _movable(folder: str, nodes: CPUMask) -> int:
+    """Return the bytes on memory nodes that the kernel would move; 0 if it does not report them."""
+    lines = (files.read(f"{folder}/memory.numa_stat") or "").splitlines()
+    counted = [line.split()[1:] for line in lines if line.startswith(_MOVED)]
+    names = {f"N{node}" for node in cpuset.members(nodes)}
+    found = (each.partition("=") for words in counted for each in words)
+    return sum(knob_files.number(amount) or 0 for name, _, amount in found if name in names)
+
+
+_MOVED: Final = ("anon ", "file_mapped ")
+"""The lines of memory.numa_stat with memory that processes have mapped."""
 
 
 def write(file: str, text: str, version: int, *, inherited: bool) -> bool:

@@ -31,6 +31,9 @@ U64_DIGITS: Final = 20
 CPUS: Final = "cpuset.cpus"
 """The file of a cgroup's own CPUs, on both versions."""
 
+MEMS: Final = "cpuset.mems"
+"""The file of a cgroup's own memory nodes, on both versions."""
+
 MEMORY_BOUNDS: Final = frozenset(file.name for file in knobs.files("memory_high", "memory_limit"))
 """The files that hold the memory bounds of a reclaim cgroup."""
 

@@ -15,7 +15,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Resources, Wish
-from nri_coloc.placing import admission, change, lifecycle, ownership, record, request, supply, words
+from nri_coloc.placing import admission, change, claim, lifecycle, ownership, record, request, supply, words
 from nri_coloc.placing.ownership import Resize
 
 _FIGURES: Final = Knobs(
@@ -209,10 +209,21 @@ def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating,
     kernel grants the part that the pod has: a smaller set would stay when the reclaim pool grows.
     """
     ours = admission.orders(state, assignment)
-    held = Knobs(cpus=ours.cpus, mems=ours.mems).overlaid(ours.where_set(_annotated(assignment)))
+    own = Knobs(cpus=ours.cpus, mems=_widened(merged.mems, ours.mems))
+    held = own.overlaid(ours.where_set(_annotated(assignment)))
     if event.within_pod:
         held = held.overlaid(fitting(state, assignment, merged.cpus))
     return held.differing(merged)
+
+
+def _widened(named: str | None, ours: str | None) -> str | None:
+    """Return the memory nodes for the spec: with ours, if it names too few; None if it names none or enough.
+
+    The runtime never takes nodes from a running container: the kernel would move its memory in that write. Files do if
+    it has little memory there (`host.cpusets.bearable`).
+    """
+    has, wanted = claim.of_text(named or ""), claim.of_text(ours or "")
+    return cpuset.render(has | wanted) if has and wanted & ~has else None
 
 
 def fitting(state: NodeState, assignment: Assignment, named: str | None) -> Knobs:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nri_coloc.core import cpuset
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files
+from nri_coloc.host.knob_files import FileValue
 from tests.unit.host.watched_tree import WatchedTree
 
 NODE = {"": "0-15", "pod": "0-7", "pod/pause": "0-7", "pod/app": "0-7", "pod/app/inner": "0-7"}
@@ -54,6 +55,44 @@ class TestMemoryNodes:
         assert cpusets.bind(str(tree.folder("pod")), 1, "1")
         assert tree.cpus() == {"pod": "1"}
         assert not cpusets.bind(str(tree.folder("gone")), 1, "1")
+
+
+NUMA_STAT = "anon N0={0} N1={1}\nfile N0=0 N1={2}\nfile_mapped N0=0 N1={2}\nanon_thp N0=0 N1={1}"
+MUCH, LITTLE = cpusets.MOST_MOVED + 4096, cpusets.MOST_MOVED // 4
+
+
+class TestMemoryThatWouldMove:
+    """A write waits on v2 until the memory is moved, and other writes of CPU sets wait too."""
+
+    @pytest.mark.parametrize(
+        ("anon", "mapped", "wanted", "written"),
+        [
+            (LITTLE, LITTLE, "0", "0"),
+            (MUCH, 0, "0", "0-1"),
+            (0, MUCH, "0", "0-1"),
+            (MUCH, MUCH, "1", "1"),
+            (MUCH, 0, "0,2", "0-2"),
+        ],
+        ids=["little", "much anonymous", "much mapped", "on nodes that stay", "beside a new node"],
+    )
+    def test_a_cgroup_keeps_nodes_with_much_memory(self, v2, anon, mapped, wanted, written):
+        stat = NUMA_STAT.format(0, anon, mapped)
+        v2.cgroup(cpuset_mems="0-1", memory_numa_stat=stat)
+        nodes = FileValue("cpuset", "cpuset.mems", wanted)
+        v2.file("cpuset.mems.effective").write_text("0-1\n")
+        assert not v2.apply("", nodes).failures
+        assert v2.text("cpuset.mems") == written
+        assert not v2.apply("", nodes).corrected
+
+    def test_they_go_when_the_memory_is_free(self, v2):
+        stat = NUMA_STAT.format(0, MUCH, 0)
+        v2.cgroup(cpuset_mems="0-1", memory_numa_stat=stat)
+        v2.file("cpuset.mems.effective").write_text("0-1\n")
+        nodes = FileValue("cpuset", "cpuset.mems", "0")
+        v2.apply("", nodes)
+        v2.cgroup(memory_numa_stat=NUMA_STAT.format(MUCH, 0, 0))
+        v2.apply("", nodes)
+        assert v2.text("cpuset.mems") == "0"
 
 
 class TestOnV1:

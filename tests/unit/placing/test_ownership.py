@@ -201,6 +201,12 @@ class TestShrinking:
         outcome = resize(node, 500, "main")
         assert (figures(outcome)["owned"], first(outcome).after.cpus) == ("0-1", "4-7")
 
+    def test_no_answer_takes_memory_nodes_from_a_running_container(self):
+        node = node_with(6000, replace(DEDICATED, numa=Numa.SINGLE))
+        assert node.listed["web"].resources.mems == "0-1"
+        outcome = resize(node, 2000)
+        assert (node["web"].mems, first(outcome).orders.mems) == (0b1, None)
+
 
 class TestWhoOwnsNothing:
     def test_a_sidecar_that_asks_for_a_cpu_gets_its_own(self):
