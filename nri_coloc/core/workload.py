@@ -285,6 +285,7 @@ class Container:
     claims: the first variable that says so, as written and cut.
     journalled: for a container without a record, the figures that the previous process changed in its spec;
         `resources` has the values before.
+    lowest_limit: the least memory limit that the kubelet gave it before the present one, bytes; 0 if it had no other.
     """
 
     id: str
@@ -300,6 +301,7 @@ class Container:
     claimed: CPUMask = 0
     claims: str = ""
     journalled: Original | None = None
+    lowest_limit: int = 0
 
 
 class FindingKind(StrEnum):
@@ -401,6 +403,11 @@ def known_memory_limit(container: Container) -> int:
     return limit if 0 < limit < UNLIMITED_BYTES else 0
 
 
+def lowest_memory_limit(container: Container) -> int:
+    """Return the least memory limit that a container has had since its creation, bytes; 0 if it had none."""
+    return min(filter(None, (known_memory_limit(container), container.lowest_limit)), default=0)
+
+
 def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
     """Return bytes that the container's memory request cannot be below; 0 where nothing is certain.
 
@@ -410,8 +417,8 @@ def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
     asked for: outside of 3 to 998 the value tells nothing.
 
     An in-place resize leaves the score as it was. No request is above its limit: a limit below the amount that the
-    score tells shows that the score is of a request that holds no more. A pod that carries our record key hides
-    which values of its containers' specs are ours, so nothing is certain of it.
+    score tells shows that the score is of a request that holds no more, whatever the limit is later. A pod that
+    carries our record key hides which values of its containers' specs are ours, so nothing is certain of it.
     """
     qos, score, limit = pod.kube_qos, container.oom_score_adj, known_memory_limit(container)
     if RECORD_KEY in pod.annotations:
@@ -421,7 +428,7 @@ def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
     if qos is not KubeQoS.BURSTABLE or score is None or not 3 <= score <= 998:
         return 0
     told = max(0, node_bytes) * (1000 - score) // 1000
-    return 0 if 0 < limit < told else told
+    return 0 if 0 < lowest_memory_limit(container) < told else told
 
 
 def certain_memory_of_pod(pod: Pod, containers: Iterable[Container], node_bytes: int) -> int:

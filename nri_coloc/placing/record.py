@@ -241,6 +241,7 @@ def facts_of(container: Container, known: Assignment) -> Container:
         record="",
         resources=kubelets_of(container.resources, known),
         oom_score_adj=known.container.oom_score_adj if ours else container.oom_score_adj,
+        lowest_limit=known.container.lowest_limit,
     )
 
 

@@ -7,7 +7,7 @@ the request that NRI cannot carry (nri-protocol §5.3).
 
 from typing import Final
 
-from nri_coloc.core import cpuset
+from nri_coloc.core import cpuset, workload
 from nri_coloc.core.decisions import NO_MOVES, ContainerUpdating, Decision, Figure, Inputs, Moves, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
@@ -129,7 +129,8 @@ def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) ->
 def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) -> Assignment:
     """Return the assignment with the kubelet's new values; the spec in the event holds our values too."""
     spec = merge(record.kubelets_of(event.container.resources, known), event.requested)
-    container = replace(known.container, resources=spec)
+    lowest = workload.lowest_memory_limit(known.container)
+    container = replace(known.container, resources=spec, lowest_limit=lowest)
     kubelets, told = admission.spec_of(container), event.requested.knobs()
     knobs = known.knobs.without(known.returned.where_set(told))
     now = replace(

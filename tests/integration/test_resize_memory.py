@@ -43,6 +43,26 @@ def test_a_part_of_the_limit_follows_the_limit(tmp_path):
         assert_unhurt(daemon)
 
 
+def test_a_limit_that_was_lower_proves_no_request(tmp_path):
+    """The OOM score stays that of the creation, and the request may be raised with the limit or not."""
+    with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
+        served(daemon)
+        sandbox = pod(node, "cache", annotations={"coloc.nri.io/memory-min": "100%"})
+        request = replace(native(1000, 1000), memory_limit=64 << 30)
+        web = node.run_container(sandbox, ContainerRequest("app", request, oom_score_adj=700))
+        assert int(file(node, web, "memory.min") or "0") > 0
+        node.runtime.update(web, replace(request, memory_limit=64 * MI))
+        wait_until(lambda: file(node, web, "memory.min") == "0", 20, "the end of the protection")
+        node.runtime.update(web, request)
+        connects = len(daemon.audit("runtime.connect"))
+        node.kill_runtime()
+        node.start_runtime()
+        wait_until(lambda: len(daemon.audit("runtime.connect")) > connects, 20, "the daemon to be back")
+        daemon.wait_synchronised()
+        assert (file(node, web, "memory.min"), file(node, sandbox, "memory.min")) == ("0", "0")
+        assert_unhurt(daemon)
+
+
 def test_a_part_of_a_resized_limit_survives_restarts(node, daemon):
     sandbox = pod(node, "cache", annotations={"coloc.nri.io/memory-limit": "50%"})
     request = replace(native(1000, 1000), memory_limit=1000 * MI)

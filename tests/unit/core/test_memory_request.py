@@ -66,6 +66,12 @@ def test_a_request_is_certain_or_nothing(pod, score, limit, expected):
     assert workload.certain_memory(pod, container(score, limit), 64 * GIB) == expected
 
 
+def test_a_limit_that_was_lower_keeps_a_request_uncertain():
+    lowered = replace(container(500, 48 * GIB), lowest_limit=GIB)
+    assert workload.certain_memory(BURSTABLE, lowered, 64 * GIB) == 0
+    assert workload.certain_memory(GUARANTEED, replace(lowered, oom_score_adj=-997), 64 * GIB) == 48 * GIB
+
+
 def test_a_guaranteed_request_is_that_of_the_last_resize():
     grown, shrunk = container(-997, 2 * GIB), container(-997, GIB // 2)
     assert [workload.certain_memory(GUARANTEED, one, 64 * GIB) for one in (grown, shrunk)] == [
