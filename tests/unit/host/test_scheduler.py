@@ -209,6 +209,18 @@ class TestTheTasksOfACgroup:
         assert scheduler.reset_all(str(tmp_path), version, told.policy.value) is None
         assert of(child) == before
 
+    def test_no_number_of_cgroups_makes_a_hint_costly(self, tmp_path, monkeypatch):
+        for number in range(scheduler.MOST_CGROUPS + 100):
+            (tmp_path / f"{number}").mkdir()
+            (tmp_path / f"{number}/tasks").write_text(f"{number + 1}\n")
+        told, taken_back = set[int](), set[int]()
+        monkeypatch.setattr(scheduler, "tell", lambda tid, _: told.add(tid))
+        monkeypatch.setattr(scheduler, "reset", lambda tid, _: taken_back.add(tid))
+        assert scheduler.tell_all(str(tmp_path), 1, SHORT) is None
+        assert len(told) == scheduler.MOST_CGROUPS - 1
+        assert scheduler.reset_all(str(tmp_path), 1, "SCHED_IDLE") is None
+        assert len(taken_back) == scheduler.MOST_CGROUPS + 100
+
     @PRIVILEGED
     @pytest.mark.parametrize("policies", [(Policy.BATCH, Policy.IDLE), (Policy.IDLE, Policy.BATCH)])
     def test_a_hint_that_differs_from_the_previous_process_is_taken_back(self, tmp_path, child, policies):
