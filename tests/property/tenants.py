@@ -62,7 +62,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True)
 class TenantPod:
-    """Hold a pod as written; `figures` are pod-level resources. Derived values are those of the admitted pod."""
+    """Hold a pod as written; `figures` are pod-level resources. Derived values belong to the admitted pod."""
 
     containers: tuple[ContainerSpec, ...]
     figures: Figures = Figures()

@@ -1,4 +1,4 @@
-"""Whatever a stolen companion reports: nothing exceeds the requests that the node proves, and no other pod loses."""
+"""With any report of a stolen companion, nothing exceeds the requests that the node proves, and no other pod loses."""
 
 from dataclasses import dataclass
 

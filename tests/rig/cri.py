@@ -231,7 +231,7 @@ class Cri:
         return known or str(self.info(container)["runtimeSpec"]["linux"]["cgroupsPath"])
 
     def list_pods(self, seconds: float | None = None, *, name: str = "") -> list[str]:
-        """Return the ids of all sandboxes, or of those of the pods with one name."""
+        """Return the ids of all sandboxes, or of the pods with one name."""
         named = cri_pb2.PodSandboxFilter(label_selector={POD_NAME: name} if name else {})
         reply = self._call("ListPodSandbox", cri_pb2.ListPodSandboxRequest(filter=named), seconds)
         return [pod.id for pod in reply.items]

@@ -1,7 +1,7 @@
 """node_sim's runtime with NRI's own adaptation: every request to a plugin goes through the Go program.
 
 Pods, cgroups, CRI and the kubelet stay node_sim's. Registration, the wire, deadlines, the merging of answers and the
-conflicts between plugins are those of the public module, in the version that was compiled.
+conflicts between plugins come from the public module, in the version that was compiled.
 """
 
 from collections.abc import Callable, Iterator

@@ -31,7 +31,7 @@ LANES: Final = 6
 
 ENDS_WITHIN_S: Final = 60
 TOLD: Final = 8_000
-"""Characters of what a pytest said that did not get to a test."""
+"""Characters of the output of a pytest that did not get to a test."""
 
 
 class Batch:
@@ -142,7 +142,7 @@ class Batch:
 
 
 class Lanes:
-    """Play batches, `LANES` at a time, those of most tests first, as a plugin of pytest.
+    """Play batches, `LANES` at a time, the largest first, as a plugin of pytest.
 
     They begin beside the first test that may run beside an emulated machine: such a test may run beside lanes too. If
     such machines are chosen, which keep one CPU busy, lanes begin with their own first test, or beside the first test
