@@ -28,6 +28,7 @@ class Bed:
         self.node = node
         self.now = 1000.0
         self.memory = LoopMemory()
+        self.size = 0
         self.web = self._run("web", KubeQoS.BURSTABLE, native(4000))
         self.batch = [self._run(f"etl-{number}", KubeQoS.BEST_EFFORT, native(0)) for number in range(3)]
         self.sampler = FastSampler(
@@ -52,11 +53,16 @@ class Bed:
         readings = FastReadings(self.now, self.sampler.read(self.now), lendable=CPUS, cpus=CPUS)
         done = fast_loop.tick(self.memory, readings, ReclaimTuning(), self.now)
         self.memory = done.memory
+        if done.target.cpus != self.size:
+            self._resize(done.target.cpus)
+        return done
+
+    def _resize(self, cpus: int) -> None:
+        self.size = cpus
         for container in self.batch:
             for path in (self._pod(container), self.node.runtime.containers[container].cgroup):
-                self.node.tree.write(path, "cpuset.cpus", f"{CPUS - done.target.cpus}-{CPUS - 1}")
+                self.node.tree.write(path, "cpuset.cpus", f"{CPUS - cpus}-{CPUS - 1}")
                 self.node.tree.settle(path)
-        return done
 
     def run(self, seconds: float) -> Tick:
         for _ in range(round(seconds / PERIOD_S) - 1):
