@@ -2,7 +2,7 @@
 
 The files have moved the cgroup already. The spec must hold the same values, so that no later runc reverts them. A push
 never has a short deadline: if it passes while containerd holds its lock, containerd loses every plugin. One call is in
-flight, the newest value is sent, and after a slow push the next one waits.
+flight, the newest value is sent, and after a slow push the next one waits. After very many pushes all wait longer.
 
 Over the relay containerd calls our own UpdateContainer hook, in the safe order of its locks. The hook recognises the
 push and adds only newer values: the push may have waited while the runtime's hook concerned another container. The Post
@@ -25,6 +25,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import Change
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.token_bucket import Bucket, Rate
 from nri_coloc.errors import ColocError, TransportLost
 from nri_coloc.nri import codec
 from nri_coloc.placing import update
@@ -34,6 +35,10 @@ from nri_coloc.runtime import stored_specs
 PAUSE_S: Final = 0.05
 """Least seconds between two pushes: each costs the runtime one runc under its global lock, and pods must start too.
 After a longer push the pause is as long as the push."""
+
+PUSHES: Final = Rate(burst=1024, every_s=0.5)
+"""Pushes in the long run. Each resize of an owner of CPUs changes the specs of a whole pool, and its author may resize
+it every second. Files have the newest CPUs meanwhile."""
 
 MOST_SUBMITTED: Final = 256
 """Calls of `submit` before equal ids are sorted out: a push that hangs must cost no memory for each change."""
@@ -145,6 +150,7 @@ class Pusher:
         self._failures: dict[str, int] = {}
         self._untold: dict[str, str] = {}
         self._taken: dict[str, Knobs] = {}
+        self._pushes = Bucket()
         self._in_flight: tuple[str, Knobs] = ("", NO_KNOBS)
         self._stopping = Event()
         self._wanted = Condition(Lock())
@@ -246,13 +252,22 @@ class Pusher:
             while not self._stopping.is_set():
                 self._sort_in()
                 now = time.monotonic()
-                for container_id, due in self._waiting.items():
-                    if due <= now:
-                        del self._waiting[container_id]
-                        return container_id
+                container_id = self._most_urgent(now)
+                if container_id is not None:
+                    del self._waiting[container_id]
+                    return container_id
                 soonest = min(self._waiting.values(), default=None)
                 self._wanted.wait(None if soonest is None else soonest - now)
         return None
+
+    def _most_urgent(self, now: float) -> str | None:
+        """Return a container whose push is due; None if none is.
+
+        An owner of CPUs comes first: after a restart of the daemon its spec shows what it owns.
+        """
+        due = [container_id for container_id, at in self._waiting.items() if at <= now]
+        owners = self._node.state.owners
+        return next((each for each in due if each in owners), due[0] if due else None)
 
     def _sort_in(self) -> None:
         """Add the submitted containers; waiting containers keep place and time."""
@@ -279,7 +294,9 @@ class Pusher:
             self.submit((container_id,))
             return BACK_OFF_S
         self._files.remember(assignment, changes)
-        return self._sent(assignment, changes)
+        pause_s = self._sent(assignment, changes)
+        self._pushes = self._pushes.at(time.monotonic(), PUSHES).with_one_more()
+        return max(pause_s, self._pushes.wait_s(PUSHES))
 
     def _lacking(self, state: NodeState, assignment: Assignment) -> Knobs:
         """Return the values to push now; none if the spec has all of them, or lost those of the last push."""

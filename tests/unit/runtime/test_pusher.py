@@ -11,6 +11,7 @@ from nri_coloc.core.decisions import AmountsGranted, ContainerGone
 from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment
+from nri_coloc.core.token_bucket import Rate
 from nri_coloc.errors import RuntimeRefused, TransportLost
 from nri_coloc.runtime import pusher as module
 from nri_coloc.runtime.pusher import Pusher, SpecUpdates
@@ -104,6 +105,23 @@ def test_differing_spec_is_pushed_once(rig):
     assert rig.pusher._push("app") >= module.PAUSE_S
     assert rig.pusher._push("app") == 0
     assert rig.runtime.pushed == [("app", ALL)]
+
+
+def test_a_storm_of_resizes_makes_few_pushes(rig, monkeypatch):
+    monkeypatch.setattr(module, "PUSHES", Rate(burst=3, every_s=30.0))
+    pauses = []
+    for cpus in ("0", "1", "2", "3"):
+        rig.pusher.learned("app", Knobs(cpus=cpus))
+        rig.pusher._taken.clear()
+        pauses.append(rig.pusher._push("app"))
+    assert max(pauses[:2]) < 1.0
+    assert min(pauses[2:]) > 29.0
+
+
+def test_the_spec_of_an_owner_is_pushed_first(rig):
+    create(rig.node, "owner", kit.DEDICATED, milli=2000)
+    rig.pusher.submit(("app", "owner"))
+    assert [rig.pusher._next(), rig.pusher._next()] == ["owner", "app"]
 
 
 def test_values_are_remembered_before_a_push(rig):
