@@ -258,7 +258,7 @@ class Applied:
     cpus: the CPUs read back, None if the cgroup or its cpuset is missing.
     before: the CPUs before the write.
     corrected: every other file that was written.
-    absent: the names of the files that are missing.
+    absent: the names of the files that are missing, or that cannot have their value yet.
     later: writes that are still to be made, of files among the corrected.
     """
 

@@ -21,7 +21,7 @@ from nri_coloc.core.report import Drift
 from nri_coloc.core.value import replace
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cgroup_layout, knob_files
-from nri_coloc.host.knob_files import CPUS, Applied, Correction, FileValue, Target, holds
+from nri_coloc.host.knob_files import CPUS, MEMS, Applied, Correction, FileValue, Target, holds
 
 FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
@@ -210,9 +210,10 @@ class Drifts:
         recent = [target for at, target in former if now - at < RUNTIME_LATE_S]
         if cgroup_layout.is_scope(path):
             recent.append(Target(path, values=_SYSTEMDS))
-        is_writing = now - self._pushed.get(id_, -inf) < RUNTIME_LATE_S
-        if is_writing and _all_shown(found, recent):
-            return None
+        if now - self._pushed.get(id_, -inf) < RUNTIME_LATE_S:
+            found = [each for each in found if not _is_a_specs(each)]
+            if _all_shown(found, recent):
+                return None
         drift = worded(found, self.count(id_))
         if not _all_shown(found, [target for _, target in former]):
             return drift
@@ -285,6 +286,13 @@ def _drifted(known: Target, target: Target, applied: Applied) -> Iterable[Correc
     still = {*known.values} & {*target.values}
     names = {value.name for value in still}
     yield from (each for each in applied.corrected if each.name in names)
+
+
+def _is_a_specs(found: Correction) -> bool:
+    """Return whether the runtime may have written these memory nodes: no update takes any out of a spec."""
+    if found.name != MEMS or not found.was:
+        return False
+    return not cpuset.parse(found.now) & ~cpuset.parse(found.was)
 
 
 def _all_shown(found: Sequence[Correction], targets: Sequence[Target]) -> bool:

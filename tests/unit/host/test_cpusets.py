@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from nri_coloc.core import cpuset
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import cpusets, files
-from nri_coloc.host.knob_files import FileValue
+from nri_coloc.host.knob_files import FileValue, Target
+from nri_coloc.repair.drift import Drifts
 from tests.unit.host.watched_tree import WatchedTree
 
 NODE = {"": "0-15", "pod": "0-7", "pod/pause": "0-7", "pod/app": "0-7", "pod/app/inner": "0-7"}
@@ -89,9 +90,10 @@ class TestMemoryThatWouldMove:
         v2.cgroup(cpuset_mems="0-1", memory_numa_stat=stat)
         v2.file("cpuset.mems.effective").write_text("0-1\n")
         nodes = FileValue("cpuset", "cpuset.mems", "0")
-        v2.apply("", nodes)
+        drifts, target = Drifts(), Target("pod", values=(nodes,))
+        assert drifts.judge("pod", target, v2.writer.apply(target)) is None
         v2.cgroup(memory_numa_stat=NUMA_STAT.format(MUCH, 0, 0))
-        v2.apply("", nodes)
+        assert drifts.judge("pod", target, v2.writer.apply(target)) is None
         assert v2.text("cpuset.mems") == "0"
 
 

@@ -53,6 +53,18 @@ def settled(*wanted: Target, seconds: float = RUNTIME_LATE_S, is_pushed: bool = 
     return drifts
 
 
+NODES = FileValue("cpuset", "cpuset.mems", "0")
+
+
+@pytest.mark.parametrize(
+    ("was", "seconds", "is_drift"), [("0-1", 1, False), ("1", 1, True), ("0-1", 11, True)]
+)
+def test_memory_nodes_that_the_runtimes_spec_still_names_are_no_drift(was, seconds, is_drift):
+    drifts = settled(target(ALL, NODES), seconds=seconds)
+    reset = Correction("cpuset.mems", was, "0")
+    assert (drifts.judge("pod", target(ALL, NODES), found(ALL, ALL, reset)) is not None) is is_drift
+
+
 def test_value_never_seen_in_place_is_no_drift():
     assert Drifts().judge("pod", target(ALL, LIGHT), found(LOW, ALL, RESET)) is None
 
