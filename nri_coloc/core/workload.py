@@ -421,7 +421,7 @@ def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
     carries our record key hides which values of its containers' specs are ours, so nothing is certain of it.
     """
     qos, score, limit = pod.kube_qos, container.oom_score_adj, known_memory_limit(container)
-    if RECORD_KEY in pod.annotations:
+    if pod.claims_record:  # its annotations lack the key where they are over the bound
         return 0
     if qos is KubeQoS.GUARANTEED:
         return limit

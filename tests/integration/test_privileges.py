@@ -9,6 +9,7 @@ from nri_coloc.errors import RuntimeRefused
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, native
 from tests.integration.harness import assert_unhurt, daemon_of, file, pod, reclaimed, served
+from tests.rig import tenants
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
@@ -65,3 +66,19 @@ def test_twenty_sidecars_protect_no_more_than_their_pods_request(node: Node, dae
     wait_until(lambda: len(daemon.state()["containers"]) == 21, 20, "all containers")
     wait_until(lambda: path() == [str(request)] * 3, 20, "the pod's request along the path")
     assert_unhurt(daemon)
+
+
+DEFAULTS = 'classes: {shared: {oomScoreAdj: 500, memoryMin: "100%"}}\n'
+
+
+@pytest.mark.parametrize("much", [{}, tenants.foreign()], ids=["alone", "beside an excess"])
+def test_a_forged_record_proves_no_request(node_v2: Node, much: dict[str, str]):
+    with daemon_of(node_v2, config=DEFAULTS) as daemon:
+        served(daemon)
+        pod_id = pod(node_v2, "greedy", annotations={**much, f"{P}record": "{}"})
+        app = node_v2.run_container(pod_id, ContainerRequest("app", native(100), oom_score_adj=999))
+        daemon.kill()
+        daemon.start()
+        served(daemon)
+        assert {file(node_v2, each, "memory.min") for each in (app, pod_id)} == {"0"}
+        assert_unhurt(daemon)

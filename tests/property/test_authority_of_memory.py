@@ -90,6 +90,7 @@ class Asking:
             labels=self.labels,
             annotations=self.annotations,
             cgroup_parent=parent,
+            claims_record=P + "record" in self.annotations,
         )
 
     def containers(self, name: str) -> list[Container]:

@@ -85,7 +85,7 @@ def test_an_unknown_machine_makes_no_request_certain():
 
 
 def test_a_pod_that_carries_our_record_hides_its_request():
-    of = replace(BURSTABLE, annotations={"coloc.nri.io/record": "{}"})
+    of = replace(BURSTABLE, claims_record=True)
     assert workload.certain_memory(of, container(500), 64 * GIB) == 0
 
 
