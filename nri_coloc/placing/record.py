@@ -234,13 +234,15 @@ def resized_since(container: Container, wish: Wish) -> Container | None:
 
 
 def facts_of(container: Container, known: Assignment) -> Container:
-    """Return the runtime's newest facts about a container that we placed, without our own values."""
-    ours = known.knobs.oom_score_adj is not None
+    """Return the runtime's newest facts about a container that we placed, without our own values.
+
+    The kubelet gives an OOM score once, and no update takes one of ours out of a spec, also when other settings hold.
+    """
     return replace(
         container,
         record="",
         resources=kubelets_of(container.resources, known),
-        oom_score_adj=known.container.oom_score_adj if ours else container.oom_score_adj,
+        oom_score_adj=known.container.oom_score_adj,
         lowest_limit=known.container.lowest_limit,
     )
 

@@ -8,7 +8,7 @@ from nri_coloc.core.workload import KubeQoS
 from nri_coloc.errors import RuntimeRefused
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, native
-from tests.integration.harness import assert_unhurt, daemon_of, file, pod, reclaimed, served
+from tests.integration.harness import assert_unhurt, daemon_of, file, pod, reclaimed, reload, served
 from tests.rig import tenants
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
@@ -80,5 +80,16 @@ def test_a_forged_record_proves_no_request(node_v2: Node, much: dict[str, str]):
         daemon.kill()
         daemon.start()
         served(daemon)
+        assert {file(node_v2, each, "memory.min") for each in (app, pod_id)} == {"0"}
+        assert_unhurt(daemon)
+
+
+def test_a_score_of_former_settings_proves_no_request(node_v2: Node):
+    with daemon_of(node_v2, config="classes: {shared: {oomScoreAdj: 500}}\n") as daemon:
+        served(daemon)
+        pod_id = pod(node_v2, "greedy", annotations={f"{P}memory-min": "100%"})
+        app = node_v2.run_container(pod_id, ContainerRequest("app", native(100), oom_score_adj=999))
+        reload(daemon, "")
+        node_v2.runtime.update(app, native(200))
         assert {file(node_v2, each, "memory.min") for each in (app, pod_id)} == {"0"}
         assert_unhurt(daemon)
