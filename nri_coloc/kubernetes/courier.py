@@ -5,7 +5,8 @@ and returns the object with its results, so a restart of companion or daemon los
 The companion has no right to read ColocationNodes, because that right could not be limited to its own node.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
 from random import random
@@ -34,8 +35,13 @@ has whole seconds, and an answer takes time."""
 GIVE_UP_S: Final = 3.0
 """Seconds after an order's end in which its result may still come."""
 
+_INVALID: Final = 422
+_ENTRY: Final = re.compile(r"spec\.evictions\[([0-9]{1,3})\]")
+"""The field of an invalid entry, in the causes of the API server's answer."""
+
 _LONGEST_ID: Final = 64
 _LONGEST_RETRY_S: Final = 3600
+_REFUSED: Final = "the API server calls the order invalid"
 
 
 class Entry(NamedTuple):
@@ -84,6 +90,19 @@ def _result(entry: Mapping[str, Any]) -> Result | None:
         return None
 
 
+def invalid(error: Exception, orders: Sequence[Entry]) -> dict[str, Result]:
+    """Return the result of each written order that the API server calls invalid; none for another error."""
+    if not isinstance(error, ApiRefused) or error.status != _INVALID:
+        return {}
+    try:
+        causes = objects.children(objects.child(error.body, "details"), "causes")
+    except ValueError:
+        return {}
+    named = [(_ENTRY.match(str(each.get("field"))), each.get("message")) for each in causes]
+    found = [(orders[int(entry[1])].id, why) for entry, why in named if entry and int(entry[1]) < len(orders)]
+    return {key: Result(key, Outcome.REFUSED, printable(f"{_REFUSED}: {why}")) for key, why in found}
+
+
 def printable(text: str) -> str:
     """Return a text as the daemon accepts it: one line of 200 characters at most."""
     return "".join(each if each.isprintable() else " " for each in text[:LONGEST_TEXT])
@@ -102,6 +121,7 @@ class Courier:
         self._ends: dict[str, float] = {}
         self._expire_at: dict[str, float] = {}
         self._results: dict[str, Result] = {}
+        self._invalid: set[str] = set()
         self._written: frozenset[str] | None = None
         self._wanted: frozenset[str] = frozenset()
         self._changed_s = 0.0
@@ -118,6 +138,7 @@ class Courier:
         self._ends = {each.id: self._ends.get(each.id, each.ends_s) for each in orders}
         self._expire_at = {key: at for key, at in self._expire_at.items() if key in ids}
         self._results = {key: each for key, each in self._results.items() if key in ids}
+        self._invalid &= ids
         if ids != self._wanted:
             self._wanted, self._changed_s, self._next_s = ids, now_s, now_s
         if self._is_due(now_s):
@@ -131,11 +152,16 @@ class Courier:
         return not (is_written and has_results) and now_s >= max(self._next_s, self._retry_s)
 
     def _exchange(self, orders: tuple[Entry, ...], now_s: float) -> None:
+        written = [each for each in orders if each.id not in self._invalid]
         try:
-            found = self._write([self._entry(each, now_s) for each in orders])
+            found = self._write([self._entry(each, now_s) for each in written])
             self._results |= results(found, self._wanted)
         except (ApiError, ValueError) as error:
             self.problem = problem(error)
+            if found := invalid(error, written):  # the next turn writes the others
+                self._results |= found
+                self._invalid |= found.keys()
+                return
             at_least_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
             self._retry_s = now_s + self._backoff.failed(at_least_s)
             return

@@ -31,6 +31,7 @@ class Server:
     def __init__(self, found=None):
         self.object = {"metadata": {"name": "a"}} if found is None else found
         self.error = None
+        self.invalid: frozenset[str] = frozenset()
         self.calls = 0
         self.passed_s = 0
 
@@ -39,10 +40,18 @@ class Server:
 
     def merge(self, path, body):
         self.called(path, f"{OBJECTS}/a")
+        self.validate(body["spec"]["evictions"])
         if self.object is None:
             raise ApiRefused("no such object", 404)
         self.object["spec"] = {**self.object.get("spec", {}), **body["spec"]}
         return self.object
+
+    def validate(self, evictions):
+        """Refuse a list with an entry whose id is in `invalid`, as the API server does."""
+        wrong = [number for number, each in enumerate(evictions) if each["id"] in self.invalid]
+        causes = [{"field": f"spec.evictions[{number}].name", "message": "Too long"} for number in wrong]
+        if causes:
+            raise ApiRefused("PATCH: 422: is invalid", 422, body={"details": {"causes": causes}})
 
     def create(self, path, body):
         self.called(path, OBJECTS)
@@ -195,6 +204,33 @@ def test_a_conflict_is_tried_again(carrier, server):
     server.error = None
     carrier.turn(told("e1"), 1)
     assert len(server.evictions) == 1
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["object", "no object"])
+def test_an_invalid_order_costs_no_other(carrier, server, missing):
+    server.object = None if missing else server.object
+    server.invalid = frozenset({"e2"})
+    orders = told("e1", "e2", "e3")
+    found = carrier.turn(orders, 0)["e2"]
+    carrier.turn(orders, 1)
+    assert (found.outcome, found.detail) == (
+        Outcome.REFUSED,
+        "the API server calls the order invalid: Too long",
+    )
+    assert ([each["id"] for each in server.evictions], carrier.problem) == (["e1", "e3"], "")
+    assert "e2" in carrier.turn(orders, 2)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"details": 3}, {"details": {"causes": [{"message": "denied"}, {"field": "spec.evictions[9]"}]}}],
+    ids=["empty", "other shape", "a policy"],
+)
+def test_a_refusal_of_no_order_is_backed_off(carrier, server, body):
+    server.error = ApiRefused("PATCH: 422: denied", 422, body=body)
+    for second in range(10):
+        assert carrier.turn(told("e1"), second) == {}
+    assert server.calls <= 6
 
 
 @pytest.mark.parametrize(
