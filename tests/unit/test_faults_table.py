@@ -44,6 +44,15 @@ def test_the_table_of_faults_is_what_the_tests_are_marked_with():
     assert sorted(told) == sorted(marked())
 
 
+def test_every_test_of_the_cluster_table_exists():
+    text = (PROJECT / "docs/testing.md").read_text().partition("## Faults of the API server")[2]
+    named = set(re.findall(r"`(test_\w+)`", text.partition("\n## ")[0]))
+    files = [*PROJECT.glob("tests/unit/kubernetes/test_*.py"), *PROJECT.glob("tests/cluster/**/test_*.py")]
+    known = set(re.findall(r"^def (test_\w+)", "\n".join(each.read_text() for each in files), re.MULTILINE))
+    assert named
+    assert named <= known
+
+
 def test_every_fault_names_an_invariant_that_exists():
     for file, sentence, found in marked():
         assert found, f"{file}: {sentence} names no invariant"
