@@ -4,6 +4,7 @@ Time is fluid: the containers of a tier use the CPUs that they want, evenly, wit
 the loop asked for them. The policy gets the sizes as in the daemon.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -58,9 +59,6 @@ class Machine:
             self.node[container].pool, self.node.state.pools.plan, self.node.state.pools.asked
         )
 
-    def members(self, tier: str) -> list[str]:
-        return [k for k in self.node.state.containers if self.tier_of(k) == tier]
-
     # ---- time ----
 
     def run(self, seconds: float, **wants: float) -> tuple[int, ...]:
@@ -100,12 +98,12 @@ class Machine:
         return self._tiers
 
     def _samples(self, span: float) -> Iterable[Sample]:
-        for name in self.node.state.containers:
-            tier = self.tier_of(name)
+        tiers = {name: self.tier_of(name) for name in self.node.state.containers}
+        peers = Counter(tiers.values())
+        for name, tier in tiers.items():
             if not tier:
                 continue
-            peers = self.members(tier)
-            part = min(self.wants.get(tier, 0.0), self.cpus(tier)) / len(peers)
+            part = min(self.wants.get(tier, 0.0), self.cpus(tier)) / peers[tier]
             self.used[name] = self.used.get(name, 0.0) + part * span
             if tier not in self.silent:
                 usage = round(self.used[name] * 1e6)
