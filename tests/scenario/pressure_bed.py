@@ -65,6 +65,7 @@ class Bed:
         self._root, self._folder = str(node.host_root), folder
         (node.host_root / "proc/stat").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
         self._counters: dict[str, kit.Pod] = {}
+        self._shown: dict[tuple[str, str], str] = {}
         self._turn_at = self.now
         self.paths: dict[str, tuple[str, str]] = {}
         self.loop = self.daemon()
@@ -175,7 +176,9 @@ class Bed:
             }
             self.node.tree.write(self.paths[name][1], "memory.failcnt", str(found.limit_hits))
         for file, text in texts.items():
-            self.node.tree.write(path, file, text)
+            if self._shown.get((path, file)) != text:
+                self.node.tree.write(path, file, text)
+                self._shown[path, file] = text
 
 
 def day(bed: Bed, wanted: float) -> Callable[[], dict[str, Doing]]:

@@ -27,6 +27,12 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
         yield found
 
 
+LONG = pytest.mark.parametrize(
+    "node", [pytest.param(1, marks=pytest.mark.tier("test")), 2], ids=["v1", "v2"], indirect=True
+)
+"""The mark of a test of many seconds: `make test-fast` plays it on cgroup v2 alone."""
+
+
 @pytest.fixture
 def make(node: Node, tmp_path: Path) -> Callable[..., Bed]:
     def bed(tuning: Tuning | None = None) -> Bed:
@@ -61,6 +67,7 @@ def test_a_hurt_is_confirmed_in_a_quarter_second(make: Callable[..., Bed]):
     assert bed.limit("hog") is not None
 
 
+@LONG
 @pytest.mark.parametrize("online", [1, 17])
 @pytest.mark.parametrize("eighth", range(8))
 def test_a_limit_follows_the_first_read(make: Callable[..., Bed], eighth: int, online: int):
@@ -80,6 +87,7 @@ def test_a_limit_follows_the_first_read(make: Callable[..., Bed], eighth: int, o
     assert bed.now - began < 1.0
 
 
+@LONG
 @pytest.mark.parametrize("eighth", range(8))
 def test_a_limit_follows_a_quiet_pods_first_read(make: Callable[..., Bed], eighth: int):
     """The online pod read nothing for over a minute, so only turns notice that it waits: 0.5 to 1.4 s."""
@@ -148,6 +156,7 @@ def test_a_culprit_that_stops_beside_a_hurt_is_set_free(make: Callable[..., Bed]
     assert [one.after.io_max for one in throttles] == [f"{DISK}={200 * MIB}"]
 
 
+@LONG
 def test_ten_minutes_of_sawtooth_do_not_flap(make: Callable[..., Bed]):
     bed = make()
     bed.seconds(20, day(bed, 0))
@@ -163,6 +172,7 @@ def test_ten_minutes_of_sawtooth_do_not_flap(make: Callable[..., Bed]):
     assert all(third - first > 60 for first, third in zip(freed, freed[2:], strict=False))
 
 
+@LONG
 def test_innocents_are_left_alone_for_an_hour(make: Callable[..., Bed]):
     bed = make()
     for second in range(3600):

@@ -110,6 +110,14 @@ def verdicts(seed: int, latency_s: float) -> set[tuple[str, str, int]]:
     return found
 
 
-@pytest.mark.parametrize("latency_s", DISKS.values(), ids=DISKS)
+@pytest.mark.parametrize(
+    "latency_s",
+    [
+        pytest.param(DISKS["hdd"], marks=pytest.mark.tier("test")),
+        DISKS["ssd"],
+        pytest.param(DISKS["nvme"], marks=pytest.mark.tier("test")),
+    ],
+    ids=DISKS,
+)
 def test_innocents_of_this_seed_have_one_verdict_at_most(latency_s: float):
     assert len(verdicts(0, latency_s)) <= 1
