@@ -3,12 +3,12 @@
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.rig.trees import Module, of_every_module
+
 EXPECTATIONS = {("pytest", "raises"), ("pytest", "fail"), ("pytest", "warns")}
 
 
@@ -25,15 +25,22 @@ class Function(NamedTuple):
     calls: frozenset[str]
 
 
+@of_every_module("tests")
+def functions_of_a_module(module: Module) -> list[tuple[str, Function]]:
+    nodes = [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
+    return [
+        (node.name, Function(f"{module.path}:{node.lineno}", asserts(node), frozenset(called(node))))
+        for node in nodes
+    ]
+
+
 def functions() -> dict[str, list[Function]]:
     """Return the functions of the tests by name."""
-    found: dict[str, list[Function]] = defaultdict(list)
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef):
-                place = f"{path.relative_to(ROOT)}:{node.lineno}"
-                found[node.name].append(Function(place, asserts(node), frozenset(called(node))))
-    return found
+    by_name: dict[str, list[Function]] = defaultdict(list)
+    for found in functions_of_a_module().values():
+        for name, function in found:
+            by_name[name].append(function)
+    return by_name
 
 
 def asserts(function: ast.AST) -> bool:

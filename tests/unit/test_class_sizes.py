@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.rig.trees import Module, of_every_module
+
 PACKAGE = Path(__file__).resolve().parents[2] / "nri_coloc"
 MOST_ATTRIBUTES = 15
 MOST_METHODS = 20
@@ -34,9 +36,9 @@ class Size(NamedTuple):
         return self.attributes > MOST_ATTRIBUTES or self.methods > MOST_METHODS
 
 
-def sizes(source: str) -> Iterator[Size]:
+def sizes(tree: ast.Module) -> Iterator[Size]:
     """Yield the size of each class of a module, except value classes."""
-    for found in ast.walk(ast.parse(source)):
+    for found in ast.walk(tree):
         if isinstance(found, ast.ClassDef) and not is_a_value(found):
             methods = [each for each in found.body if isinstance(each, ast.FunctionDef)]
             reason = any(line.startswith("Size: ") for line in (ast.get_docstring(found) or "").splitlines())
@@ -56,18 +58,24 @@ def attributes(found: ast.ClassDef) -> Iterator[str]:
                 yield each.attr
 
 
+@of_every_module("nri_coloc")
+def sizes_and_arguments(module: Module) -> tuple[list[Size], list[tuple[str, int]]]:
+    return list(sizes(module.tree)), list(arguments(module.tree))
+
+
 @pytest.mark.parametrize(
     "module",
     [str(file.relative_to(PACKAGE)) for file in sorted(PACKAGE.rglob("*.py")) if "_pb" not in file.parts],
 )
 def test_a_large_class_has_a_reason(module):
-    large = [each for each in sizes((PACKAGE / module).read_text()) if each.is_too_large]
+    found, _ = sizes_and_arguments()[f"{PACKAGE.name}/{module}"]
+    large = [each for each in found if each.is_too_large]
     assert [each for each in large if not each.has_reason] == []
 
 
-def arguments(source: str) -> Iterator[tuple[str, int]]:
+def arguments(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Yield each class with a constructor, and the number of arguments that it takes."""
-    for found in ast.walk(ast.parse(source)):
+    for found in ast.walk(tree):
         if isinstance(found, ast.ClassDef):
             for each in found.body:
                 if isinstance(each, ast.FunctionDef) and each.name == "__init__":
@@ -76,18 +84,19 @@ def arguments(source: str) -> Iterator[tuple[str, int]]:
 
 
 def test_a_constructor_takes_six_arguments():
-    sources = (file.read_text() for file in PACKAGE.rglob("*.py") if "_pb" not in file.parts)
-    found = (each for source in sources for each in arguments(source))
+    found = (each for _, of_module in sizes_and_arguments().values() for each in of_module)
     assert [(name, n) for name, n in found if n > MORE_ARGUMENTS.get(name, MOST_ARGUMENTS)] == []
 
 
 def test_the_count_is_of_methods_and_attributes():
-    assert {each.name: (each.attributes, each.methods) for each in sizes(LARGE)} == {"Large": (16, 1)}
+    assert {each.name: (each.attributes, each.methods) for each in sizes(ast.parse(LARGE))} == {
+        "Large": (16, 1)
+    }
 
 
 @pytest.mark.parametrize(("docstring", "has_reason"), [("Size: one queue.", True), ("Small.", False)])
 def test_a_reason_is_a_line_of_the_docstring(docstring, has_reason):
-    (found,) = sizes(f'class Thing:\n    """Do.\n\n    {docstring}\n    """\n')
+    (found,) = sizes(ast.parse(f'class Thing:\n    """Do.\n\n    {docstring}\n    """\n'))
     assert found.has_reason is has_reason
 
 

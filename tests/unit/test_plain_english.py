@@ -9,14 +9,13 @@ import re
 import subprocess
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.rig.trees import ROOT, Module, of_every_module
 
 NOUN = "a noun of the glossary"
 FORBIDDEN = {
@@ -82,8 +81,6 @@ def texts_of(name: str) -> Iterator[Text]:
     path = ROOT / name
     if path.suffix == ".md":
         yield Text("documents", name, 1, without_examples(path.read_text()))
-    elif path.suffix == ".py":
-        yield from of_python(name, path.read_text())
     elif path.suffix in {".yaml", ".proto"} or path.name in {"Makefile", "Dockerfile"}:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if comment := re.search(r"(?:#|//)\s+(.*)", line):
@@ -95,13 +92,13 @@ def without_examples(text: str) -> str:
     return re.sub(r"```.*?```", lambda block: "\n" * block[0].count("\n"), text, flags=re.DOTALL)
 
 
-def of_python(name: str, text: str) -> Iterator[Text]:
+def of_python(module: Module) -> Iterator[Text]:
     """Yield the comments, docstrings and messages (three words and more) of a module."""
+    name = module.path
     of_tests = "tests: " if name.startswith("tests/") else ""
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield Text(f"{of_tests}comments", name, token.start[0], token.string.lstrip("# "))
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = list(ast.walk(module.tree))
+    for line, comment in comments(module.text, nodes):
+        yield Text(f"{of_tests}comments", name, line, comment.lstrip("# "))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value.split()) > 2:
@@ -117,17 +114,52 @@ def hits_in(text: Text) -> Iterator[Hit]:
         yield Hit(f"{text.file}:{line}", found[0], INSTEAD[number])
 
 
+def comments(text: str, nodes: Iterable[ast.AST]) -> list[tuple[int, str]]:
+    """Return line and text of each comment; `nodes` are the file's.
+
+    A number sign begins one if no string has begun before it. In doubt the tokenizer decides, which is slow.
+    """
+    marked = [(number, line) for number, line in enumerate(text.split("\n"), 1) if "#" in line]
+    if not marked:
+        return []
+    strings = [node for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]
+    within = {
+        line
+        for node in strings
+        if node.end_lineno is not None and node.end_lineno > node.lineno
+        for line in range(node.lineno, node.end_lineno + 1)
+    }
+    if any(number in within or re.search("[\"'].*#", line) for number, line in marked):
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    return [(number, line[line.index("#") :]) for number, line in marked]
+
+
+@of_every_module()
+def words_and_hits(module: Module) -> tuple[Counter[str], list[tuple[str, Hit]]]:
+    texts = [] if module.path == "tests/unit/test_plain_english.py" else list(of_python(module))
+    return counted(texts), [(text.kind, hit) for text in texts for hit in hits_in(text)]
+
+
+def counted(texts: Iterable[Text]) -> Counter[str]:
+    """Return the number of words of each kind of text."""
+    words: Counter[str] = Counter()
+    for text in texts:
+        words[text.kind] += len(text.words.split())
+    return words
+
+
 @cache
 def measured() -> tuple[Counter[str], dict[str, list[Hit]]]:
     """Return the number of words and the hits of each kind of text."""
-    words: Counter[str] = Counter()
-    hits: dict[str, list[Hit]] = defaultdict(list)
-    for name in tracked():
-        if name == "tests/unit/test_plain_english.py":
-            continue
-        for text in texts_of(name):
-            words[text.kind] += len(text.words.split())
-            hits[text.kind] += hits_in(text)
+    texts = [text for name in tracked() for text in texts_of(name)]
+    words, hits = counted(texts), defaultdict[str, list[Hit]](list)
+    for text in texts:
+        hits[text.kind] += hits_in(text)
+    for of_module, found in words_and_hits().values():
+        words += of_module
+        for kind, hit in found:
+            hits[kind].append(hit)
     return words, hits
 
 

@@ -2,19 +2,12 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.rig.trees import Module, of_every_module
+
 MOST = 5
-
-
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield path and tree of the modules of product, tests and benchmarks, without generated code."""
-    folders = [ROOT / name for name in ("nri_coloc", "tests", "benchmarks")]
-    paths = [path for folder in folders for path in folder.rglob("*.py") if "_pb" not in path.parts]
-    return ((str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in paths)
 
 
 def names_of_records(tree: ast.AST) -> Iterator[str]:
@@ -33,12 +26,15 @@ def by_position(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, ast.unparse(node.func).rpartition(".")[2]
 
 
+@of_every_module("nri_coloc", "tests", "benchmarks")
+def records_and_calls(module: Module) -> tuple[list[str], list[tuple[int, str]]]:
+    return list(names_of_records(module.tree)), list(by_position(module.tree))
+
+
 def test_large_records_are_built_by_name():
-    records: set[str] = set()
-    calls: list[tuple[str, int, str]] = []
-    for path, tree in modules():
-        records.update(names_of_records(tree))
-        calls += ((path, line, name) for line, name in by_position(tree))
+    found = records_and_calls()
+    records = {name for names, _ in found.values() for name in names}
+    calls = [(path, line, name) for path, (_, calls) in found.items() for line, name in calls]
     assert [f"{path}:{line}: {name}" for path, line, name in calls if name in records] == []
 
 

@@ -1,27 +1,23 @@
 """A test's name is a behaviour in few words (CONTRIBUTING). The part of long names may only fall."""
 
 import ast
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.rig.trees import Module, of_every_module
+
 MOST_WORDS = 8
 LIMIT_PERCENT = 27
 LONGEST = 11
 
 
-def names() -> Iterator[str]:
-    """Yield the names of all tests."""
-    listed = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "tests"], capture_output=True, text=True, check=True
-    )
-    for name in listed.stdout.splitlines():
-        path = ROOT / name
-        if path.suffix == ".py" and path.is_file():
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                    yield node.name
+@of_every_module("tests")
+def names_of_a_module(module: Module) -> list[str]:
+    functions = [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
+    return [node.name for node in functions if node.name.startswith("test_")]
+
+
+def names() -> list[str]:
+    """Return the names of all tests."""
+    return [name for found in names_of_a_module().values() for name in found]
 
 
 def words(name: str) -> int:
@@ -30,7 +26,7 @@ def words(name: str) -> int:
 
 
 def test_long_names_only_get_fewer():
-    found = list(names())
+    found = names()
     long = [name for name in found if words(name) > MOST_WORDS]
     assert 100 * len(long) / len(found) <= LIMIT_PERCENT, (
         f"{len(long)} of {len(found)}, for example {long[:5]}"
