@@ -69,7 +69,7 @@ _PLACING: Final = (
 )
 _LENDING: Final = ("bands", "fast_loop", "glance", "groups", "partition", "pool_size", "records", "usage")
 _RESTORE: Final = ("restore/restoration", "restore/spec_restoration")
-_ORIGINALS: Final = ("host/journal", "host/marks", "host/originals", "host/write_back")
+_ORIGINALS: Final = ("host/journal", "host/mark_owners", "host/marks", "host/originals", "host/write_back")
 
 ROOMS: Final = {
     "placing": Room(

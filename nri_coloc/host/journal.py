@@ -10,16 +10,15 @@ journal is retried.
 
 import errno
 import os
-import secrets
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import RLock
 from typing import Final, NamedTuple
 
 from nri_coloc.host import journal_file, originals, state_file
 from nri_coloc.host.journal_file import Contents, Header
-from nri_coloc.host.marks import Mark, Marks, Owner
+from nri_coloc.host.mark_owners import OwnMarks
+from nri_coloc.host.marks import Marks
 from nri_coloc.host.originals import CPUSETS, Entry
 
 SUPERFLUOUS: Final = 1000
@@ -61,9 +60,7 @@ class Journal:
         self._originals: dict[str, Entry] = {}
         self._in_folder: dict[str, set[str]] = {}
         self._contents = Contents()
-        self._owner = Owner(os.path.realpath(self._path.parent), secrets.token_hex(8))
-        self._others: dict[str, dict[str, Mark]] = {}
-        """Marks that other daemons had at the start, by folder and file."""
+        self._own_marks = OwnMarks(self._marks, self._root, str(self._path.parent))
         self._elsewhere: Mapping[str, int] = {}
         self._is_whole = True
         self._distrusted: frozenset[str] = frozenset()
@@ -101,10 +98,12 @@ class Journal:
             self._marks.probe()
             contents = self._read()
             self._is_whole = contents.is_whole
-            marked, taken = self._marked(), self._taken_over(contents.entries)
+            marked, taken = self._own_marks.read(contents), self._own_marks.taken_over(contents.entries)
             kept = {file: one for file, one in contents.entries.items() if self._folder_of(file) not in taken}
             self._hold(kept | marked)
-            self._elsewhere = self._counted_elsewhere(taken)
+            self._elsewhere = self._own_marks.elsewhere(
+                taken, has_none=not (contents.name or self._originals)
+            )
 
     def begin(self) -> list[Remark]:
         """Load all, rewrite file and marks, and return remarks on problems that were found.
@@ -197,7 +196,7 @@ class Journal:
         with self._lock:
             if self._is_distrusted(file):
                 self._note(file, originals.unknown(file, found))
-            elif (folder := self._folder_of(file)) in self._others:
+            elif (folder := self._folder_of(file)) in self._own_marks.others:
                 self._take_over(folder)
 
     def note_known(self, file: str, original: str) -> None:
@@ -274,7 +273,7 @@ class Journal:
     def _held(self, name: str) -> Entry | None:
         """Return a file's entry, which may come from another daemon's mark that is taken over first."""
         folder = self._folder_of(name)
-        if name not in self._originals or folder in self._others:
+        if name not in self._originals or folder in self._own_marks.others:
             self._take_over(folder)
         return self._originals.get(name)
 
@@ -296,17 +295,8 @@ class Journal:
         self._append(journal_file.text(originals))
 
     def _take_over(self, folder: str) -> None:
-        """Take over another daemon's mark on a cgroup that this daemon acts on: the values there are not original.
-
-        The mark is read again: since this daemon's start the other daemon may have restored values or written new ones.
-        """
-        self._others.pop(folder, None)
-        found = {
-            file.removeprefix(self._root): mark.entry
-            for file, mark in self._marks.of(self._root + folder).items()
-            if mark.owner.name != self._owner.name
-        }
-        if found:
+        """Take over another daemon's mark on a cgroup that this daemon acts on: the values there are not original."""
+        if found := self._own_marks.take_over(folder):
             self._add(folder, found | self._held_in(folder))
 
     def _held_in(self, folder: str) -> dict[str, Entry]:
@@ -343,67 +333,15 @@ class Journal:
 
     def _mark(self, folder: str) -> None:
         """Write a cgroup's mark, unless another daemon has taken the cgroup over."""
-        if not self._is_foreign(folder):
+        if not self._own_marks.is_foreign(folder, self._contents):
             self._write_mark(folder)
 
     def _write_mark(self, folder: str) -> None:
         """Write a cgroup's mark; if there is no room for it, the journal gets all values that it would hold."""
         held = self._held_in(folder)
-        values = {file.rpartition("/")[2]: entry for file, entry in held.items()}
-        if not self._marks.write(self._root + folder, values, self._owner):
+        if not self._own_marks.write(folder, held):
             self._superfluous += len(held)
             self._append(journal_file.text(held))
-
-    def _marked(self) -> dict[str, Entry]:
-        """Return the values of this daemon's marks, and hold those of other daemons apart."""
-        ours: dict[str, Entry] = {}
-        self._others = {}
-        for file, mark in self._marks.read().items():
-            if self._is_ours(name := file.removeprefix(self._root), mark.owner):
-                ours[name] = mark.entry
-            else:
-                self._others.setdefault(self._folder_of(name), {})[name] = mark
-        return ours
-
-    def _taken_over(self, entries: Iterable[str]) -> set[str]:
-        """Return the folders of entries that have the mark of another named daemon."""
-        folders = {self._folder_of(file) for file in entries} & self._others.keys()
-        return {
-            folder for folder in folders if any(mark.owner.name for mark in self._others[folder].values())
-        }
-
-    def _counted_elsewhere(self, taken: Container[str]) -> Mapping[str, int]:
-        """Return the numbers of values by state folder: of cgroups that were taken over, and of this state folder.
-
-        The latter have another name if the journal came from a backup. Without any name or value all are counted.
-        """
-        has_none = not (self._contents.name or self._originals)
-        owners = (
-            mark.owner
-            for folder, found in self._others.items()
-            for mark in found.values()
-            if has_none or folder in taken or mark.owner.folder == self._owner.folder
-        )
-        return Counter(owner.folder for owner in owners if owner.folder)
-
-    def _is_foreign(self, folder: str) -> bool:
-        """Return whether a cgroup has the mark of another named daemon."""
-        return any(
-            mark.owner.name and not self._is_ours(file.removeprefix(self._root), mark.owner)
-            for file, mark in self._marks.of(self._root + folder).items()
-        )
-
-    def _is_ours(self, file: str, owner: Owner) -> bool:
-        """Return whether this daemon wrote a mark.
-
-        The name in the state folder decides; if that was lost, the folder's path. A mark without a name is ours if the
-        journal holds its file, or may have lost it.
-        """
-        if self._contents.name:
-            return owner.name == self._contents.name
-        if owner.name:
-            return owner.folder == self._owner.folder
-        return file in self._contents.entries or not self._contents.is_complete
 
     def _is_distrusted(self, file: str) -> bool:
         return file.rpartition("/")[0] in self._distrusted
@@ -417,7 +355,7 @@ class Journal:
         )
         self.dropped = self._contents.dropped
         self.complaint = self._contents.complaint
-        self._owner = self._owner._replace(name=self._contents.name or self._owner.name)
+        self._own_marks.take_name(self._contents.name)
         if not (self._marks.work or self._contents.is_complete):
             # a lost line may have held a newer value of ours
             entries = self._contents.entries
@@ -490,7 +428,7 @@ class Journal:
 
     @property
     def _header(self) -> Header:
-        return Header(self._boot, self._is_whole, self._owner.name)
+        return Header(self._boot, self._is_whole, self._own_marks.owner.name)
 
     def _fail(self, error: OSError) -> None:
         self.problem = f"cannot write the restore journal {self._path}: {error.strerror}"
