@@ -4,12 +4,12 @@ import errno
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from nri_coloc.errors import ColocError
+from nri_coloc.host import sockets
 from nri_coloc.kubernetes import messages
 from nri_coloc.ttrpc.connection import Connection, Response, Role
 from nri_coloc.ttrpc.errors import TtrpcError
@@ -91,8 +91,7 @@ class DaemonLink:
 
     def shut_down(self) -> None:
         """End the connection from any thread; a call that waits for an answer fails at once."""
-        with suppress(OSError):  # the daemon, or the connection's own thread, closed it meanwhile
-            self._socket.shutdown(socket.SHUT_RDWR)
+        sockets.shut_down(self._socket)
 
     def _answer(self, stream: int, end_s: float, meanwhile: Callable[[], None] | None) -> Response:
         while stream not in self._answers:

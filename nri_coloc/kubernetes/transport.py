@@ -9,17 +9,18 @@ answer that httpx reads to its end by itself, such as one with status 401.
 `api.connect` alone imports this module, because it loads httpx.
 """
 
-import socket
 import ssl
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import inf
 from threading import Lock, local
 from typing import Any, Final
 
 import httpcore2
 import httpx2
+
+from nri_coloc.host import sockets
 
 KEPT: Final = 20
 """Idle connections that are kept for further requests."""
@@ -173,10 +174,7 @@ class Link(httpcore2.NetworkStream):
 
     def shut_down(self) -> None:
         """End the connection for both sides; a thread that reads from it wakes."""
-        found = self.get_extra_info("socket")
-        with suppress(OSError):  # the server, or its own thread, closed it meanwhile
-            # not the method of SSLSocket, which also drops the TLS state that the reading thread uses
-            socket.socket.shutdown(found, socket.SHUT_RDWR)
+        sockets.shut_down(self.get_extra_info("socket"))
 
 
 class _Body(httpx2.SyncByteStream):

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.report import Report
 from nri_coloc.errors import ProtocolError, RuntimeRefused, TransportLost
+from nri_coloc.host import sockets
 from nri_coloc.nri import events, version
 from nri_coloc.nri.session import Session
 
@@ -129,10 +130,7 @@ class Connection:
         current = self._socket
         if current is not None:
             self._report.log.info("closing the connection to the runtime", why=why)
-            try:
-                current.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                return
+            sockets.shut_down(current)
 
     def relist(self, why: str) -> bool:
         """Have the runtime send its list again, over a new connection; return False if that is not possible now."""

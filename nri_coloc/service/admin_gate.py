@@ -23,6 +23,7 @@ from threading import Event, Lock, Thread
 from typing import Final, Protocol
 
 from nri_coloc.errors import ColocError
+from nri_coloc.host import sockets
 from nri_coloc.service.orders import Caller
 
 PRIVATE_FOLDER: Final = 0o700
@@ -244,8 +245,7 @@ class Gate:
         with self._turn:
             carried, server, self._server = [*self._carried], self._server, None
         for connection in carried:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+            sockets.shut_down(connection)
         if server is not None:
             server.stop()
 
@@ -256,8 +256,7 @@ class Gate:
     def _stop_listening(self) -> None:
         listening, self._listening = self._listening, None
         if listening is not None:
-            with suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
+            sockets.shut_down(listening)  # wakes the accepting thread
         self._file.close()
 
     def _accept(self, listening: socket.socket) -> None:

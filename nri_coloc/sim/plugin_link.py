@@ -8,13 +8,13 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.errors import RuntimeRefused
+from nri_coloc.host import sockets
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.sim.adaptation import Adaptation, Answered, Event, PluginRegistered, UpdatesAsked
 from nri_coloc.sim.go_reader import GoFailure
@@ -200,8 +200,7 @@ class PluginLink:
         if self.closed:
             return
         self.closed, self.why = True, why
-        with suppress(OSError):  # the other side closed it first
-            self._socket.shutdown(socket.SHUT_RDWR)
+        sockets.shut_down(self._socket)
         self._socket.close()
         self._registered.cancel()
         for waiting in list(self._waiting.values()):

@@ -12,6 +12,7 @@ from threading import RLock, Thread
 from typing import Any, Final
 
 from nri_coloc._pb import nri_pb2
+from nri_coloc.host import sockets
 from nri_coloc.nri import version as versions
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.sim.adaptation import Adaptation
@@ -68,7 +69,7 @@ class Plugins:
         """Close all connections and remove the socket, as if the runtime's process ended."""
         listener, self._listener = self._listener, None
         if listener is not None:
-            listener.shutdown(socket.SHUT_RDWR)  # close alone does not wake the thread in accept
+            sockets.shut_down(listener)
             listener.close()
         self._path.unlink(missing_ok=True)
         for link in self._links:
