@@ -107,7 +107,7 @@ class CgroupGauge:
         elif less > add:
             self._left, usage = readings.read(self._left, figures[:add], figures[add:less])
         else:
-            usage = 0 if group.is_empty else _sum(figures[:add])
+            usage = _sum(figures[:add]) if add else _use_without_files(group)
         held = _sum(figures[stalled:]) if group.throttled else 0 if group.stalled else None
         held = None if no_throttling else held
         waited, signal = None if no_pressure else _sum(figures[less:stalled]), Signal.PSI
@@ -231,7 +231,7 @@ class CgroupGauge:
         if self._identity is not None:
             return files.inode(self._identity)
         add, less = (part.inodes for part in parts[:2])
-        if not add and not self._group.is_empty:
+        if not add and _use_without_files(self._group) is None:
             return None
         together = (*sorted(add), *sorted(-inode for inode in less))
         return add[0] if len(together) == 1 else -1 - hash(together) % _GENERATION
@@ -272,6 +272,11 @@ class ReservedGauge:
 
 def _known(found: Iterable[Source | None]) -> tuple[Source, ...]:
     return tuple(source for source in found if source is not None)
+
+
+def _use_without_files(group: Group) -> int | None:
+    """Return the use of a group without a file that shows it: 0 if it contains no cgroup, else None for unknown."""
+    return None if group.add or group.stalled else 0
 
 
 def _sum(figures: Sequence[int | None]) -> int | None:

@@ -122,11 +122,6 @@ class Group(NamedTuple):
     cpus: CPUMask = 0
     tier: str = ""
 
-    @property
-    def is_empty(self) -> bool:
-        """Return whether it contains no cgroup, and so uses nothing."""
-        return not (self.add or self.stalled)
-
 
 def choose(facts: Facts) -> tuple[Group, ...]:
     """Return the groups to read. The same facts give equal groups, whose files then stay open."""
