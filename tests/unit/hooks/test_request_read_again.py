@@ -234,9 +234,7 @@ def test_a_pods_request_stays_the_sum_of_its_containers():
 
 
 def test_a_container_that_grows_again_owns_cpus_again():
-    asking = Asking(Requests({"p": 4000})).started()
-    asking.create(shares=4096)
-    asking.update("c", 2)
+    asking = a_lowered_pod()
     assert asking.update("c", 4096).exclusive.bit_count() == 4
     assert asking.request == 4000
 
@@ -296,8 +294,6 @@ def test_a_container_that_grows_forgets_the_former_request():
 
 
 def test_a_pods_resize_is_newer_than_its_containers():
-    asking = Asking(Requests({"p": 4000})).started()
-    asking.create(shares=4096)
-    asking.update("c", 2)
+    asking = a_lowered_pod()
     asking.resize_pod()
     assert asking.request == 4000
