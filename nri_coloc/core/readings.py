@@ -314,19 +314,6 @@ class Picture:
     took_s: float = 0.0
 
 
-class Remainder(NamedTuple):
-    """The state of a difference of counters that must never fall.
-
-    counters: their last readings.
-    left: the largest difference so far, which is reported.
-    shift: added to the present difference, so that `left` continues without a break after a reset.
-    """
-
-    counters: tuple[int, ...]
-    left: int
-    shift: int = 0
-
-
 def risen(before: int | None, after: int | None) -> int | None:
     """Return the rise of a counter; None if it could not be read, or was reset."""
     return None if before is None or after is None or after < before else after - before
@@ -373,25 +360,3 @@ def milli_between(before: GroupReading | None, after: GroupReading | None) -> in
         return None
     used_us = risen(before.usage_us, after.usage_us)
     return None if used_us is None else round(used_us / seconds / 1000)
-
-
-def read(
-    known: Remainder | None, added: Sequence[int | None], taken: Sequence[int | None]
-) -> tuple[Remainder | None, int | None]:
-    """Return a difference of counters as a counter that never falls; None if it, or its rise, is unknown.
-
-    The difference itself falls for a moment: time passes between two reads, and the root's counter on v2 is made of
-    clock ticks. It may also be negative, if a counter was reset before the first reading.
-    """
-    plus = [counter for counter in added if counter is not None]
-    minus = [counter for counter in taken if counter is not None]
-    if len(plus) + len(minus) < len(added) + len(taken):
-        return known, None
-    counters, difference = (*plus, *minus), sum(plus) - sum(minus)
-    if known is None:
-        first = max(0, difference)
-        return Remainder(counters, first, first - difference), first
-    if any(risen(*pair) is None for pair in zip(known.counters, counters, strict=True)):
-        return Remainder(counters, known.left, known.left - difference), None
-    now = known._replace(counters=counters, left=max(known.left, difference + known.shift))
-    return now, now.left

@@ -12,8 +12,8 @@ from itertools import accumulate, chain
 from operator import mul
 from typing import Final, NamedTuple
 
-from nri_coloc.core import cpuset, readings
-from nri_coloc.core.readings import Look, Remainder, Role, Sample, Signal
+from nri_coloc.core import cpuset
+from nri_coloc.core.readings import Look, Role, Sample, Signal, risen
 from nri_coloc.host import counters, files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.counters import Source
@@ -44,6 +44,41 @@ class _Part(NamedTuple):
     def inodes(self) -> list[int]:
         """Return the inodes of all folders that exist, the open ones first."""
         return [file.inode for file, _ in self.opened] + self.refused
+
+
+class Remainder(NamedTuple):
+    """The state of a difference of counters that must never fall.
+
+    counters: their last readings.
+    left: the largest difference so far, which is reported.
+    shift: added to the present difference, so that `left` continues without a break after a reset.
+    """
+
+    counters: tuple[int, ...]
+    left: int
+    shift: int = 0
+
+
+def remainder(
+    known: Remainder | None, added: Sequence[int | None], taken: Sequence[int | None]
+) -> tuple[Remainder | None, int | None]:
+    """Return a difference of counters as a counter that never falls; None if it, or its rise, is unknown.
+
+    The difference itself falls for a moment: time passes between two reads, and the root's counter on v2 is made of
+    clock ticks. It may also be negative, if a counter was reset before the first reading.
+    """
+    plus = [counter for counter in added if counter is not None]
+    minus = [counter for counter in taken if counter is not None]
+    if len(plus) + len(minus) < len(added) + len(taken):
+        return known, None
+    counters, difference = (*plus, *minus), sum(plus) - sum(minus)
+    if known is None:
+        first = max(0, difference)
+        return Remainder(counters, first, first - difference), first
+    if any(risen(*pair) is None for pair in zip(known.counters, counters, strict=True)):
+        return Remainder(counters, known.left, known.left - difference), None
+    now = known._replace(counters=counters, left=max(known.left, difference + known.shift))
+    return now, now.left
 
 
 class CgroupGauge:
@@ -105,7 +140,7 @@ class CgroupGauge:
         if no_usage:
             usage = None
         elif less > add:
-            self._left, usage = readings.read(self._left, figures[:add], figures[add:less])
+            self._left, usage = remainder(self._left, figures[:add], figures[add:less])
         else:
             usage = _sum(figures[:add]) if add else _use_without_files(group)
         held = _sum(figures[stalled:]) if group.throttled else 0 if group.stalled else None

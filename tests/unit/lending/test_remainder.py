@@ -1,8 +1,9 @@
-"""core/readings.py: the difference of counters rises as they do, and is unknown if a counter restarted."""
+"""lending/gauges.py: the difference of counters rises as they do, and is unknown if a counter restarted."""
 
 import pytest
 
-from nri_coloc.core.readings import Remainder, read, risen
+from nri_coloc.core.readings import risen
+from nri_coloc.lending.gauges import Remainder, remainder
 
 
 def told(*readings: tuple[list[int | None], list[int | None]]) -> list[int | None]:
@@ -10,7 +11,7 @@ def told(*readings: tuple[list[int | None], list[int | None]]) -> list[int | Non
     known: Remainder | None = None
     found = []
     for added, taken in readings:
-        known, left = read(known, added, taken)
+        known, left = remainder(known, added, taken)
         found.append(left)
     return found
 
