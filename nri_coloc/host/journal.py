@@ -177,6 +177,8 @@ class Journal:
         name = file.removeprefix(self._root)
         with self._lock:
             held = self._held(name)
+            if held is not None and not (ours or held.ours):
+                return  # the entry stays as it is, as at most writes of CPUs
             first = originals.unknown(file, found) if self._is_distrusted(file) else Entry(found)
             entry = (held or first).before_write(found, ours)
             if held is None:
