@@ -1,11 +1,11 @@
 """Read every Python file of the project once for all tests that ask something about all of them.
 
-Parsing takes most of such a test's time, and the trees of all files 200 MB. So each question is a function of one file;
-the first test that needs an answer has all questions of this process answered, file by file.
+Parsing and walking take most of such a test's time, and the trees of all files 300 MB. So each question is a function
+of one file; the first test that needs an answer has all questions of this process answered, file by file.
 """
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -16,11 +16,11 @@ Answer = TypeVar("Answer")
 
 
 class Module(NamedTuple):
-    """A file that a person wrote; `path` is relative to the project."""
+    """A file that a person wrote; `path` is relative to the project, `nodes` are those of its tree."""
 
     path: str
     text: str
-    tree: ast.Module
+    nodes: Sequence[ast.AST]
 
 
 class Question(Generic[Answer]):
@@ -57,6 +57,6 @@ def _answer(questions: list[Question[Any]]) -> None:
         for path in sorted((ROOT / folder).rglob("*.py")) if chosen else ():
             if "_pb" not in path.parts:
                 text = path.read_text()
-                module = Module(str(path.relative_to(ROOT)), text, ast.parse(text))
+                module = Module(str(path.relative_to(ROOT)), text, list(ast.walk(ast.parse(text))))
                 for each in chosen:
                     each.answers[module.path] = each.of(module)

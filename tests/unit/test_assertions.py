@@ -27,7 +27,7 @@ class Function(NamedTuple):
 
 @of_every_module("tests")
 def functions_of_a_module(module: Module) -> list[tuple[str, Function]]:
-    nodes = [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
+    nodes = [node for node in module.nodes if isinstance(node, ast.FunctionDef)]
     return [
         (node.name, Function(f"{module.path}:{node.lineno}", asserts(node), frozenset(called(node))))
         for node in nodes

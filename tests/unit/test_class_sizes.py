@@ -1,7 +1,7 @@
 """A mutable class is small, or its docstring gives a reason in a line that begins "Size:"."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,9 +36,9 @@ class Size(NamedTuple):
         return self.attributes > MOST_ATTRIBUTES or self.methods > MOST_METHODS
 
 
-def sizes(tree: ast.Module) -> Iterator[Size]:
+def sizes(nodes: Iterable[ast.AST]) -> Iterator[Size]:
     """Yield the size of each class of a module, except value classes."""
-    for found in ast.walk(tree):
+    for found in nodes:
         if isinstance(found, ast.ClassDef) and not is_a_value(found):
             methods = [each for each in found.body if isinstance(each, ast.FunctionDef)]
             reason = any(line.startswith("Size: ") for line in (ast.get_docstring(found) or "").splitlines())
@@ -60,7 +60,7 @@ def attributes(found: ast.ClassDef) -> Iterator[str]:
 
 @of_every_module("nri_coloc")
 def sizes_and_arguments(module: Module) -> tuple[list[Size], list[tuple[str, int]]]:
-    return list(sizes(module.tree)), list(arguments(module.tree))
+    return list(sizes(module.nodes)), list(arguments(module.nodes))
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_a_large_class_has_a_reason(module):
     assert [each for each in large if not each.has_reason] == []
 
 
-def arguments(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def arguments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
     """Yield each class with a constructor, and the number of arguments that it takes."""
-    for found in ast.walk(tree):
+    for found in nodes:
         if isinstance(found, ast.ClassDef):
             for each in found.body:
                 if isinstance(each, ast.FunctionDef) and each.name == "__init__":
@@ -89,14 +89,14 @@ def test_a_constructor_takes_six_arguments():
 
 
 def test_the_count_is_of_methods_and_attributes():
-    assert {each.name: (each.attributes, each.methods) for each in sizes(ast.parse(LARGE))} == {
+    assert {each.name: (each.attributes, each.methods) for each in sizes(ast.walk(ast.parse(LARGE)))} == {
         "Large": (16, 1)
     }
 
 
 @pytest.mark.parametrize(("docstring", "has_reason"), [("Size: one queue.", True), ("Small.", False)])
 def test_a_reason_is_a_line_of_the_docstring(docstring, has_reason):
-    (found,) = sizes(ast.parse(f'class Thing:\n    """Do.\n\n    {docstring}\n    """\n'))
+    (found,) = sizes(ast.walk(ast.parse(f'class Thing:\n    """Do.\n\n    {docstring}\n    """\n')))
     assert found.has_reason is has_reason
 
 

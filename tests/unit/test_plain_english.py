@@ -96,7 +96,7 @@ def of_python(module: Module) -> Iterator[Text]:
     """Yield the comments, docstrings and messages (three words and more) of a module."""
     name = module.path
     of_tests = "tests: " if name.startswith("tests/") else ""
-    nodes = list(ast.walk(module.tree))
+    nodes = module.nodes
     for line, comment in comments(module.text, nodes):
         yield Text(f"{of_tests}comments", name, line, comment.lstrip("# "))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}

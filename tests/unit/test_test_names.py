@@ -11,7 +11,7 @@ LONGEST = 11
 
 @of_every_module("tests")
 def names_of_a_module(module: Module) -> list[str]:
-    functions = [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in module.nodes if isinstance(node, ast.FunctionDef)]
     return [node.name for node in functions if node.name.startswith("test_")]
 
 
