@@ -170,7 +170,11 @@ class Translator:
     def pod_resized(self, hook: Hook, state: NodeState, tuning: Tuning) -> PodResized | None:
         """Translate UpdatePodSandbox; None if the pod's CPU request is unchanged."""
         pod = self.pod_of(hook, state)
-        told = pod if hook.resources is None else replace(pod, resources=codec.resources_of(hook.resources))
+        told = pod
+        if hook.resources is not None:
+            # figures that the update does not carry stay, such as a memory limit
+            figures = codec.resources_of(hook.resources)
+            told = replace(pod, resources=merge(pod.resources or Resources(), figures))
         # the kubelet has written the pod's cgroup by now
         return self._resized(pod, replace(told, outdated_request=None), _Now(state, tuning))
 

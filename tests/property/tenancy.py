@@ -4,8 +4,8 @@ Messages go through the daemon's own translation; pods' cgroups are a table of o
 and records as containerd does, so that a restart of the daemon finds them again.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from nri_coloc._pb import nri_pb2
@@ -17,6 +17,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import Resources
 from nri_coloc.hooks.pod_requests import PodRequests
+from nri_coloc.hooks.requests_again import EVERY_S, RequestsAgain
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
 from nri_coloc.placing import admission, pools, record
@@ -82,8 +83,13 @@ class Tenancy:
 
     # ---- the daemon ----
 
+    def stop_daemon(self) -> None:
+        """Stop the daemon: until its start the kubelet's writes reach only cgroups and specs."""
+        self.is_away = True
+
     def start_daemon(self) -> None:
         """Start the daemon, or start it again; the runtime sends it all pods and containers."""
+        self.is_away = False
         state = pools.initial(machine(self._topology), self.tuning)
         self.node = Node(state, self.tuning, MEMORY)
         self._translator = a_translator(self.tuning, PodRequests(self.kubelet, self.kubelet.version))
@@ -96,13 +102,21 @@ class Tenancy:
     def state(self) -> NodeState:
         return self.node.state
 
+    def wait_for_a_look(self) -> None:
+        """Let the daemon read the requests in pods' cgroups again, as it does every ten seconds."""
+        RequestsAgain(self.node, self._translator, ()).look(EVERY_S)
+        self._keep_orders()
+
     def _decide(self, event: Event) -> Outcome:
         outcome = self.node.decide(event)
+        self._keep_orders()
+        return outcome
+
+    def _keep_orders(self) -> None:
         for container_id, message in self.containers.items():
             if container_id in self.state.containers:
                 orders = admission.orders(self.state, self.state.containers[container_id])
                 _lay_over(message, orders)
-        return outcome
 
     # ---- pods ----
 
@@ -123,6 +137,8 @@ class Tenancy:
             self.kubelet.write(message.linux.cgroup_parent, pod.shares)
         if self.kubelet.tells:
             message.linux.pod_resources.cpu.shares.value = pod.shares
+            if pod.memory_limit:
+                message.linux.pod_resources.memory.limit.value = pod.memory_limit
         self._decide(self._translator.pod_started(_hook(HookKind.RUN_POD_SANDBOX, message), self.tuning))
         self.pods[pod.name] = message
 
@@ -139,31 +155,50 @@ class Tenancy:
         self._decide(self._translator.starting(hook, self.state, self.tuning, running=False))
 
     def resize(self, before: TenantPod, after: TenantPod) -> None:
-        """Resize a pod in place, as a kubelet does: its cgroup first if it grows, last if it shrinks.
+        """Resize a pod in place, as a kubelet does."""
+        for _ in self.steps_of_resize(before, after):
+            pass
 
-        Containers that shrink come before growing ones (pkg/kubelet/kuberuntime/kuberuntime_manager.go,
-        computePodResizeAction and doPodResizeAction).
+    def steps_of_resize(self, before: TenantPod, after: TenantPod) -> Iterator[None]:
+        """Resize a pod in place, and yield after each write of the kubelet: a daemon may stop or start there.
+
+        The pod's cgroup comes first if it grows, last if it shrinks. Memory comes before CPU, and containers that
+        shrink come before growing ones (pkg/kubelet/kuberuntime/kuberuntime_manager.go, computePodResizeAction,
+        doPodResizeAction and updatePodContainerResources).
         """
         parent = self.pods[after.name].linux.cgroup_parent
         if after.shares > before.shares:
             self.kubelet.write(parent, after.shares)
-        differing = [
-            (new, before.resources_of(old), after.resources_of(new))
+            yield
+        there = [
+            (new, before.resources_of(old), after.resources_of(new), old.figures.defaulted())
             for old, new in zip(before.containers, after.containers, strict=True)
-            if old.figures.defaulted() != new.figures.defaulted()
-            and f"{after.name}-{new.name}" in self.containers
+            if f"{after.name}-{new.name}" in self.containers
         ]
-        for container, _, asked in sorted(
-            differing, key=lambda each: (each[2].shares or 0) - (each[1].shares or 0)
-        ):
+        for container, had, asked, _ in there:
+            if had.memory_limit != asked.memory_limit:
+                self._update(after, container, replace(had, memory_limit=asked.memory_limit))
+                yield
+        differing = [
+            (container, asked)
+            for container, had, asked, figures in there
+            if figures != container.figures.defaulted() and _of_cpu(had) != _of_cpu(asked)
+        ]
+        for container, asked in sorted(differing, key=lambda each: each[1].shares or 0):
             self._update(after, container, asked)
+            yield
         if after.shares < before.shares:
             self.kubelet.write(parent, after.shares)
+            yield
         if self.kubelet.updates_pods:
             self._update_pod(after)
+            yield
 
     def _update(self, pod: TenantPod, container: ContainerSpec, asked: Resources) -> None:
         message, wanted = self.containers[f"{pod.name}-{container.name}"], nri_pb2.Container()
+        if self.is_away:
+            _write(message, asked)
+            return
         _write(wanted, asked)
         hook = _hook(HookKind.UPDATE_CONTAINER, self.pods[pod.name], message)
         hook = hook._replace(resources=told.resources(wanted.linux.resources))
@@ -172,6 +207,8 @@ class Tenancy:
         self._decide(event)
 
     def _update_pod(self, pod: TenantPod) -> None:
+        if self.is_away:
+            return
         wanted = nri_pb2.LinuxResources()
         wanted.cpu.shares.value = pod.shares
         hook = _hook(HookKind.UPDATE_POD_SANDBOX, self.pods[pod.name])
@@ -218,6 +255,10 @@ class Tenancy:
 def _hook(kind: HookKind, pod: nri_pb2.PodSandbox, container: nri_pb2.Container | None = None) -> Hook:
     about = None if container is None else told.container(container)
     return Hook(Call(1, kind.value, 0), kind, told.pod(pod), about, None)
+
+
+def _of_cpu(resources: Resources) -> tuple[int | None, int | None]:
+    return resources.shares, resources.quota
 
 
 def _write(message: nri_pb2.Container, resources: Resources) -> None:

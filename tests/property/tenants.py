@@ -81,6 +81,11 @@ class TenantPod:
         """Return the pod's memory request in bytes."""
         return self._request("memory")
 
+    @property
+    def memory_limit(self) -> int | None:
+        """Return the limit of the pod's own resources in bytes; None without one."""
+        return self._admitted().memory_limit
+
     def request_of(self, container: ContainerSpec) -> Figures:
         """Return a container's own figures as admitted."""
         return container.figures.defaulted()
@@ -218,45 +223,50 @@ def tenant_pods(draw: st.DrawFn, annotations: st.SearchStrategy[dict[str, str]] 
 
 
 @st.composite
-def resized(draw: st.DrawFn, pod: TenantPod) -> TenantPod:
-    """Draw a pod after an in-place resize of its CPU: the API server keeps its QoS class, and figures that are set.
+def resized(draw: st.DrawFn, pod: TenantPod, resources: tuple[str, ...] = ("cpu",)) -> TenantPod:
+    """Draw a pod after an in-place resize: the API server keeps its QoS class, and figures that are set.
 
     Init containers keep their figures, and so does a pod whose class would change.
     """
     # the API server has stored its defaults at creation
     admitted = [replace(each, figures=each.figures.defaulted()) for each in pod.containers]
-    pod = replace(pod, containers=tuple(admitted), figures=pod._admitted())
-    specs = tuple(draw(_resized_container(each)) for each in pod.containers)
-    after = replace(pod, containers=specs)
-    if pod.figures.is_set:
-        limits = [each.figures.cpu_limit for each in specs]
-        drawn = draw(_resized_figures(pod.figures, after._aggregated("cpu"), *limits))
-        after = replace(after, figures=drawn)
+    pod = after = replace(pod, containers=tuple(admitted), figures=pod._admitted())
+    for name in resources:
+        specs = tuple(draw(_resized_container(each, name)) for each in after.containers)
+        after = replace(after, containers=specs)
+        if pod.figures.is_set:
+            limits = [getattr(each.figures, f"{name}_limit") for each in specs]
+            figures = draw(_resized_figures(after.figures, name, after._aggregated(name), *limits))
+            after = replace(after, figures=figures)
     return after if after.qos is pod.qos else pod
 
 
 @st.composite
-def _resized_container(draw: st.DrawFn, container: ContainerSpec) -> ContainerSpec:
+def _resized_container(draw: st.DrawFn, container: ContainerSpec, name: str) -> ContainerSpec:
     if container.kind is Kind.INIT or draw(st.booleans()):
         return container
-    return replace(container, figures=draw(_resized_figures(container.figures, 0)))
+    return replace(container, figures=draw(_resized_figures(container.figures, name, 0)))
 
 
 @st.composite
-def _resized_figures(draw: st.DrawFn, figures: Figures, least: int, *limits: int | None) -> Figures:
-    """Draw new CPU figures for the figures that are set: equal ones stay equal, a limit covers its request.
+def _resized_figures(
+    draw: st.DrawFn, figures: Figures, name: str, least: int, *limits: int | None
+) -> Figures:
+    """Draw new figures of one resource if they are set: equal ones stay equal, a limit covers its request.
 
+    name: "cpu" or "memory".
     least: the smallest request.
     limits: a limit is at least as much as these.
     """
-    cpu, limit = figures.cpu, figures.cpu_limit
-    is_equal = cpu == limit
-    if cpu is not None or draw(st.booleans()):
-        cpu = max(draw(CPU) or 0, least)
+    amounts, smallest = (CPU, 1) if name == "cpu" else (MEMORY, 64 << 20)
+    request, limit = getattr(figures, name), getattr(figures, f"{name}_limit")
+    is_equal = request == limit
+    if request is not None or draw(st.booleans()):
+        request = max(draw(amounts) or 0, least)
     if limit is not None:
-        limit = max(draw(CPU) or 1, cpu or 0, least, *(each or 0 for each in limits))
-        cpu = limit if is_equal else cpu
-    return replace(figures, cpu=cpu, cpu_limit=limit)
+        limit = max(draw(amounts) or smallest, request or 0, least, *(each or 0 for each in limits))
+        request = limit if is_equal else request
+    return replace(figures, **{name: request, f"{name}_limit": limit})
 
 
 def _written(values: st.SearchStrategy[Any]) -> Callable[[str], st.SearchStrategy[tuple[str, str]]]:
@@ -345,6 +355,15 @@ ASKING_WORDS = st.tuples(st.one_of(WORDS, st.just({})), ASKING).map(
     lambda found: {**found[0], **dict((found[1],))}
 )
 """The same, all of them with such a word."""
+
+GREEDY_WORDS = st.tuples(
+    ASKING_WORDS,
+    st.fixed_dictionaries(
+        {},
+        optional={PREFIX + key: st.sampled_from(VALUES[key]) for key in ("memory-min", "memory-low", "numa")},
+    ),
+).map(lambda found: {**found[0], **found[1]})
+"""The same, most of them with words for memory too."""
 
 LABELS = st.lists(
     _of(
