@@ -1,8 +1,8 @@
 """Find the reclaimed pods that hurt an online pod: rank them by how their use rose when the pod's stall rose.
 
-Of the last 64 turns, the pod was calm in some and hurt in others. For each other pod the mean use in the hurt turns is
-compared with the mean use in the calm turns. The rise of reclaimed pods is the evidence against them, the rise of
-other online pods speaks for them:
+A hurt lasts until four turns in a row are calm. For each other pod the mean use in its hurt turns is compared with the
+mean use in the calm turns before it, of the last 64 turns. The rise of reclaimed pods is the evidence against them, the
+rise of other online pods speaks for them:
 
     confidence = rise of the culprits / rise of all pods * rise of the culprits / their use in hurt turns
 
@@ -20,8 +20,22 @@ from typing import Final, NamedTuple
 TURNS: Final = 64
 """Turns that are remembered: about a minute."""
 
+_ALL: Final = (1 << TURNS) - 1
+"""The mask of all turns that are remembered."""
+
 LEAST_CALM: Final = 3
 """Calm turns without which nothing can have risen."""
+
+LONGER_S: Final = 1.5
+"""Seconds by which a hurt lasts longer than the ones without a culprit before culprits are searched."""
+
+LONGEST_ALONE_S: Final = 5.0
+
+CALM_AGAIN: Final = 4
+"""Calm turns in a row that end a hurt: waits scatter, so fewer are part of it."""
+
+_FORGOTTEN: Final = 1 / 1800
+"""Seconds by which `Feeling.alone_s` falls each second: one in half an hour."""
 
 LEAST_CONFIDENCE: Final = 0.5
 
@@ -42,37 +56,77 @@ Uses = tuple[float | None, ...]
 
 
 class Feeling(NamedTuple):
-    """In which of the last turns a pod was calm or hurt: bit 0 is the newest turn. Unknown turns are in neither."""
+    """One online pod's memory of its hurts by one resource.
+
+    calm, hurt: the last turns, bit 0 is the newest. Unknown turns are in neither.
+    present: all turns since the present hurt began; 0 without one.
+    lasts_s: seconds for which the pod was hurt in them.
+    has_culprit: whether the present hurt had a verdict.
+    alone_s: seconds of the longest hurt without a verdict of late, at most `LONGEST_ALONE_S`. A hurt that lasts hardly
+        longer, such as a disk that is busy with itself, may begin by chance when a reclaimed pod does.
+    """
 
     calm: int = 0
     hurt: int = 0
+    present: int = 0
+    lasts_s: float = 0.0
+    has_culprit: bool = False
+    alone_s: float = 0.0
 
-    def after(self, *, hurt: bool | None) -> "Feeling":
-        """Return the feeling after one more turn."""
-        mask = (1 << TURNS) - 1
-        return Feeling((self.calm << 1 | (hurt is False)) & mask, (self.hurt << 1 | (hurt is True)) & mask)
+    def after(self, span_s: float, *, hurt: bool | None) -> "Feeling":
+        """Return the feeling after one more turn, whose reading is of so many seconds."""
+        known = self.unread(1)
+        known = known._replace(
+            calm=known.calm | (hurt is False),
+            hurt=known.hurt | (hurt is True),
+            alone_s=max(0.0, self.alone_s - _FORGOTTEN * span_s),
+        )
+        if hurt:
+            return known._replace(present=known.present | 1, lasts_s=self.lasts_s + min(span_s, 1.0))
+        calm_again = (known.calm & _after_last(known.hurt)).bit_count()
+        if calm_again < CALM_AGAIN and known.present.bit_length() <= TURNS - LEAST_CALM:
+            return known
+        lone_s = 0.0 if self.has_culprit else min(self.lasts_s, LONGEST_ALONE_S)
+        return Feeling(known.calm, known.hurt, alone_s=max(known.alone_s, lone_s))
 
     def unread(self, turns: int) -> "Feeling":
         """Return the feeling after so many unknown turns."""
-        mask = (1 << TURNS) - 1
-        return Feeling(self.calm << turns & mask, self.hurt << turns & mask)
+        present = (self.present + 1 << turns) - 1 if self.present else 0
+        return self._replace(
+            calm=self.calm << turns & _ALL, hurt=self.hurt << turns & _ALL, present=present & _ALL
+        )
+
+    def is_due(self, up: int) -> bool:
+        """Return whether the pod has been hurt so long that culprits are searched."""
+        least_s = self.alone_s + LONGER_S if self.alone_s else 0.0
+        return self.readings >= up and self.lasts_s >= least_s
+
+    @property
+    def readings(self) -> int:
+        """Return the number of hurt turns of the present hurt."""
+        return (self.hurt & self.present).bit_count()
 
     @property
     def streak(self) -> int:
         """Return the number of hurt turns up to now, without a calm turn between; unknown turns do not count."""
-        return (self.hurt & self.since_calm).bit_count()
+        return (self.hurt & _after_last(self.calm)).bit_count()
 
     @property
-    def since_calm(self) -> int:
-        """Return the mask of the turns after the last calm one."""
-        return (self.calm & -self.calm) - 1 if self.calm else (1 << TURNS) - 1
+    def before(self) -> int:
+        """Return the mask of the calm turns before the present hurt."""
+        return self.calm & ~self.present
+
+
+def _after_last(turns: int) -> int:
+    """Return the mask of the turns after the last one of these; of all without one."""
+    return (turns & -turns) - 1 if turns else _ALL
 
 
 class Suspect(NamedTuple):
     """One pod's use, in the unit of the resource.
 
-    calm: mean use in the calm turns.
-    hurt: mean use in the hurt turns since the last calm one.
+    calm: mean use in the calm turns before the present hurt.
+    hurt: mean use in the hurt turns of the present hurt.
     """
 
     pod_id: str
@@ -108,7 +162,7 @@ def evidence(
     online: uses of the other online pods.
     least_rise: the rise below which a pod is no culprit.
     """
-    if feeling.calm.bit_count() < LEAST_CALM or not feeling.hurt:
+    if feeling.before.bit_count() < LEAST_CALM or not feeling.readings:
         return NO_EVIDENCE
     suspects = [_suspect(pod_id, uses, feeling) for pod_id, uses in reclaimed.items()]
     ranked = sorted(
@@ -128,18 +182,18 @@ def evidence(
 
 def _suspect(pod_id: str, uses: Uses, feeling: Feeling) -> Suspect | None:
     """Return a pod's use in calm and in hurt turns; None if either is unknown."""
-    calm = _mean(uses, feeling.calm)
-    hurt = _mean(uses, feeling.hurt & feeling.since_calm)
+    calm = _mean(uses, feeling.before)
+    hurt = _mean(uses, feeling.hurt & feeling.present)
     return None if calm is None or hurt is None else Suspect(pod_id, calm, hurt)
 
 
 def _agrees(uses: Uses, hurt: float, feeling: Feeling) -> bool:
     """Return whether the hurt comes and goes with a pod's use.
 
-    Most turns in which it was as busy as now were hurt turns, and it was there in most of the hurt turns of late.
+    Most turns in which it was as busy as now were hurt turns, and it was there in most turns of the present hurt.
     """
     busy, there = _turns(uses, _AS_BUSY * hurt), _turns(uses, _THERE * hurt)
-    late = feeling.hurt & feeling.since_calm & _turns(uses, 0.0)
+    late = feeling.hurt & feeling.present & _turns(uses, 0.0)
     is_specific = (busy & feeling.hurt).bit_count() > (busy & feeling.calm).bit_count()
     return is_specific and 2 * (there & late).bit_count() > late.bit_count()
 

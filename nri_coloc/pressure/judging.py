@@ -5,7 +5,6 @@ baseline of at most `verdict.LOADS` loads for each resource.
 """
 
 from collections.abc import Iterable, Mapping
-from math import ceil
 from typing import Final, NamedTuple
 
 from nri_coloc.core.readings import StallReading
@@ -13,7 +12,7 @@ from nri_coloc.core.settings import PressureTuning, RungTuning
 from nri_coloc.core.workload import Tolerance
 from nri_coloc.pressure import culprit
 from nri_coloc.pressure.culprit import Evidence, Feeling, Uses, evidence
-from nri_coloc.pressure.rates import UNUSED, Rates, rates, strains
+from nri_coloc.pressure.rates import UNUSED, Rates, rates, span_s, strains
 from nri_coloc.pressure.verdict import (
     NO_BASELINE,
     UNKNOWN,
@@ -36,31 +35,17 @@ SEARCHES: Final = 2
 """Online pods for which one turn searches culprits, for each resource: a search costs some milliseconds at 110 pods."""
 
 
-LONGEST_ALONE: Final = 5
-_FORGOTTEN: Final = 1 / 1800
-"""Turns by which `Felt.alone` falls each turn: one in half an hour."""
-
-
 class Felt(NamedTuple):
-    """What is known of one online pod and one resource.
-
-    alone: hurt turns in a row that had no culprit of late, at most `LONGEST_ALONE`: a hurt that lasts no longer, such
-        as a disk that is busy with itself for seconds, may come without a culprit again. Whole turns, rounded up.
-    """
+    """What is known of one online pod and one resource."""
 
     baseline: Baseline = NO_BASELINE
     feeling: Feeling = Feeling()
     judgement: Judgement = UNKNOWN
     strain: Strain | None = None
-    alone: float = 0.0
-
-    def is_due(self, up: int) -> bool:
-        """Return whether the pod has been hurt so long that culprits are searched."""
-        return self.feeling.streak >= max(up, ceil(self.alone) + 1 if self.alone else 0)
 
     def unread(self, turns: int) -> "Felt":
         """Return the same after so many turns that did not read the pod."""
-        return Felt(self.baseline, self.feeling.unread(turns), alone=self.alone)
+        return Felt(self.baseline, self.feeling.unread(turns))
 
 
 class Watched(NamedTuple):
@@ -117,7 +102,7 @@ class Verdict(NamedTuple):
     """An online pod is hurt, and by which reclaimed pods.
 
     victim: pod id.
-    readings: hurt readings in a row.
+    readings: hurt readings of the present hurt.
     devices: for I/O.
     """
 
@@ -199,7 +184,7 @@ def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
         after[pod_id] = _online_after(former.at(last), reading, pod_id, seen) if is_read else former
     hurt = {resource: _hurt(after, seen, resource) for resource in Resource}
     cpu = Resource.CPU
-    awaited = frozenset(k for k in hurt[cpu] if seen.reclaimed and not after[k].felt[cpu].is_due(0))
+    awaited = frozenset(k for k in hurt[cpu] if seen.reclaimed and not after[k].felt[cpu].feeling.is_due(0))
     return Judged(after, tuple(_verdicts(after, seen, hurt, tuning)), hurt, awaited, seen.turn)
 
 
@@ -214,7 +199,8 @@ def _online_after(former: Watched, reading: StallReading | None, pod_id: str, se
         return former.at(seen.turn)
     newest = rates(former.last, reading)
     found = strains(former.last, reading, newest, seen.stolen)
-    return _after(former, reading, newest, _felt(former.felt, found, seen.tolerances[pod_id]))
+    felt = _felt(former.felt, found, seen.tolerances[pod_id], span_s(former.last, reading) or 0.0)
+    return _after(former, reading, newest, felt)
 
 
 def _after(former: Watched, reading: StallReading, newest: Rates, felt: Mapping[Resource, Felt]) -> Watched:
@@ -230,15 +216,18 @@ def _after(former: Watched, reading: StallReading, newest: Rates, felt: Mapping[
 
 
 def _felt(
-    former: Mapping[Resource, Felt], found: Mapping[Resource, Strain | None], tolerance: Tolerance
+    former: Mapping[Resource, Felt],
+    found: Mapping[Resource, Strain | None],
+    tolerance: Tolerance,
+    span: float,
 ) -> dict[Resource, Felt]:
     """Return the judgements of an online pod in this turn."""
     felt: dict[Resource, Felt] = {}
     for resource, strain in found.items():
         known = former.get(resource, Felt())
         baseline, judgement = judge(known.baseline, resource, strain, tolerance)
-        feeling, alone = known.feeling.after(hurt=judgement.hurt), max(0.0, known.alone - _FORGOTTEN)
-        felt[resource] = Felt(baseline, feeling, judgement, strain, alone)
+        feeling = known.feeling.after(span, hurt=judgement.hurt)
+        felt[resource] = Felt(baseline, feeling, judgement, strain)
     return felt
 
 
@@ -252,7 +241,7 @@ def _worst(pods: Watch, hurt: Iterable[str], resource: Resource, up: int) -> lis
 
     A search reads the use of all pods in all turns. A culprit of many pods is found by any of them.
     """
-    due = (k for k in hurt if pods[k].felt[resource].is_due(up))
+    due = (k for k in hurt if pods[k].felt[resource].feeling.is_due(up))
     return sorted(due, key=lambda k: (-_excess(pods[k].felt[resource].judgement), k))[:SEARCHES]
 
 
@@ -264,38 +253,44 @@ def _excess(judgement: Judgement) -> float:
 def _verdicts(
     pods: dict[str, Watched], seen: Seen, hurt: Mapping[Resource, frozenset[str]], tuning: PressureTuning
 ) -> Iterable[Verdict]:
-    """Yield the verdicts; note in `pods` the hurts that have no culprit."""
+    """Yield the verdicts; note in `pods` the hurts that have a culprit."""
     for resource, rung in rungs(tuning).items():
         due = _worst(pods, hurt[resource], resource, rung.up) if rung.judges and seen.reclaimed else ()
-        for victim in due:
-            felt, devices = pods[victim].felt[resource], pods[victim].devices
-            if felt.strain is None:
-                continue
-            found = evidence(
-                felt.feeling,
-                {k: _uses(pods[k], seen.turn, resource, devices) for k in seen.reclaimed},
-                (_uses(pods[k], seen.turn, resource, devices) for k in seen.online if k != victim),
-                LEAST_RISES[resource],
-            )
-            if found.confidence < culprit.LEAST_CONFIDENCE:
-                pods[victim] = _hurt_alone(pods[victim], resource)
-            else:
-                yield Verdict(
-                    victim=victim,
-                    resource=resource,
-                    judgement=felt.judgement,
-                    strain=felt.strain,
-                    evidence=found,
-                    readings=felt.feeling.streak,
-                    tolerance=seen.tolerances[victim],
-                    devices=devices if resource is Resource.IO else frozenset(),
-                )
+        found = [one for victim in due if (one := _verdict(pods, seen, victim, resource)) is not None]
+        for victim in hurt[resource] if found else ():  # it may hurt them all, and few are searched
+            pods[victim] = _with_culprit(pods[victim], resource)
+        yield from found
 
 
-def _hurt_alone(pod: Watched, resource: Resource) -> Watched:
+def _verdict(pods: Watch, seen: Seen, victim: str, resource: Resource) -> Verdict | None:
+    """Return the verdict on a hurt pod, None without a culprit."""
+    felt, devices = pods[victim].felt[resource], pods[victim].devices
+    if felt.strain is None:
+        return None
+    found = evidence(
+        felt.feeling,
+        {k: _uses(pods[k], seen.turn, resource, devices) for k in seen.reclaimed},
+        (_uses(pods[k], seen.turn, resource, devices) for k in seen.online if k != victim),
+        LEAST_RISES[resource],
+    )
+    if found.confidence < culprit.LEAST_CONFIDENCE:
+        return None
+    return Verdict(
+        victim=victim,
+        resource=resource,
+        judgement=felt.judgement,
+        strain=felt.strain,
+        evidence=found,
+        readings=felt.feeling.readings,
+        tolerance=seen.tolerances[victim],
+        devices=devices if resource is Resource.IO else frozenset(),
+    )
+
+
+def _with_culprit(pod: Watched, resource: Resource) -> Watched:
     felt = pod.felt[resource]
-    alone = max(felt.alone, float(min(felt.feeling.streak, LONGEST_ALONE)))
-    return pod._replace(felt={**pod.felt, resource: felt._replace(alone=alone)})
+    feeling = felt.feeling._replace(has_culprit=True)
+    return pod._replace(felt={**pod.felt, resource: felt._replace(feeling=feeling)})
 
 
 def _uses(pod: Watched, turn: int, resource: Resource, devices: frozenset[str]) -> Uses:

@@ -90,8 +90,45 @@ def test_a_hurt_without_a_culprit_is_expected_again():
         node.seconds(20, {"web": READER}, {"hog": IDLE})
         node.seconds(3, {"web": SLOWED}, {"hog": IDLE})
     node.seconds(20, {"web": READER}, {"hog": IDLE})
-    (verdict,) = node.seconds(4, {"web": SLOWED}, {"hog": DISK_HOG})
-    assert verdict.readings == 4
+    (verdict,) = node.seconds(5, {"web": SLOWED}, {"hog": DISK_HOG})
+    assert verdict.readings == 5
+
+
+def test_short_turns_make_no_hurt_longer():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    node.seconds(3, {"web": SLOWED}, {"hog": IDLE})
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    spans_s = (1.0, 0.25, 0.75, 1.0)
+    looks = [node.second({"web": SLOWED}, {"hog": DISK_HOG}, lasts_s=each) for each in spans_s]
+    assert not any(look.verdicts for look in looks)
+
+
+def test_a_hurt_outlasts_single_calm_turns():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    found = [node.second({"web": each}, {"hog": DISK_HOG}).verdicts for each in (SLOWED, READER, SLOWED)]
+    assert [len(verdicts) for verdicts in found] == [0, 0, 1]
+    assert found[2][0].readings == 2
+
+
+def test_four_calm_turns_end_a_hurt():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    node.second({"web": SLOWED}, {"hog": DISK_HOG})
+    node.seconds(4, {"web": READER}, {"hog": IDLE})
+    assert not node.second({"web": SLOWED}, {"hog": DISK_HOG}).verdicts
+
+
+@pytest.mark.parametrize("pods", [["web"], ["web", "second", "third"]], ids=["one", "more than are searched"])
+def test_a_hurt_with_a_culprit_is_none_alone(pods: list[str]):
+    node = bench()
+    calm, slowed = dict.fromkeys(pods, READER), dict.fromkeys(pods, SLOWED)
+    node.seconds(20, calm, {"hog": IDLE})
+    assert node.seconds(5, slowed, {"hog": DISK_HOG})
+    node.seconds(20, calm, {"hog": IDLE})
+    assert {one.readings for one in node.seconds(2, slowed, {"hog": DISK_HOG})} == {2}
+    assert not any(node.watch[pod].felt[Resource.IO].feeling.alone_s for pod in pods)
 
 
 def test_a_hurt_without_a_culprit_is_forgotten():
