@@ -10,7 +10,17 @@ from nri_coloc.core import cpuset
 from nri_coloc.host import cpusets, files, oom_scores, scheduler
 from nri_coloc.host.marks import Marks
 
-LEVELS = sys.getrecursionlimit() + 100
+LIMIT = 500
+LEVELS = LIMIT + 100
+"""With the interpreter's usual limit of 1,000 the test's own cgroups take most of its time."""
+
+
+@pytest.fixture(autouse=True)
+def recursion_limit() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(LIMIT)
+    yield
+    sys.setrecursionlimit(before)
 
 
 @pytest.fixture(scope="module")
