@@ -85,6 +85,20 @@ class Colocation:
             self.product.wait_ready()
             self.admin("lending", "on")
 
+    def run_companion(self, program: str) -> None:
+        """Let the companion's DaemonSet run another program, as a rolling update does."""
+        patch = {
+            "op": "replace",
+            "path": "/spec/template/spec/containers/0/command",
+            "value": companion(program),
+        }
+        words = ("patch", "daemonset", COMPANION, f"--namespace={NAMESPACE}", "--type=json")
+        self._cluster.kubectl(*words, f"--patch={json.dumps([patch])}")
+
+    def log(self, name: str) -> str:
+        """Return the log of a pod of ours, or of a workload such as `daemonset/NAME`."""
+        return self._cluster.kubectl("logs", name, f"--namespace={NAMESPACE}")
+
     def pods(self, name: str) -> list[dict[str, Any]]:
         """Return the pods of one of the three."""
         labels = f"--selector=app.kubernetes.io/name={name}"
@@ -123,8 +137,7 @@ class Colocation:
                 may_evict = text.replace(NO_EVICTIONS, "evict: true")
                 found["data"]["config.yaml"] = f"{may_evict}\n{RECLAIM}\n{sections}\n"
             if found["kind"] == "DaemonSet" and found["metadata"]["name"] == COMPANION:
-                companion = found["spec"]["template"]["spec"]["containers"][0]
-                companion["command"] = ["python", "-c", HASTY.read_text(), "--node=$(NODE_NAME)"]
+                found["spec"]["template"]["spec"]["containers"][0]["command"] = companion(HASTY.read_text())
         return granted(objects)
 
     def _is_ready(self) -> bool:
@@ -136,6 +149,11 @@ class Colocation:
         return names == [DAEMON, COMPANION, CONTROLLER, CONTROLLER] and all(
             _is_ready(each) for _, each in ours
         )
+
+
+def companion(program: str) -> list[str]:
+    """Return the command of the companion's container that runs a program in place of the image's."""
+    return ["python", "-c", program, "--node=$(NODE_NAME)"]
 
 
 def lent(cpu: str = "10", memory: str = "33554432") -> dict[str, str]:

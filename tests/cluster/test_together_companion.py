@@ -1,0 +1,96 @@
+"""The companion beside the real kubelet and scheduler: its report's floor, and companions that the daemon refuses."""
+
+from collections.abc import Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+from nri_coloc.kubernetes import messages
+from nri_coloc.kubernetes.presets import DEFAULT, OPEN
+from nri_coloc.pods import quantity
+from tests.cluster.cluster import Cluster
+from tests.cluster.colocation import COMPANION, HASTY, Colocation, lent, reclaimed
+from tests.cluster.pods import container, pod
+from tests.cluster.product import NAMESPACE
+from tests.cluster.running import Pods, is_ready
+
+ONLY_NEWEST = True
+NARROW: Final = "schedule: {outside: 5, grace: 0s}"
+"""The node lends a twentieth of its offer, which is less than LARGE."""
+
+LARGE_MILLI: Final = 303
+"""Less than a wide node lends, also beside much other work."""
+
+LARGE: Final = lent(cpu=str(LARGE_MILLI))
+STAYS: Final = ("/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+HOUR_S: Final = 3600
+SECOND: Final = "second-companion"
+HTTP_PORT: Final = 9746
+OTHER: Final = messages.PROTOCOL + 1
+OF_OTHER_VERSION: Final = f"from nri_coloc.kubernetes import messages\nmessages.PROTOCOL = {OTHER}\n"
+
+
+def lent_cpu(colocation: Colocation) -> int:
+    """Return the lent CPU that the node shows, milli-CPU."""
+    return quantity.whole_bytes(colocation.allocatable()[DEFAULT.cpu])
+
+
+def is_narrow(colocation: Colocation) -> bool:
+    return 0 < lent_cpu(colocation) < LARGE_MILLI
+
+
+def test_a_terminating_pod_counts_in_the_floor(cluster: Cluster, colocation: Colocation, pods: Pods):
+    app = container(requests=LARGE, limits=LARGE, command=STAYS)
+    pods.run(pod("leaving", app, qos_class="reclaimed", terminationGracePeriodSeconds=HOUR_S))
+    cluster.kubectl("delete", "pod", "leaving", "--wait=false")
+    try:
+        colocation.configure(NARROW)
+        floor = (LARGE_MILLI, None)
+        cluster.becomes(
+            lambda: (lent_cpu(colocation), colocation.allocatable().get(OPEN)), floor, "the floor"
+        )
+        assert pods.status("leaving")["phase"] == "Running"
+    finally:
+        cluster.delete("pod", "leaving", now=True)
+    cluster.wait(partial(is_narrow, colocation), "the report without the pod")
+    colocation.configure()
+
+
+def test_a_second_companion_is_turned_away(cluster: Cluster, colocation: Colocation, pods: Pods):
+    pods.run(reclaimed("job"))
+    before = pods.placed("job"), containers(colocation)
+    spec = cluster.get("daemonset", COMPANION, NAMESPACE)["spec"]["template"]["spec"]
+    pods.create({**pod(SECOND, namespace=NAMESPACE), "spec": spec})
+    is_told = partial(tells, cluster, "another companion of this node is connected")
+    cluster.wait(lambda: is_told(cluster.get("pod", SECOND, NAMESPACE)), "the reason in its readiness")
+    assert " reported " not in colocation.log(SECOND)
+    colocation.wait_ready()
+    assert (pods.placed("job"), containers(colocation)) == before
+
+
+def test_a_companion_of_another_version_is_refused(cluster: Cluster, colocation: Colocation, pods: Pods):
+    pods.run(reclaimed("job"))
+    before = pods.placed("job"), colocation.product.pids()
+    colocation.run_companion(OF_OTHER_VERSION + HASTY.read_text())
+    try:
+        is_told = partial(tells, cluster, f"speaks protocol {OTHER}, the daemon")
+        cluster.wait(lambda: any(map(is_told, colocation.pods(COMPANION))), "the reason in its readiness")
+        assert " reported " not in colocation.log(f"daemonset/{COMPANION}")
+        colocation.product.wait_ready()
+        assert (pods.placed("job"), colocation.product.pids()) == before
+        assert {DEFAULT.cpu, OPEN} <= set(colocation.allocatable())
+    finally:
+        colocation.run_companion(HASTY.read_text())
+    colocation.wait_ready()
+
+
+def tells(cluster: Cluster, sentence: str, companion: Mapping[str, Any]) -> bool:
+    """Return whether a companion's pod is not ready and names this reason."""
+    status, text = cluster.namespace.get(HTTP_PORT, "/readyz", host=companion["status"]["podIP"])
+    return status == HTTPStatus.SERVICE_UNAVAILABLE and sentence in text and not is_ready(companion["status"])
+
+
+def containers(colocation: Colocation) -> list[str]:
+    """Return the ids of the containers of the companion's DaemonSet."""
+    found = [state for each in colocation.pods(COMPANION) for state in each["status"]["containerStatuses"]]
+    return [state["containerID"] for state in found]
