@@ -4,6 +4,7 @@ No test is left out in silence. The summary names each skipped test with its rea
 tests of other tiers (`tests/tiers.py`). Under CI=true a skipped test is a failure.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -61,7 +62,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Start lanes, and take away what disturbs them: only now are the chosen tests known."""
+    """Start lanes, and take away what disturbs them: only now are the chosen tests known.
+
+    The collected tests live to the end; a garbage collector that passes over them costs the unit tests a tenth less.
+    """
+    gc.collect()
+    gc.freeze()
     if not lanes.is_lane() and any(map(is_on_containerd, session.items)):
         kubepods.take_away_leftover()
     if lanes.wanted(session.config, session.items):
