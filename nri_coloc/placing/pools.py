@@ -7,7 +7,7 @@ the same part of its CPUs. A growing pool keeps its CPUs, a shrinking pool gets 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from heapq import heapify, heappop, heappush
 from operator import or_
@@ -36,66 +36,30 @@ def choose(
 ) -> CPUMask:
     """Return at most `count` CPUs of `share` for the reclaim pool, but at least the free threads of one core.
 
-    They are whole cores, and as many CPUs as whole cores add up to: on a hybrid machine narrow cores fill up a count.
-    A worse rank of cores is lent only if nothing is left of the better ones.
-
+    `count` is rounded down to whole cores; lending has rounded parts of a core up before.
     former: CPUs that the reclaim pool had, 0 if none were chosen yet.
     """
-    count = max(count, topology.threads_per_core)
+    threads = topology.threads_per_core
+    count = max(count, threads)
     if count >= share.bit_count():
         return share
-    if former.bit_count() == count and _is_sound(topology, share, dedicated, former):
+    size = former.bit_count()
+    if size and 0 <= count - size < threads and _is_sound(topology, share, dedicated, former):
         return former
     nodes = _nodes(topology, share, dedicated, former)
     chosen = 0
     for rank in _RANKS:
-        left = count - chosen.bit_count()
-        # every thread beside an owned CPU slows its owner: none of them fills up the rest of a count
-        least = topology.threads_per_core if rank == _BESIDE_DEDICATED else 1
-        fitting, wider = _divided_by_width(nodes, rank, left, least)
-        chosen |= reduce(or_, _filled_up(fitting, wider, left), 0)
-        if wider:
-            break
-    return chosen
-
-
-def _divided_by_width(
-    nodes: Sequence["_Node"], rank: int, count: int, least: int
-) -> tuple[list[CPUMask], list[CPUMask]]:
-    """Return the parts of a rank that make up at most `count` CPUs, and the parts that were too wide for the rest.
-
-    The best parts come first, so the rest is filled with narrow parts after a wide one did not fit.
-
-    least: the smallest rest that is filled, CPUs.
-    """
-    fitting: list[CPUMask] = []
-    wider: list[CPUMask] = []
-    # ties go to the upper node
-    heap = [(node.after_next(rank), -at) for at, node in enumerate(nodes) if node.parts[rank]]
-    heapify(heap)
-    while heap and count >= least:
-        at = heappop(heap)[1]
-        part = nodes[-at].take(rank, count)
-        if part.bit_count() > count:
-            wider.append(part)
-        else:
-            fitting.append(part)
+        # ties go to the upper node
+        heap = [(node.after_next(rank), -at) for at, node in enumerate(nodes) if node.parts[rank]]
+        heapify(heap)
+        while heap and count >= threads:
+            at = heappop(heap)[1]
+            part = nodes[-at].take(rank)
+            chosen |= part
             count -= part.bit_count()
-        if nodes[-at].parts[rank]:
-            heappush(heap, (nodes[-at].after_next(rank), at))
-    return fitting, wider if count else []
-
-
-def _filled_up(fitting: Sequence[CPUMask], wider: Sequence[CPUMask], count: int) -> list[CPUMask]:
-    """Return the fitting parts, the last of some width replaced by a wider one if that comes nearer to `count` CPUs."""
-    left = count - sum(part.bit_count() for part in fitting)
-    narrow = {part.bit_count(): part for part in fitting}
-    wide = {part.bit_count(): part for part in reversed(wider)}
-    gains = [(w - n, w, n) for w in wide for n in narrow if 0 < w - n <= left]
-    if not left or not gains:
-        return list(fitting)
-    _, gained, given = max(gains)
-    return [wide[gained], *(part for part in fitting if part != narrow[given])]
+            if nodes[-at].parts[rank]:
+                heappush(heap, (nodes[-at].after_next(rank), at))
+    return chosen
 
 
 def _is_sound(topology: Topology, share: CPUMask, dedicated: CPUMask, box: CPUMask) -> bool:
@@ -126,11 +90,10 @@ class _Node:
         """Return the part of the node (0 to 1) that is lent after it has given its next part of this rank."""
         return (self._lent + self.parts[rank][-1][1].bit_count()) / self._size
 
-    def take(self, rank: int, most: int) -> CPUMask:
-        """Remove and return the best part of a rank; it is lent if it has at most so many CPUs."""
+    def take(self, rank: int) -> CPUMask:
+        """Remove and return the best part of a rank."""
         part = self.parts[rank].pop()[1]
-        if part.bit_count() <= most:
-            self._lent += part.bit_count()
+        self._lent += part.bit_count()
         return part
 
 

@@ -35,17 +35,6 @@ class TestSize:
         one_thread_each = Topology.build([CPU(n, core=str(n)) for n in range(4)])
         assert pools.choose(one_thread_each, 0b1111, 0, 3) == 0b1110
 
-    @pytest.mark.parametrize(
-        ("count", "cpus"),
-        [(2, "22-23"), (4, "20-23"), (8, "16-23"), (9, "14-15,17-23"), (10, "14-23")],
-        ids=str,
-    )
-    def test_narrow_cores_of_a_hybrid_fill_up_a_count(self, count, cpus):
-        assert box(count, share="0-23", name="hybrid") == cpus
-
-    def test_a_wide_core_replaces_an_odd_narrow_one(self):
-        assert box(8, share="0-22", name="hybrid") == "14-15,17-22"
-
 
 class TestChoice:
     def test_nodes_give_the_same_part_of_what_they_have(self):
