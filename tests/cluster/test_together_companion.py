@@ -1,5 +1,7 @@
 """The companion beside the real kubelet and scheduler: its report's floor, and companions that the daemon refuses."""
 
+import os
+import signal
 from collections.abc import Mapping
 from functools import partial
 from http import HTTPStatus
@@ -13,6 +15,7 @@ from tests.cluster.colocation import COMPANION, HASTY, Colocation, lent, reclaim
 from tests.cluster.pods import container, pod
 from tests.cluster.product import NAMESPACE
 from tests.cluster.running import Pods, is_ready
+from tests.rig import cgroups
 
 ONLY_NEWEST = True
 NARROW: Final = "schedule: {outside: 5, grace: 0s}"
@@ -51,9 +54,16 @@ def test_a_terminating_pod_counts_in_the_floor(cluster: Cluster, colocation: Col
         )
         assert pods.status("leaving")["phase"] == "Running"
     finally:
+        end(pods.cgroup("leaving"))  # the runtime starts nothing beside a plugin that registers during a stop
         cluster.delete("pod", "leaving", now=True)
     cluster.wait(partial(is_narrow, colocation), "the report without the pod")
     colocation.configure()
+
+
+def end(cgroup: str) -> None:
+    """End the processes of a container that ignores SIGTERM."""
+    for pid in cgroups.pids(cgroup):
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_second_companion_is_turned_away(cluster: Cluster, colocation: Colocation, pods: Pods):
