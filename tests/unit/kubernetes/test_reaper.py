@@ -158,7 +158,7 @@ def turns(server: Nodes, *times_s: float, reaper: Reaper | None = None) -> tuple
     """Play turns of a reaper; return it, and the lines of its log."""
     errors: list[str] = []
     found = reaper or Reaper(
-        server,  # type: ignore[arg-type]
+        server,  # type: ignore[arg-type]  # as much of an Api as is asked
         preset=lambda: DEFAULT,
         leads=lambda: True,
         corrected=lambda _node, _correction: None,

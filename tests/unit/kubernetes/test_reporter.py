@@ -27,7 +27,7 @@ class Ran:
         self.log = Lines()
         self.node = this_node([OPEN])
         self.now_s = 1000.0
-        self.reporter = Reporter(self, "a", DEFAULT, log=self.log, node=self.node)  # type: ignore[arg-type]
+        self.reporter = Reporter(self, "a", DEFAULT, log=self.log, node=self.node)  # type: ignore[arg-type]  # as much of an Api as is asked
 
     def merge(self, _path: str, body: dict[str, Any]) -> dict[str, Any]:
         if self.error is not None:
