@@ -449,7 +449,7 @@ class CgroupWriter:
             if value.name == MEMS and not holds(current, value):
                 text = cpusets.bearable(str(folder), self._layout.version, value.text)
                 if text != value.text:
-                    writes.absent.append(value.name)
+                    writes.partly.append(value.name)
                 value = FileValue(value.controller, value.name, text)
             if not holds(current, value):
                 text = value.image if value.image and value.name in self._images else value.text

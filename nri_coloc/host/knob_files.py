@@ -258,7 +258,8 @@ class Applied:
     cpus: the CPUs read back, None if the cgroup or its cpuset is missing.
     before: the CPUs before the write.
     corrected: every other file that was written.
-    absent: the names of the files that are missing, or that cannot have their value yet.
+    absent: the names of the files that are missing.
+    partly: the names of the files that cannot have their whole value yet: they keep memory nodes with much memory.
     later: writes that are still to be made, of files among the corrected.
     """
 
@@ -267,6 +268,7 @@ class Applied:
     failures: tuple[KernelInterfaceError, ...] = ()
     corrected: tuple[Correction, ...] = ()
     absent: tuple[str, ...] = ()
+    partly: tuple[str, ...] = ()
     later: tuple[Later, ...] = ()
 
 
@@ -277,6 +279,7 @@ class Writes:
     failures: list[KernelInterfaceError] = field(default_factory=list)
     corrected: list[Correction] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
+    partly: list[str] = field(default_factory=list)
     later: list[Later] = field(default_factory=list)
 
     def applied(self, cpus: CPUMask | None = None, before: CPUMask | None = None) -> Applied:
@@ -288,6 +291,7 @@ class Writes:
             failures=failures,
             corrected=corrected,
             absent=tuple(self.absent),
+            partly=tuple(self.partly),
             later=tuple(self.later),
         )
 

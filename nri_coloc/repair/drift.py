@@ -182,7 +182,7 @@ class Drifts:
         known = self._known.get(id_)
         self._ordered[id_] = target
         self.refusals.tried(id_, applied.failures)
-        whole = not (applied.failures or applied.absent or applied.later)
+        whole = not (applied.failures or applied.absent or applied.partly or applied.later)
         whole = whole and applied.cpus == (target.cpus or None)
         self._known[id_] = target if whole else _in_place(known, target, applied)
         if whole and known is not None and known.cpus == target.cpus and _held(applied):
@@ -269,8 +269,8 @@ def _in_place(known: Target | None, target: Target, applied: Applied) -> Target:
 
     A value whose write was put off counts as in place when a check finds it: until then it is no drift.
     """
-    lacks = {failure.path.rpartition("/")[2] for failure in applied.failures} | {*applied.absent}
-    lacks |= {later.name for later in applied.later}
+    lacks = {*applied.absent, *applied.partly} | {later.name for later in applied.later}
+    lacks |= {failure.path.rpartition("/")[2] for failure in applied.failures}
     cpus = target.cpus if applied.cpus == target.cpus else 0
     if applied.before is None and known is not None:
         cpus = known.cpus

@@ -85,6 +85,12 @@ class TestMemoryThatWouldMove:
         assert v2.text("cpuset.mems") == written
         assert not v2.apply("", nodes).corrected
 
+    def test_nodes_that_stay_are_no_missing_file(self, v2):
+        v2.cgroup(cpuset_mems="0-1", memory_numa_stat=NUMA_STAT.format(0, MUCH, 0))
+        v2.file("cpuset.mems.effective").write_text("0-1\n")
+        applied = v2.apply("", FileValue("cpuset", "cpuset.mems", "0"))
+        assert (applied.absent, applied.partly) == ((), ("cpuset.mems",))
+
     def test_they_go_when_the_memory_is_free(self, v2):
         stat = NUMA_STAT.format(0, MUCH, 0)
         v2.cgroup(cpuset_mems="0-1", memory_numa_stat=stat)
