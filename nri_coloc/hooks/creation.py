@@ -164,8 +164,8 @@ class Creation:
                 reply[0] = self._response(outcome, outcome.state.containers[event.container.id])
             return exchange.claim()
 
-        outcome = self._node.decide(event, deliverable)
-        if not exchange.claimed_by_us:
+        outcome = self._node.decide_if(event, deliverable)
+        if outcome is None:
             self._consequences.tell_too_late(hook, exchange)
             return
         if outcome.refusal:

@@ -49,14 +49,11 @@ class RequestsAgain:
         event = self._reader.lower_request(pod, before, self._node.tuning)
         if event is None:
             return
-        adopted: list[Outcome] = []
 
-        def is_newest(outcome: Outcome) -> bool:
+        def is_newest(_outcome: Outcome) -> bool:
             place = self._node.state.pods.get(pod.id)
-            if place is not None and place.pod is pod:  # else a hook has been faster
-                adopted.append(outcome)
-            return bool(adopted)
+            return place is not None and place.pod is pod  # else a hook has been faster
 
-        self._node.decide(event, is_newest)
-        for outcome in adopted:
+        outcome = self._node.decide_if(event, is_newest)
+        if outcome is not None:
             self._follow(all_of(outcome, before))

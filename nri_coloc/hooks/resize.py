@@ -58,8 +58,8 @@ class Resize:
                 reply[0] = self._overlay(outcome, container_id)
             return exchange.claim()
 
-        outcome = self._node.decide(event, deliverable)
-        if not exchange.claimed_by_us:
+        outcome = self._node.decide_if(event, deliverable)
+        if outcome is None:
             self._consequences.tell_too_late(hook, exchange)
             before = self._node.state
             by_files = self._node.decide(replace(event, answered=False))

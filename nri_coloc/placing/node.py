@@ -5,7 +5,7 @@ moves to apply. `step` is total and deterministic: it does not wait, read a cloc
 met is an outcome too. `Node` decides under its mutex, the only one in this room, and callers act after it.
 
 Readers take the current value without a lock, because it is immutable and its reference is replaced as a whole. Only
-`decide` and `retune` replace it, and `decide` only if the caller can still deliver the answer.
+`Node` replaces it; `decide_if` does so only if the caller can still deliver the answer.
 """
 
 from collections.abc import Callable
@@ -134,14 +134,6 @@ def _protected_anew(before: NodeState, after: NodeState, pod_id: str) -> Decisio
     return said._replace(reason=Reason.POD_FACTS, because=because)
 
 
-Adopt = Callable[[Outcome], bool]
-
-
-def always(_outcome: Outcome) -> bool:
-    """Adopt every outcome."""
-    return True
-
-
 class Node:
     """State, settings and capabilities, each an immutable value that any thread may read.
 
@@ -158,17 +150,24 @@ class Node:
         self.memory_bytes = memory_bytes
         self._mutex = Lock()
 
-    def decide(self, event: Event, adopt: Adopt = always) -> Outcome:
-        """Run the policy on an event and return the outcome.
+    def decide(self, event: Event) -> Outcome:
+        """Run the policy on an event, replace the state and return the outcome."""
+        with self._mutex:
+            return self._adopted(event, step(self.state, event, self.tuning))
 
-        adopt: called under the mutex; returns whether the outcome still counts. Only then the state is replaced.
+    def decide_if(self, event: Event, counts: Callable[[Outcome], bool]) -> Outcome | None:
+        """Do the same if the outcome counts; return None, and leave the state as it is, if it does not.
+
+        counts: called under the mutex.
         """
         with self._mutex:
             outcome = step(self.state, event, self.tuning)
-            if adopt(outcome):
-                self.state = outcome.state
-                self.told = self.told or isinstance(event, Synchronized)
-            return outcome
+            return self._adopted(event, outcome) if counts(outcome) else None
+
+    def _adopted(self, event: Event, outcome: Outcome) -> Outcome:
+        self.state = outcome.state
+        self.told = self.told or isinstance(event, Synchronized)
+        return outcome
 
     def retune(self, event: Event, tuning: Tuning) -> Outcome:
         """Replace the tuning and apply the event that informs the policy, as one change; return the outcome."""

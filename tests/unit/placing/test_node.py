@@ -19,30 +19,38 @@ def test_an_undelivered_decision_leaves_the_state_unchanged():
     node = a_node()
     create(node, "app")
     before = node.state
-    outcome = node.decide(ContainerGone("app"), lambda _: False)
+    assert node.decide_if(ContainerGone("app"), lambda _: False) is None
     assert node.state is before
-    assert outcome.state is not before
+
+
+def test_a_delivered_decision_replaces_the_state():
+    node = a_node()
+    create(node, "app")
+    outcome = node.decide_if(ContainerGone("app"), lambda _: True)
+    assert outcome is not None
+    assert node.state is outcome.state
+    assert not node.state.containers
 
 
 def test_whether_it_counts_is_asked_before_anybody_else_can_decide():
     node = a_node()
     seen = []
 
-    def adopt(outcome):
+    def counts(outcome):
         other = threading.Thread(target=lambda: seen.append(node.decide(ContainerGone("nobody"))))
         other.start()
         other.join(0.05)
         assert seen == [], "another decision came in between"
         return True
 
-    node.decide(ContainerGone("nobody"), adopt)
+    node.decide_if(ContainerGone("nobody"), counts)
 
 
 def test_only_a_list_that_was_taken_in_tells_who_there_is():
     node = a_node()
     node.told = False
     create(node, "app")
-    node.decide(Synchronized((), ()), lambda _: False)
+    node.decide_if(Synchronized((), ()), lambda _: False)
     assert not node.told
     node.decide(Synchronized((), ()))
     assert node.told
