@@ -188,13 +188,16 @@ class BoxMemory:
         goal = self._goal
         (former, extent), self._untold = self._untold or (NO_KNOBS, Extent(0, 0)), None
         now = _knobs(goal) if self._parts else NO_KNOBS
+        absent = self._node.lacking(
+            former.overlaid(now)
+        )  # v1 has no memory.high, so none is written or missing
         decision = Decision(
             AuditEvent.RECLAIM_MEMORY,
             Reason.HEADROOM if now != former else Reason.MEMBERS_ASKED,
             f"memory limit set: {_CAUSES.get(goal.binding) or _bounding(goal.binding)}",
             pool=RECLAIM,
-            before=former.differing(now),
-            after=now.differing(former),
+            before=former.differing(now).without(absent),
+            after=now.differing(former).without(absent),
             inputs={
                 "binding": goal.binding.value,
                 "before_bytes": former.memory_high,

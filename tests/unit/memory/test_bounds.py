@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from nri_coloc.core.decisions import PodRemoved
-from nri_coloc.core.knobs import Knobs
+from nri_coloc.core.knobs import Capability, Knobs
 from nri_coloc.core.readings import GroupReading, MemoryReading, NumaMemory
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass, Wish
@@ -306,6 +306,18 @@ def test_the_last_one_leaves_and_that_is_told(rig):
     assert rig.turn(9 * GIB) == {}
     assert dict(rig.heard.records[-1].after) == {}
     assert set(rig.heard.records[-1].before) == {"memory.high", "memory.limit"}
+
+
+def test_cgroup_v1_has_no_memory_high_to_miss(rig):
+    files = frozenset({"memory.limit_in_bytes", "cpuset.cpus"})
+    rig.node.learn(Capability(1, files, seen_below=frozenset({"kubepods"})))
+    rig.turn(pods={"batch": GIB})
+    rig.turn(4 * GIB, pods={"batch": GIB})
+    rig.node.decide(PodRemoved("batch"))
+    rig.turn(4 * GIB)
+    assert rig.heard.said() == [("reclaim.memory", "headroom")] * 3
+    for record in rig.heard.records:
+        assert set(record.before) | set(record.after) == {"memory.limit"}
 
 
 def test_whose_memory_is_not_ours_is_reckoned_with_and_left_alone():
