@@ -349,6 +349,7 @@ class Reporter:
         self._node = node
         self._state = Reporting()
         self._uid = ""
+        self._stamp = ""
         self._backoff = Backoff(random.random)
         self._retry_s = 0.0
         self._unsent = ""
@@ -369,11 +370,12 @@ class Reporter:
         if view is None or floor is None:
             return
         if view.uid != self._uid:
-            self._uid, self._state = view.uid, Reporting()
+            self._uid, self._state, self._stamp = view.uid, Reporting(), view.reported_at
         wanted = None if heard is None else _wanted(heard, view, floor, now_s)
         if wanted is not None:
             self._remark(wanted)
-        decision = reporting.decide(self._state, wanted, view.shown, now_s)
+        is_replaced = view.reported_at > self._stamp  # both stamps are of one machine's clock, in UTC
+        decision = reporting.decide(self._state, wanted, view.shown, now_s, is_replaced=is_replaced)
         self._state = decision.state
         self._node_state = "" if heard is None else heard[0].node_state
         if decision.report is None:
@@ -397,6 +399,8 @@ class Reporter:
     def _send(self, report: Report, why: Mapping[str, str], now_s: float) -> None:
         try:
             stamp = datetime.now(UTC).isoformat(timespec="seconds")
+            if report.is_fresh:
+                self._stamp = stamp  # before the answer, which may be lost
             node = self._api.merge(self._path, reporting.patch(report, self._preset, stamp, self._node_state))
             self._node.answered(node)
         except ApiError as error:

@@ -140,6 +140,12 @@ def shown(node: Mapping[str, Any], preset: Preset) -> Shown:
     )
 
 
+def reported_at(metadata: Mapping[str, Any]) -> str:
+    """Return the text of the last report. A text that is too long is a report too."""
+    found = objects.child(metadata, "annotations").get(REPORTED_AT)
+    return found if isinstance(found, str) else ""
+
+
 def _read(found: object) -> int | None:
     try:
         return objects.amount(found)

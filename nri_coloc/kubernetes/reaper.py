@@ -1,7 +1,7 @@
 """Close nodes whose reports stopped, and later lower their amounts to the floor (`silence` decides)."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Event
 from typing import Any, Final, NamedTuple
 
@@ -95,7 +95,7 @@ class Reaper:
                 try:
                     metadata = objects.child(node, "metadata")
                     uid = objects.text(metadata, "uid", _LONGEST)
-                    heard[uid] = silence.hear(self._heard.get(uid), _reported_at(metadata), now_s)
+                    heard[uid] = silence.hear(self._heard.get(uid), presets.reported_at(metadata), now_s)
                     silent_s = silence.silent_for(heard[uid], since_s, now_s)
                     if silent_s >= silence.CLOSE_AFTER_S and (found := self._silent(node, silent_s)):
                         silent.append(found)
@@ -140,9 +140,3 @@ class Reaper:
             "metadata": {"resourceVersion": version},
             "status": {"capacity": written, "allocatable": written},
         }
-
-
-def _reported_at(metadata: Mapping[str, Any]) -> str:
-    """Return the text of the last report. A text that is too long is a report too."""
-    found = objects.child(metadata, "annotations").get(presets.REPORTED_AT)
-    return found if isinstance(found, str) else ""

@@ -136,14 +136,18 @@ class Decision(NamedTuple):
     cause: Cause | None = None
 
 
-def decide(state: Reporting, wanted: Wanted | None, shown: Shown, now_s: float) -> Decision:
+def decide(
+    state: Reporting, wanted: Wanted | None, shown: Shown, now_s: float, *, is_replaced: bool = False
+) -> Decision:
     """Return the report to send now. `wanted` is None while the daemon is silent; `shown`: the newest node object.
+
+    is_replaced: another companion has reported since; the daemon serves it, and is silent to this one alone.
 
     If the PATCH fails, the next call returns a report again; the caller backs off. `confirm` follows a success.
     """
     base = state.sent or _found(shown)
     if wanted is None:
-        return _silent(state, base, now_s)
+        return _silent(state, None if is_replaced else base, now_s)
     state = replace(state, silent_s=None)
     size = requests.Size(wanted.node, wanted.max_pods)
     reported = None if base is None else base.amounts

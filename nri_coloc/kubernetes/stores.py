@@ -107,11 +107,13 @@ class NodeView(NamedTuple):
 
     uid: changes when the node is made again.
     max_pods: number of pods that the node may have.
+    reported_at: time of the last report, as its writer wrote it; empty for none.
     """
 
     uid: str
     max_pods: int
     shown: Shown
+    reported_at: str = ""
 
 
 class ThisNode:
@@ -163,6 +165,7 @@ class ThisNode:
             uid=_uid(node),
             max_pods=min(_MOST_PODS, objects.amount(allocatable.get("pods", 0))),
             shown=presets.shown(node, self._preset),
+            reported_at=presets.reported_at(objects.child(node, "metadata")),
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.kubernetes.api import ApiError, ApiRefused, ApiUnreachable
 from nri_coloc.kubernetes.companion import Reporter
-from nri_coloc.kubernetes.presets import DEFAULT, Amounts
+from nri_coloc.kubernetes.presets import DEFAULT, REPORTED_AT, Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from tests.unit.kubernetes.test_serving import Lines
@@ -19,10 +19,14 @@ FORBIDDEN = ApiRefused("PATCH /api/v1/nodes/a/status: 403: no", 403)
 
 
 class Ran:
-    """A reporter, the node object that its watch knows, and an API server that may refuse."""
+    """A reporter, the node object that its watch knows, and an API server that may refuse.
+
+    is_taken: an error of the API server comes after it took the PATCH.
+    """
 
     def __init__(self) -> None:
         self.error: ApiError | None = None
+        self.is_taken = False
         self.sent: list[dict[str, Any]] = []
         self.log = Lines()
         self.node = this_node([OPEN])
@@ -30,9 +34,10 @@ class Ran:
         self.reporter = Reporter(self, "a", DEFAULT, log=self.log, node=self.node)  # type: ignore[arg-type]  # as much of an Api as is asked
 
     def merge(self, _path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self.error is None or self.is_taken:
+            self.sent.append(body)
         if self.error is not None:
             raise self.error
-        self.sent.append(body)
         return dict(OPEN)
 
     def turn(self, state: State | None, after_s: float = 5.0) -> str:
@@ -90,6 +95,40 @@ def test_a_node_made_again_is_reported_at_once(ran):
     ran.node.replace(iter([node("n2")]))
     ran.turn(ON, 1.0)
     assert len(ran.sent) == 2
+
+
+def reported(at: str) -> dict[str, Any]:
+    """Return the open node with the time of a report."""
+    return {**OPEN, "metadata": {**OPEN["metadata"], "annotations": {REPORTED_AT: at}}}
+
+
+def test_a_companion_that_lost_its_place_closes_nothing(ran):
+    """After a restart of the daemon another companion of the node may be connected, and reports."""
+    before = len(ran.sent)
+    ran.turn(None)
+    ran.node.replace(iter([reported("9999-01-01T00:00:00+00:00")]))
+    ran.turn(None, 61.0)
+    assert ran.turn(None, 600.0) == ""
+    assert len(ran.sent) == before
+
+
+def test_an_own_report_keeps_no_node_open(ran):
+    own = ran.sent[-1]["metadata"]["annotations"][REPORTED_AT]
+    ran.node.replace(iter([reported(own)]))
+    ran.turn(None)
+    ran.turn(None, 61.0)
+    assert ran.sent[-1]["status"]["capacity"]["coloc.nri.io/open"] is None
+
+
+def test_a_report_whose_answer_is_lost_is_an_own_one(ran):
+    ran.error, ran.is_taken = ApiUnreachable("PATCH: no answer"), True
+    ran.turn(ON._replace(offer=Amounts(8000, 8 << 30)), 600.0)
+    own = ran.sent[-1]["metadata"]["annotations"][REPORTED_AT]
+    ran.node.replace(iter([reported(own)]))
+    ran.error = None
+    ran.turn(None)
+    ran.turn(None, 61.0)
+    assert ran.sent[-1]["status"]["capacity"]["coloc.nri.io/open"] is None
 
 
 def test_ten_nodes_return_at_different_times():
