@@ -9,7 +9,7 @@ Without cgroups for pods (`cgroupsPerQOS: false`) the runtime's figure is the re
 sandbox. It is not stale there, because a resize needs the pod's cgroup (pkg/kubelet/kuberuntime/kuberuntime_manager.go,
 doPodResizeAction).
 
-`is_needed`, `may_gain` and `has_owner_beside` tell when a request is read.
+`placing.supply` decides whether a request has to be read.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,7 @@ from typing import Final, Literal, Protocol
 
 from nri_coloc.core import knobs, kubepods
 from nri_coloc.core.knobs import KERNELS_SHARES, MIN_SHARES
-from nri_coloc.core.settings import Tuning
-from nri_coloc.core.state import NodeState
-from nri_coloc.core.workload import Container, Pod, QoSClass, Wish, milli_of
-from nri_coloc.placing import supply
+from nri_coloc.core.workload import Pod, milli_of
 from nri_coloc.repair import targets
 
 _KERNELS_WEIGHT: Final = 100
@@ -104,27 +101,3 @@ def _behind(weight: int, pod: Pod) -> int:
 def _number(text: str | None) -> int | None:
     word = (text or "").strip()
     return int(word) if len(word) <= _MOST_DIGITS and word.isascii() and word.isdigit() else None
-
-
-def is_needed(wish: Wish, tuning: Tuning) -> bool:
-    """Return whether a class, CPUs, the size of a pool or the floor of degrading follow from a pod's CPU request."""
-    of_all = bool(tuning.pools) or tuning.reclaim.partition or tuning.pressure.degrade
-    return of_all or wish.qos is QoSClass.DEDICATED or wish.mixed
-
-
-def may_gain(state: NodeState, pod: Pod, container: Container, wish: Wish) -> bool:
-    """Return whether another CPU request of its pod could give a container another class or more CPUs.
-
-    While the pod's known request awaits the kubelet's own, each event looks for that.
-    """
-    is_owner = wish.qos is QoSClass.DEDICATED
-    return (
-        wish.short
-        or pod.outdated_request is not None
-        or (is_owner and supply.falls_short(state, container, wish))
-    )
-
-
-def has_owner_beside(state: NodeState, container: Container) -> bool:
-    """Return whether another container of the pod owns CPUs: it may have to leave this one a part of the request."""
-    return any(each.exclusive for each in state.of_pod(container.pod_id) if each.id != container.id)

@@ -13,7 +13,7 @@ from nri_coloc.core.seams import After, all_of, tell
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import Pod
-from nri_coloc.hooks import pod_requests
+from nri_coloc.placing import supply
 from nri_coloc.placing.node import Node
 
 EVERY_S: Final = 10.0
@@ -41,7 +41,7 @@ class RequestsAgain:
             return
         self._next_at = now + EVERY_S
         for place in self._node.state.pods.values():
-            if place.pod.cpu_request and pod_requests.is_needed(place.wish, self._node.tuning):
+            if place.pod.cpu_request and supply.needs_request(place.wish, self._node.tuning):
                 self._take_over(place.pod)
 
     def _take_over(self, pod: Pod) -> None:

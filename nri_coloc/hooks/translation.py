@@ -37,10 +37,9 @@ from nri_coloc.core.workload import (
     Resources,
     Wish,
 )
-from nri_coloc.hooks import pod_requests
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
-from nri_coloc.placing import change, claim, driver, record, request
+from nri_coloc.placing import change, claim, driver, record, request, supply
 from nri_coloc.placing.update import merge
 from nri_coloc.pods import annotations, gate, keys, replicas
 from nri_coloc.runtime.listing import Listing
@@ -128,8 +127,8 @@ class Translator:
         """
         if wish is None:
             wish = self._wish(now, pod, container, is_created=is_created)
-        reads = reads or pod_requests.has_owner_beside(now.state, container)
-        if not (reads or pod_requests.may_gain(now.state, pod, container, wish)):
+        reads = reads or supply.has_owner_beside(now.state, container)
+        if not (reads or supply.may_gain(now.state, pod, container, wish)):
             return pod, container, wish
         read = self._read_again(pod)
         if read is pod:
@@ -236,7 +235,7 @@ class Translator:
         if known is None:
             return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
         pod = self.pod_of(hook, state)
-        if pod_requests.may_gain(state, pod, known.container, known.wish):
+        if supply.may_gain(state, pod, known.container, known.wish):
             pod = self._read_again(pod)
         return ContainerStarting(pod, codec.started(hook.container, known.container), known.wish, running)
 
@@ -304,7 +303,7 @@ class Translator:
             pod = replace(pod, cpu_request=known.cpu_request, outdated_request=known.outdated_request)
         wish = self.pod_wish(pod, now.tuning)
         is_known = pod.cpu_request is not None and pod.outdated_request is None
-        if not wish.short and (is_known or not pod_requests.is_needed(wish, now.tuning)):
+        if not wish.short and (is_known or not supply.needs_request(wish, now.tuning)):
             return pod, wish
         read = self._read_again(pod)
         return (pod, wish) if read is pod else (read, self.pod_wish(read, now.tuning))
@@ -368,7 +367,7 @@ class Translator:
     def with_requests(self, state: NodeState, tuning: Tuning) -> NodeState:
         """Return the state with the CPU requests that another tuning needs and that were not read before."""
         unread = [place.pod for place in state.pods.values() if place.pod.cpu_request is None]
-        needed = [pod for pod in unread if pod_requests.is_needed(self.pod_wish(pod, tuning), tuning)]
+        needed = [pod for pod in unread if supply.needs_request(self.pod_wish(pod, tuning), tuning)]
         return reduce(change.with_request, map(self._read_again, needed), state)
 
     def wishes_again(self, state: NodeState, tuning: Tuning) -> tuple[dict[str, Wish], dict[str, Wish]]:

@@ -5,6 +5,8 @@ already. A greater request is the whole pod's: with pod-level resources the kube
 every container that names no request and no limit of its own (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
 getCPULimit), and no request at all if the pod has no limit. Such a pod owns its request together: the first of these
 containers owns the rest of it, the others run on the same CPUs.
+
+A pod's request is read from a file. `needs_request`, `may_gain` and `has_owner_beside` tell when it must be read.
 """
 
 from collections.abc import Iterator
@@ -14,8 +16,9 @@ from nri_coloc.core import cpuset, workload
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Figure, Room
 from nri_coloc.core.knobs import UNLIMITED_BYTES
+from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState
-from nri_coloc.core.workload import ISOLATED, Container, Numa, QoSClass, Wish
+from nri_coloc.core.workload import ISOLATED, Container, Numa, Pod, QoSClass, Wish
 from nri_coloc.placing import record, request
 from nri_coloc.placing.search import levelled
 
@@ -98,6 +101,28 @@ def _used(owner: Assignment) -> int:
     whole = owner.exclusive.bit_count() * 1000
     own = request.of_container(owner.container, owner.wish).milli
     return min(own, whole) if own else whole
+
+
+def needs_request(wish: Wish, tuning: Tuning) -> bool:
+    """Return whether a class, CPUs, the size of a pool or the floor of degrading follow from a pod's CPU request."""
+    of_all = bool(tuning.pools) or tuning.reclaim.partition or tuning.pressure.degrade
+    return of_all or wish.qos is QoSClass.DEDICATED or wish.mixed
+
+
+def has_owner_beside(state: NodeState, container: Container) -> bool:
+    """Return whether another container of the pod owns CPUs: it may have to leave this one a part of the request."""
+    return bool(_owners_beside(state, container))
+
+
+def may_gain(state: NodeState, pod: Pod, container: Container, wish: Wish) -> bool:
+    """Return whether another CPU request of its pod could give a container another class or more CPUs.
+
+    That is checked at each event while the pod's known request awaits the kubelet's own.
+    """
+    is_owner = wish.qos is QoSClass.DEDICATED
+    return (
+        wish.short or pod.outdated_request is not None or (is_owner and falls_short(state, container, wish))
+    )
 
 
 def falls_short(state: NodeState, container: Container, wish: Wish) -> bool:
