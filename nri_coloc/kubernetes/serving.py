@@ -2,8 +2,8 @@
 
 The folder has mode 0750 and the socket 0660, both of root and the companion's group. The kernel shows the peer's user
 (SO_PEERCRED), and only the companion's may connect. One connection is served at a time; another is closed at once.
-After each connection the thread pauses until its calls are within their rate, so that a peer that connects again and
-again costs no more than one that stays.
+All connections have the same facts and rates of calls, so that a peer that connects again and again costs no more than
+one that stays.
 """
 
 import os
@@ -26,7 +26,7 @@ from nri_coloc.errors import ColocError
 from nri_coloc.kubernetes.kept_facts import KeptFacts
 from nri_coloc.kubernetes.log_limit import LogLimit
 from nri_coloc.kubernetes.publication import Published, State, publish
-from nri_coloc.kubernetes.session import Events, Orders, Session
+from nri_coloc.kubernetes.session import Calls, Events, Lasting, Orders, Session
 
 FOLDER_MODE: Final = 0o750
 SOCKET_MODE: Final = 0o660
@@ -39,7 +39,7 @@ PACE_S: Final = 0.01
 """Pause after each reading, so that a peer that sends single bytes costs little."""
 
 PAUSE_S: Final = 1.0
-"""Least pause after each connection, however it ended."""
+"""Pause after each connection, however it ended."""
 
 LINES: Final = Rate(burst=10, every_s=6.0)
 """Log lines about connections. A companion that restarts causes two."""
@@ -117,6 +117,7 @@ class CompanionServer:
         self._path = path
         self._side = side
         self._kept = KeptFacts()
+        self._calls = Calls()
         self._orders = orders
         self._events = events
         self._version = version
@@ -162,30 +163,28 @@ class CompanionServer:
             peer = listening.accept()
             if peer is None:
                 continue
-            owed_s = 0.0
             with peer:
                 uid = _uid_of(peer)
                 is_companion = uid == listening.settings.companion_uid
                 if is_companion:
-                    owed_s = self._carry(peer, listening, publisher)
+                    self._carry(peer, listening, publisher)
             if not is_companion:
                 wanted = listening.settings.companion_uid
                 self._refusals.warning("not the companion: connection refused", uid=uid, companionUid=wanted)
-            listening.closing.wait(max(PAUSE_S, owed_s))
+            listening.closing.wait(PAUSE_S)
 
-    def _carry(self, peer: socket.socket, listening: "_Listening", publisher: "_Publisher") -> float:
-        """Serve one connection to its end; return the seconds until its calls are within their rate."""
+    def _carry(self, peer: socket.socket, listening: "_Listening", publisher: "_Publisher") -> None:
+        """Serve one connection to its end."""
         session = Session(
             listening.settings,
             self._version,
             time.monotonic(),
             orders=self._orders,
             events=self._events,
-            kept=self._kept,
+            lasting=Lasting(self._kept, self._calls),
         )
         with ExitStack() as end:
             self._exchange(session, _Link(peer, listening.waker), listening, publisher, end=end)
-        return session.owed_s(time.monotonic())
 
     def _exchange(
         self,

@@ -84,11 +84,32 @@ class Waiting(NamedTuple):
     since_s: float
 
 
+class Calls:
+    """The rates of all methods, over all connections: another connection has no new ones."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, Bucket] = {}
+
+    def take(self, method: str, now_s: float) -> bool:
+        """Count a call; return False if the rate of its method does not allow it now."""
+        used = take(self._used.get(method, Bucket()), CALLS, now_s)
+        if used is not None:
+            self._used[method] = used
+        return used is not None
+
+
+class Lasting(NamedTuple):
+    """The facts and the calls of all connections."""
+
+    kept: KeptFacts
+    calls: Calls
+
+
 class Session:
     """The connection. `receive` takes bytes, `turn` answers calls that wait; both return messages to send.
 
     version: the daemon's own.
-    kept: the facts of all connections.
+    lasting: the facts and the calls of all connections.
     ended: the reason of the end, "" while the connection is usable.
     companion: version and node of the companion, for the log; "" before its Hello.
     """
@@ -101,7 +122,7 @@ class Session:
         *,
         orders: Orders,
         events: Events,
-        kept: KeptFacts,
+        lasting: Lasting,
     ) -> None:
         self.ended = ""
         self.companion = ""
@@ -110,12 +131,11 @@ class Session:
         self._orders = orders
         self._events = events
         self._told_sequence = 0
-        self._kept = kept
-        kept.connected()
+        self._kept, self._calls = lasting
+        self._kept.connected()
         self._wire = Connection(
             Role.SERVER, receive_limit=messages.MESSAGE_LIMIT, send_limit=messages.MESSAGE_LIMIT
         )
-        self._calls: dict[str, Bucket] = {}
         self._breaches: deque[float] = deque()
         self._called_s = now_s
         self._waiting: Waiting | None = None
@@ -171,13 +191,6 @@ class Session:
         """Return whether a call waits for a state."""
         return self._waiting is not None
 
-    def owed_s(self, now_s: float) -> float:
-        """Return the seconds until the rates of all methods are unused again.
-
-        A connection that follows has new rates: without this pause it would have its 20 calls ahead at once.
-        """
-        return max((each.at(now_s, CALLS).used for each in self._calls.values()), default=0.0) * CALLS.every_s
-
     # ---- calls ----
 
     def _answer(self, request: Request, now_s: float) -> bytes | None:
@@ -194,10 +207,8 @@ class Session:
         self._called_s = now_s
         if request.service != messages.SERVICE or request.method not in self._methods:
             raise Refusal(Code.UNIMPLEMENTED, f"{request.service[:80]}/{request.method[:80]} is not served")
-        calls = take(self._calls.get(request.method, Bucket()), CALLS, now_s)
-        if calls is None:
+        if not self._calls.take(request.method, now_s):
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"{request.method}: more than two calls a second")
-        self._calls[request.method] = calls
         if not self.companion and request.method != "Hello":
             raise Refusal(Code.FAILED_PRECONDITION, "Hello comes first")
 

@@ -4,6 +4,7 @@ import os
 import socket
 import stat
 import time
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.token_bucket import Rate
 from nri_coloc.kubernetes import messages, serving, session
-from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink
+from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import State
@@ -55,7 +56,10 @@ def served(tmp_path):
 def greeted(path):
     """Return a connection after its Hello."""
     link = DaemonLink(str(path), PATIENCE_SECONDS)
-    link.call("Hello", HELLO, pb.HelloResponse, PATIENCE_SECONDS)
+    with ExitStack() as unless_greeted:
+        unless_greeted.callback(link.close)
+        link.call("Hello", HELLO, pb.HelloResponse, PATIENCE_SECONDS)
+        unless_greeted.pop_all()
     return link
 
 
@@ -138,7 +142,7 @@ def is_greeted(path):
     """Connect, greet and close again; return whether the daemon answered."""
     try:
         greeted(path).close()
-    except DaemonAwayError:
+    except (DaemonAwayError, DaemonRefusedError):
         return False
     return True
 
@@ -164,17 +168,38 @@ def test_connections_are_a_pause_apart(served):
     assert 1 <= len(connected) <= 3
 
 
+def reports(path):
+    """Report pods on a new connection, 15 times at most; return how often it was taken, -1 without a connection."""
+    taken = -1
+    with suppress(DaemonAwayError, DaemonRefusedError), closing(greeted(path)) as link:
+        taken = 0
+        while taken < 15:
+            link.call("ReportPods", pb.ReportPodsRequest(), pb.ReportPodsResponse, PATIENCE_SECONDS)
+            taken += 1
+    return taken
+
+
 def test_a_reconnection_gives_no_further_calls(served, monkeypatch):
-    monkeypatch.setattr(session, "CALLS", Rate(burst=20, every_s=0.1))
+    monkeypatch.setattr(session, "CALLS", Rate(burst=20, every_s=3600.0))
     monkeypatch.setattr(serving, "PAUSE_S", 0.0)
     served.server.look(SETTINGS)
-    link = greeted(served.path)
-    began_s = time.monotonic()
-    for _ in range(10):
-        link.call("ReportPods", pb.ReportPodsRequest(), pb.ReportPodsResponse, PATIENCE_SECONDS)
-    link.close()
-    wait_until(lambda: is_greeted(served.path), 5, "another connection")
-    assert time.monotonic() - began_s >= 0.9
+    assert reports(served.path) == 15
+    later = [-1]
+
+    def is_served():
+        later[0] = reports(served.path)
+        return later[0] >= 0
+
+    wait_until(is_served, 60, "another connection")
+    assert later == [5]
+
+
+def test_the_next_connection_waits_for_no_calls(served, monkeypatch):
+    monkeypatch.setattr(session, "CALLS", Rate(burst=20, every_s=3600.0))
+    monkeypatch.setattr(serving, "PAUSE_S", 0.0)
+    served.server.look(SETTINGS)
+    assert reports(served.path) == 15
+    wait_until(lambda: is_greeted(served.path), 60, "another connection")
 
 
 def test_lines_about_connections_are_bounded(served, monkeypatch):

@@ -15,7 +15,7 @@ from nri_coloc.kubernetes.node_events import NodeEvents
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import Published, State, Summary
 from nri_coloc.kubernetes.reporting import Lending
-from nri_coloc.kubernetes.session import Session
+from nri_coloc.kubernetes.session import Calls, Lasting, Session
 from nri_coloc.ttrpc.connection import Connection, Role
 from nri_coloc.ttrpc.status import Code
 from tests.rig.eviction_orders import FewOrders, an_order
@@ -36,11 +36,18 @@ HELLO = pb.HelloRequest(protocol=1, version="0.1.0", node_name="node-a")
 class Companion:
     """The other end: `call` returns the status code and the payload of the answer, None while there is none."""
 
-    def __init__(self, settings=None, events=None):
+    def __init__(self, settings=None, events=None, calls=None):
         self.events = events or NodeEvents()
         self.orders, self.kept = FewOrders(), KeptFacts()
         settings = settings or KubernetesSettings(report=True)
-        self.session = Session(settings, "0.1.0", NOW, orders=self.orders, events=self.events, kept=self.kept)
+        self.session = Session(
+            settings,
+            "0.1.0",
+            NOW,
+            orders=self.orders,
+            events=self.events,
+            lasting=Lasting(self.kept, calls or Calls()),
+        )
         self.wire = Connection(Role.CLIENT)
 
     def call(self, method, message, *, at=NOW, service=messages.SERVICE):
@@ -183,13 +190,13 @@ def test_a_rate_within_the_bound_goes_on():
     assert companion.session.ended == ""
 
 
-def test_an_ended_connection_owes_its_calls():
-    companion = Companion()
-    for _ in range(10):
-        companion.call("Hello", HELLO)
-    companion.call("ReportPods", pb.ReportPodsRequest())
-    assert companion.session.owed_s(NOW) == 10 * session.CALLS.every_s
-    assert companion.session.owed_s(NOW + 60.0) == 0.0
+def test_the_next_connection_has_the_calls_that_are_left():
+    calls = Calls()
+    for _ in range(4):
+        codes = [Companion(calls=calls).call("Hello", HELLO)[0] for _ in range(5)]
+        assert codes == [Code.OK] * 5
+    assert Companion(calls=calls).call("Hello", HELLO)[0] == Code.RESOURCE_EXHAUSTED
+    assert Companion(calls=calls).call("Hello", HELLO, at=NOW + 0.5)[0] == Code.OK
 
 
 def test_breaches_of_an_hour_ago_do_not_count(greeted):
