@@ -171,10 +171,14 @@ class KeptRecords:
         ]
         return sorted(wanted, key=lambda record: str(record["ts"]))
 
-    def prune(self, containers: Collection[str], pods: Collection[str]) -> None:
-        """Drop the entries of containers and pods that ended; arguments: live container ids and pod uids."""
+    def prune(self, containers: Collection[str], pods: Collection[str], pools: Collection[str]) -> None:
+        """Drop the entries of all other containers, pods and pools.
+
+        containers, pods, pools: live container ids, pod uids and names. A pool's group may be named by a pod's label.
+        """
+        living = {"container": containers, "pod": pods, "pool": pools}
         with self._lock:
-            gone = [subject for subject in self._entries if not _lives(subject, containers, pods)]
+            gone = [subject for subject in self._entries if not _lives(subject, living)]
             for subject in gone:
                 del self._entries[subject]
             self._changed |= bool(gone)
@@ -221,11 +225,9 @@ def _subject(fields: Mapping[str, Any]) -> str:
     return f"pool {fields['pool']}" if fields["pool"] and not fields["pod"] else ""
 
 
-def _lives(subject: str, containers: Collection[str], pods: Collection[str]) -> bool:
+def _lives(subject: str, living: Mapping[str, Collection[str]]) -> bool:
     kind, _, name = subject.partition(" ")
-    if kind == "container":
-        return name in containers
-    return kind != "pod" or name in pods
+    return name in living[kind]
 
 
 def _rows(subject: str, entry: Mapping[str, Line]) -> Iterator[str]:

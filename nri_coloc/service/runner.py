@@ -36,6 +36,7 @@ from threading import Thread
 from typing import Any, Final, Protocol
 
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.state import POOLS
 from nri_coloc.errors import ColocError, SettingsError, blame
 from nri_coloc.host import files
 from nri_coloc.nri import events, version
@@ -288,7 +289,8 @@ class Daemon:
         parts, state = self._parts, self._ground.node.state
         if self._ground.node.told:
             uids = {place.pod.uid for place in state.pods.values()}
-            self._ground.audit.kept.prune(state.containers.keys(), uids)
+            pools = {*POOLS, *state.pools.tiers}
+            self._ground.audit.kept.prune(state.containers.keys(), uids, pools)
         parts.files.records.save_if_due(now)
 
     # ---- start ----

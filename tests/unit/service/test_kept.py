@@ -14,9 +14,9 @@ def record(event: str = "container.admit", reason: str = "whole_core", **fields:
     return {**own, "container_id": "9c1b", "pool": "share", "after": {"cpus": "0-7", "mems": "0"}, **fields}
 
 
-def resized(cpus: str, ts: str) -> dict[str, Any]:
+def resized(cpus: str, ts: str, pool: str = "share") -> dict[str, Any]:
     nobody = {"namespace": "", "pod": "", "pod_uid": "", "container_id": ""}
-    return record("pool.resize", "cpus_taken", ts=ts, after={"cpus": cpus}, **nobody)
+    return record("pool.resize", "cpus_taken", ts=ts, after={"cpus": cpus}, pool=pool, **nobody)
 
 
 def learnt(*records: dict[str, Any]) -> KeptRecords:
@@ -76,8 +76,15 @@ def test_an_entry_goes_with_its_container():
 
 def test_a_container_that_vanished_meanwhile_is_dropped():
     found = learnt(record(), record(container_id="other", ts="2"), resized("2-7", "3"))
-    found.prune({"other"}, set())
+    found.prune({"other"}, set(), {"share"})
     assert times(found) == ["2", "3"]
+
+
+def test_an_ended_group_of_a_pool_is_dropped():
+    """The authors of pods name groups, each time another one."""
+    found = learnt(record(), *(resized("1", "2", pool=f"team/{number}") for number in range(3)))
+    found.prune({"9c1b"}, set(), {"share", "team/2"})
+    assert times(found) == ["1", "2"]
 
 
 def test_a_refused_creation_is_no_admission():
