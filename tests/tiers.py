@@ -2,8 +2,8 @@
 
 | command | plays | on two cores |
 |---|---|---|
-| `make test-fast` | values, files in a folder, some tests of the daemon beside the simulated node | 2 minutes |
-| `make test` | adds the rest of those, and as root this machine's kernel and the newest containerd | 12 minutes |
+| `make test-fast` | values, files in a folder, the simulated node; one daemon as a process | 2 minutes |
+| `make test` | adds the daemon beside this node, and as root this kernel and the newest containerd | 12 minutes |
 | `make test-all` | adds the other containerd, every NRI version, emulated machines, a Kubernetes node | 37 minutes |
 | `make soak`, `make soak-pushes` | an hour of churn, ten thousand pushes; no part of CI | an hour, minutes |
 | `make soak-cluster` | ten idle minutes of a Kubernetes node; no part of CI | 20 minutes |

@@ -31,8 +31,6 @@ from tests.rig.daemon import SLOW_PROGRAM, Daemon
 from tests.rig.slow_daemon import SLOW
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.tier("fast")
-
 RECORD = "coloc.nri.io/record"
 MI = 1 << 20
 VERSIONS = ("1.7.24", "2.1.9", "2.4.0")

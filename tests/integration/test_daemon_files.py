@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from nri_coloc.core import cpuset
 from nri_coloc.core.workload import KubeQoS
 from nri_coloc.sim.node import Node
@@ -22,8 +20,6 @@ from tests.integration.harness import (
 )
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import poll, wait_until
-
-pytestmark = pytest.mark.tier("fast")
 
 MI = 1 << 20
 

@@ -13,8 +13,6 @@ from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
 from tests.integration.harness import daemon_of, dedicated, file, served, shared
 from tests.rig.waiting import becomes, poll, wait_until
 
-pytestmark = pytest.mark.tier("fast")
-
 SPEC = "node.koordinator.sh/extended-resource-spec"
 BATCH = json.dumps(
     {

@@ -29,8 +29,6 @@ from tests.rig.daemon import SLOW_PROGRAM, Daemon
 from tests.rig.slow_daemon import SLOW_UPDATE
 from tests.rig.waiting import poll, wait_until
 
-pytestmark = pytest.mark.tier("fast")
-
 RECORD = "coloc.nri.io/record"
 MI = 1 << 20
 

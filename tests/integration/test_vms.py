@@ -13,8 +13,6 @@ from tests.integration.harness import QOS, daemon_of, file, reload, served
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 
-pytestmark = pytest.mark.tier("fast")
-
 P = "coloc.nri.io/"
 KATA = "runtime: {handlers: {kata: pod}}\n"
 MI = 1 << 20

@@ -13,8 +13,6 @@ from tests.integration.harness import QOS, assert_unhurt
 from tests.integration.hostile.kit import a_container, a_pod, is_served, tries_at_once
 from tests.rig.raw_runtime import RawPlugin, mux
 
-pytestmark = pytest.mark.tier("fast")
-
 # ---- garbage that ends a connection ----
 
 ENDING: dict[str, Callable[[], bytes]] = {
