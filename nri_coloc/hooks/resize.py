@@ -49,7 +49,7 @@ class Resize:
         if self._pusher.recognises(container_id, event.requested.knobs()):
             self._answer_own_push(container_id, exchange)
             return
-        self._actuator.pushed(container_id)  # the kubelet's update makes the runtime write as a push does
+        self._actuator.pushing(container_id)  # the kubelet's update makes the runtime write as a push does
         reply: list[Any] = [None]
 
         def deliverable(outcome: Outcome) -> bool:
@@ -96,6 +96,7 @@ class Resize:
             container_id, stored_specs.of(codec.resources_of(hook.container.linux.resources))
         )
         self._pusher.submit((container_id,))
+        self._actuator.pushed(container_id)
         self._actuator.bandwidths.place(container_id)
         drift = self._actuator.place(container_id)
         if drift is not None and not drift.former:

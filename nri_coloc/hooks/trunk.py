@@ -169,6 +169,7 @@ class Hooks:
         self._consequences.follow(all_of(outcome, before, latency_us=exchange.latency_us))
         if self._node.tuning.dra_driver:
             self._pusher.submit((event.container.id,))  # the specification names the driver's CPUs yet
+        self._actuator.pushed(event.container.id)
         self._actuator.bandwidths.place(event.container.id)
         self._consequences.tell_drift(event.container.id, self._actuator.place(event.container.id))
 

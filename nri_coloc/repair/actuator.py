@@ -244,8 +244,13 @@ class Actuator:
             with self._turn:
                 self.drifts.expect(answered.id, *expected)
 
-    def pushed(self, container_id: str) -> None:
+    def pushing(self, container_id: str) -> None:
         """Note that the runtime is about to write values of a container, perhaps later than their next change."""
+        with self._turn:
+            self.drifts.pushing(container_id)
+
+    def pushed(self, container_id: str) -> None:
+        """Note that the runtime says to have written the values of a container, at an update or its start."""
         with self._turn:
             self.drifts.pushed(container_id)
 

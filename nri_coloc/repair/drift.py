@@ -83,8 +83,11 @@ FORMER_KEPT: Final = 4
 """Earlier targets of a cgroup that are remembered: as many as can change during one slow update of the runtime."""
 
 RUNTIME_LATE_S: Final = 10.0
-"""Seconds after a push, after another update, or after a start with the driver systemd, in which a value that has
-changed since may still be written late."""
+"""Seconds after a push was answered, after the kubelet's update, or after a start with the driver systemd, in which a
+former value may still be written late."""
+
+LONGEST_WRITE_S: Final = 120.0
+"""Seconds that a write of the runtime may take; then the kubelet gives up its call (`runtimeRequestTimeout`)."""
 
 _SYSTEMDS: Final = tuple(
     FileValue(file.controller, file.name, file.fresh) for file in knobs.files("io_weight")
@@ -160,9 +163,9 @@ class Drifts:
         self._clock = clock
         self._known: dict[str, Target] = {}
         self._ordered: dict[str, Target] = {}
-        self._former: dict[str, deque[tuple[float, Target]]] = {}
+        self._former: dict[str, deque[Target]] = {}
         self._repairs: dict[str, list[float]] = {}
-        self._pushed: dict[str, float] = {}
+        self._written_until: dict[str, float] = {}
 
     def expect(self, id_: str, path: str, cpus: int) -> None:
         """Note the CPUs that the runtime was sent for a cgroup; its other values are unknown.
@@ -171,11 +174,16 @@ class Drifts:
         """
         self._known[id_] = Target(path, cpus)
         if cgroup_layout.is_scope(path):
-            self.pushed(id_)
+            self.pushing(id_)
+
+    def pushing(self, id_: str) -> None:
+        """Note that the runtime is about to write values of a cgroup, perhaps later than the next change of them."""
+        self._written_until[id_] = self._clock() + LONGEST_WRITE_S
 
     def pushed(self, id_: str) -> None:
-        """Note that the runtime is about to write values of a cgroup, perhaps later than the next change of them."""
-        self._pushed[id_] = self._clock()
+        """Note that the runtime says to have written the values of a cgroup; systemd may still be writing them."""
+        if id_ in self._written_until:
+            self._written_until[id_] = self._clock() + RUNTIME_LATE_S
 
     def judge(self, id_: str, target: Target, applied: Applied) -> Drift | None:
         """Note the values applied to a cgroup; return its drift, which counts as a repair, None if there is none."""
@@ -188,7 +196,7 @@ class Drifts:
         if whole and known is not None and known.cpus == target.cpus and _held(applied):
             return None  # as almost always; comparing targets as a whole costs more than all the rest
         if known is not None and known != target:
-            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append((self._clock(), known))
+            self._former.setdefault(id_, deque(maxlen=FORMER_KEPT)).append(known)
         found = list(_drifted(known, target, applied)) if known is not None else []
         return self._told(id_, found) if found else None
 
@@ -205,17 +213,15 @@ class Drifts:
         return True
 
     def _told(self, id_: str, found: Sequence[Correction]) -> Drift | None:
-        """Return a drift; None if the runtime wrote late, and only values ordered until just now or systemd's own."""
-        former, now, path = self._former.get(id_, ()), self._clock(), self._ordered[id_].path
-        recent = [target for at, target in former if now - at < RUNTIME_LATE_S]
-        if cgroup_layout.is_scope(path):
-            recent.append(Target(path, values=_SYSTEMDS))
-        if now - self._pushed.get(id_, -inf) < RUNTIME_LATE_S:
+        """Return a drift; None if the runtime wrote late, and only values ordered before or systemd's own."""
+        former, path = self._former.get(id_, ()), self._ordered[id_].path
+        systemds = (Target(path, values=_SYSTEMDS),) if cgroup_layout.is_scope(path) else ()
+        if self._clock() < self._written_until.get(id_, -inf):
             found = [each for each in found if not _is_a_specs(each)]
-            if _all_shown(found, recent):
+            if _all_shown(found, (*former, *systemds)):
                 return None
         drift = worded(found, self.count(id_))
-        if not _all_shown(found, [target for _, target in former]):
+        if not _all_shown(found, former):
             return drift
         late = "the value was ordered before, and the runtime or systemd may have written it late"
         return drift._replace(former=True, because=f"{drift.because}; {late}")
@@ -247,14 +253,14 @@ class Drifts:
 
     def forget(self, id_: str) -> None:
         """Drop a cgroup that is gone or no longer managed."""
-        for known in (self._known, self._ordered, self._former, self._repairs, self._pushed):
+        for known in (self._known, self._ordered, self._former, self._repairs, self._written_until):
             known.pop(id_, None)
         self.refusals.forget(id_)
 
     @property
     def ids(self) -> set[str]:
         """Return the ids of all cgroups with known values, repairs or pushes."""
-        return {*self._known, *self._repairs, *self._pushed}
+        return {*self._known, *self._repairs, *self._written_until}
 
     def _recent(self, id_: str, now: float) -> list[float]:
         return [at for at in self._repairs.get(id_, ()) if now - at < MINUTE_S]

@@ -108,8 +108,11 @@ class PushedFiles(Protocol):
 class Place(Protocol):
     """Brings a container's cgroup to its values on the caller's thread.
 
-    pushed: note that the runtime is about to write values of the container, perhaps late.
+    pushing: note that a push of values of the container begins.
+    pushed: note its end; the runtime may write them still.
     """
+
+    def pushing(self, container_id: str) -> None: ...
 
     def pushed(self, container_id: str) -> None: ...
 
@@ -335,8 +338,11 @@ class Pusher:
         return max(PAUSE_S, time.monotonic() - began)
 
     def _send(self, container_id: str, changes: Knobs) -> None:
-        self._place.pushed(container_id)
-        self._updates.push(container_id, changes)
+        self._place.pushing(container_id)
+        try:
+            self._updates.push(container_id, changes)
+        finally:
+            self._place.pushed(container_id)
 
     def _pushed(self, assignment: Assignment, changes: Knobs) -> None:
         problem = self._files.differing(assignment, changes)

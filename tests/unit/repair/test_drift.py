@@ -9,6 +9,7 @@ from nri_coloc.host.knob_files import Applied, Correction, FileValue, Later, Tar
 from nri_coloc.repair.drift import (
     ANNOUNCED_WITHIN_S,
     FORMER_KEPT,
+    LONGEST_WRITE_S,
     REPAIRS_PER_MINUTE,
     RUNTIME_LATE_S,
     Drifts,
@@ -38,6 +39,12 @@ class Clock:
         return self.now
 
 
+def written(drifts: Drifts, id_: str) -> None:
+    """Have the runtime write values of a cgroup, and say so."""
+    drifts.pushing(id_)
+    drifts.pushed(id_)
+
+
 def settled(*wanted: Target, seconds: float = RUNTIME_LATE_S, is_pushed: bool = True) -> Drifts:
     """Return the drifts of a cgroup that had each target for a while, the last for `seconds`.
 
@@ -46,7 +53,7 @@ def settled(*wanted: Target, seconds: float = RUNTIME_LATE_S, is_pushed: bool = 
     clock = Clock()
     drifts = Drifts(clock)
     if is_pushed:
-        drifts.pushed("pod")
+        written(drifts, "pod")
     for each in wanted:
         drifts.judge("pod", each, found(each.cpus, each.cpus))
     clock.now += seconds
@@ -141,6 +148,7 @@ def test_late_write_at_a_start_is_no_drift(path: str, seconds: float, *, is_drif
     drifts = Drifts(clock)
     drifts.expect("app", path, LOW)
     drifts.judge("app", target(ALL), found(LOW))
+    drifts.pushed("app")
     clock.now += seconds
     assert bool(drifts.judge("app", target(ALL), found(LOW))) is is_drift
 
@@ -154,10 +162,34 @@ def test_systemds_io_weight_after_a_push_is_no_drift(path: str, seconds: float, 
     clock, wanted = Clock(), Target(path, values=(FileValue("blkio", name, "10"),))
     drifts = Drifts(clock)
     drifts.judge("app", wanted, Applied())
-    drifts.pushed("app")
+    written(drifts, "app")
     clock.now += seconds
     reset = Correction(name, "default 100" if name == "io.weight" else "100", "10")
     assert bool(drifts.judge("app", wanted, Applied(corrected=(reset,)))) is is_drift
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_answered", "is_drift"),
+    [(100, False, False), (100, True, False), (LONGEST_WRITE_S, True, False), (LONGEST_WRITE_S, False, True)],
+)
+def test_late_write_of_a_push_that_took_long_is_no_drift(
+    seconds: float, *, is_answered: bool, is_drift: bool
+):
+    clock = Clock()
+    drifts = Drifts(clock)
+    drifts.judge("pod", target(LOW), found(LOW, LOW))
+    drifts.pushing("pod")
+    drifts.judge("pod", target(ALL), found(LOW))
+    clock.now += seconds
+    if is_answered:
+        drifts.pushed("pod")
+    assert bool(drifts.judge("pod", target(ALL), found(LOW))) is is_drift
+
+
+def test_the_end_of_a_write_that_nobody_announced_is_not_noted():
+    drifts = settled(target(LOW), target(ALL), is_pushed=False)
+    drifts.pushed("pod")
+    assert drifts.judge("pod", target(ALL), found(LOW))
 
 
 def test_former_value_without_a_push_is_a_drift():
@@ -283,7 +315,7 @@ def test_pod_that_is_gone_is_not_reported():
 def test_a_push_at_a_containers_end_is_forgotten():
     drifts = Drifts()
     drifts.forget("ended")
-    drifts.pushed("ended")
+    drifts.pushing("ended")
     assert drifts.ids == {"ended"}
     drifts.forget("ended")
     assert drifts.ids == set()

@@ -57,7 +57,7 @@ class Rig:
         self.problem = ""
         self.remembered: list[tuple[str, Knobs, int]] = []
         self.placed: list[str] = []
-        self.announced: list[str] = []
+        self.announced: list[tuple[str, str]] = []
         self.easing: Callable[[str], bool] = lambda _: True
         self.pusher = Pusher(
             self.node,
@@ -77,8 +77,11 @@ class Rig:
     def bring(self, container_id: str) -> None:
         self.placed.append(container_id)
 
+    def pushing(self, container_id: str) -> None:
+        self.announced.append((container_id, "begins"))
+
     def pushed(self, container_id: str) -> None:
-        self.announced.append(container_id)
+        self.announced.append((container_id, "ended"))
 
     def ease(self, container_id: str) -> bool:
         return self.easing(container_id)
@@ -268,13 +271,20 @@ def test_files_are_checked_after_pushed_cpus(rig):
     assert rig.placed == ["app"]
 
 
-def test_a_push_is_announced_before_its_call(rig):
-    found: list[str] = []
+def test_a_push_is_announced_before_its_call_and_its_end_after(rig):
+    found: list[tuple[str, str]] = []
     rig.runtime.during = lambda: found.extend(rig.announced)
     create(rig.node, "job", LENT)
     rig.pusher.learned("job", Knobs(shares=2))
     rig.pusher._push("job")
-    assert found == ["job"]
+    assert (found, rig.announced) == ([("job", "begins")], [("job", "begins"), ("job", "ended")])
+
+
+def test_the_end_of_a_refused_push_is_announced_too(rig):
+    rig.runtime.raises = TransportLost("gone")
+    rig.pusher.learned("app", Knobs(cpus="0-3"))
+    rig.pusher._push("app")
+    assert rig.announced == [("app", "begins"), ("app", "ended")]
 
 
 def test_push_during_the_stop_writes_no_files(rig):

@@ -123,7 +123,7 @@ def test_adopted_loan_weighs_what_runc_makes_of_its_shares(node: Node, kubelet: 
     node.make_ready()
     until(lambda: shares(node, kubelet) == 1024, "the push", SWEEPS)
     becomes(lambda: [read(kubelet.path("loan"), name) for name in ("cpu.weight", "io.weight")], LOANS, SWEEPS)
-    assert node.plugin.audit("drift.repair", pod="loan-node") == []
+    assert [record["because"] for record in node.plugin.audit("drift.repair", pod="loan-node")] == []
 
 
 def shares(node: Node, kubelet: Kubelet) -> int:
