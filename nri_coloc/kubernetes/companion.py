@@ -290,7 +290,7 @@ class Companion:
             Problems(self._broken, Unreadable(kind, self._left_out)) for kind in ("pod", "node")
         )
         pods = NodePods(preset, self._changed.set, facts=self._facts, unreadable=of_pods.unreadable)
-        node = ThisNode(preset, self._changed.set)
+        node = ThisNode(preset, self._changed.set, self._missing)
         for path, follower, selector, problems in (
             ("/api/v1/pods", pods, requests.selector(self._own.node), of_pods),
             ("/api/v1/nodes", node, f"metadata.name={self._own.node}", of_nodes),
@@ -334,6 +334,9 @@ class Companion:
         if not self._stop.is_set():
             self._log.warning("a watch broke; trying again", because=problem)
 
+    def _missing(self, problem: str) -> None:
+        self._log.warning("the report was not sent; waiting for the Node object", because=problem)
+
     def _left_out(self, problem: str) -> None:
         self._log.warning("an object of the API server was left out", because=problem)
 
@@ -353,7 +356,6 @@ class Reporter:
         self._backoff = Backoff(random.random)
         self._retry_s = 0.0
         self._unsent = ""
-        self._told = ""
         self._left_out = 0
         self._node_state = ""
 
@@ -365,8 +367,6 @@ class Reporter:
     def turn(self, pods: NodePods, heard: tuple[State, float] | None, now_s: float) -> None:
         """Send a report if one is due."""
         view, floor = self._node.view, pods.floor
-        if view is None:
-            self._tell(self._node.problem)
         if view is None or floor is None:
             return
         if view.uid != self._uid:
@@ -379,7 +379,7 @@ class Reporter:
         self._state = decision.state
         self._node_state = "" if heard is None else heard[0].node_state
         if decision.report is None:
-            self._unsent = self._told = ""  # what could not be sent is not wanted any more
+            self._unsent = ""  # a report that could not be sent is not wanted any more
         elif now_s >= self._retry_s:
             is_closing = decision.cause is reporting.Cause.CLOSED
             because = _why_closed(heard, wanted) if is_closing else ""
@@ -411,7 +411,7 @@ class Reporter:
             return
         self._state = reporting.confirm(self._state, report, now_s)
         self._backoff.succeeded()
-        self._retry_s, self._unsent, self._told = 0.0, "", ""
+        self._retry_s, self._unsent = 0.0, ""
         if why["cause"] != reporting.Cause.HEARTBEAT:
             self._log.info("reported", **{key: text for key, text in why.items() if text}, **_words(report))
 
@@ -420,14 +420,10 @@ class Reporter:
         self._retry_s = now_s + self._backoff.failed(after_s)
         is_forbidden = isinstance(error, ApiRefused) and error.status == FORBIDDEN
         remedy = "; let the service account patch nodes/status of its node"
-        self._unsent = f"{error}{remedy}" if is_forbidden else str(error)
-        self._tell(self._unsent)
-
-    def _tell(self, problem: str) -> None:
-        """Log why no report is sent, once for each cause."""
-        if problem and problem != self._told:
-            self._log.warning("the report was not sent; trying again", because=problem)
-        self._told = problem
+        because = f"{error}{remedy}" if is_forbidden else str(error)
+        if because != self._unsent:
+            self._log.warning("the report was not sent; trying again", because=because)
+        self._unsent = because
 
 
 def _wanted(heard: tuple[State, float], view: NodeView, floor: Floor, now_s: float) -> Wanted | None:

@@ -121,13 +121,16 @@ class ThisNode:
 
     view: the newest that could be read; None while there is no such node.
     problem: why there is no view, "" if there is one.
+    changed: called after each change.
+    missing: called with the problem, once for each time that the node is missing.
     """
 
-    def __init__(self, preset: Preset, changed: Callable[[], None]) -> None:
+    def __init__(self, preset: Preset, changed: Callable[[], None], missing: Callable[[str], None]) -> None:
         self.view: NodeView | None = None
         self.problem = ""
         self._preset = preset
         self._changed = changed
+        self._missing = missing
         self._lock = Lock()
         self._version = 0
 
@@ -147,9 +150,12 @@ class ThisNode:
             self._set(view, version)
 
     def _set(self, view: NodeView | None, version: int) -> None:
+        was, now = self.problem, _MISSING if view is None else ""
         with self._lock:
-            self.view, self.problem = view, _MISSING if view is None else ""
+            self.view, self.problem = view, now
             self._version = version
+        if now and not was:
+            self._missing(now)
         self._changed()
 
     def answered(self, found: Object) -> None:

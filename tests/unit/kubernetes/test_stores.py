@@ -41,8 +41,8 @@ def pods(*found, tell=lambda _: None):
     return store
 
 
-def this_node(found):
-    store = ThisNode(DEFAULT, lambda: None)
+def this_node(found, missing=lambda _: None):
+    store = ThisNode(DEFAULT, lambda: None, missing)
     store.replace(iter(found))
     return store
 
@@ -210,6 +210,15 @@ def test_an_unreadable_amount_leaves_a_view():
     shown = Shown(None, 110, is_readable=False)
     resources = {DEFAULT.cpu: "12E", DEFAULT.memory: "64", "coloc.nri.io/open": "110"}
     assert this_node([node(**resources)]).view == NodeView("n1", 110, shown)
+
+
+def test_a_missing_node_is_told_once_until_it_returns():
+    told: list[str] = []
+    store = this_node([node()], told.append)
+    for found in ([], [], [node()], []):
+        store.replace(iter(found))
+    assert len(told) == 2
+    assert "no Node" in told[0]
 
 
 class Counted(dict[str, Any]):
