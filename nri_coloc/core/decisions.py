@@ -245,6 +245,7 @@ class ContainerUpdating:
 
     wish: the container's wish with the new resources.
     judged: wishes by id of the pod's containers that have another class under the new requests.
+    lowered: the pod with the lower request that the kubelet writes after this update; None if the request stays.
     answered: False if the runtime already has an answer without our values. Then only files can carry the new values.
     within_pod: the kernel refuses CPUs for a container that its pod does not have (cgroup v1).
     """
@@ -254,6 +255,7 @@ class ContainerUpdating:
     wish: Wish
     requested: Resources
     judged: Mapping[str, Wish] = field(default_factory=dict)
+    lowered: Pod | None = None
     answered: bool = True
     within_pod: bool = False
 

@@ -261,20 +261,24 @@ class Translator:
         # the cgroup of a reclaimed pod has the daemon's own weight
         reads = is_resized and not state.boxed(pod.id)
         read, _, wish = self._in_pod(now, pod, asked, _unchanged(known, asked), reads=reads)
-        under = read
-        if known is not None:
-            later = change.with_request(state, read)
-            lowered = change.with_lowered(later, known, replace(known, container=asked))
-            if lowered is not later:
-                # the kubelet writes the lower request of the pod's cgroup after its containers
-                under = lowered.pods[read.id].pod
-                wish = self._wish(now._replace(state=lowered), under, asked, is_created=False)
+        lowered = change.lowered(state, read, kubelets if known is None else known.container, asked)
+        if lowered is not read:
+            later = now._replace(state=change.with_request(state, lowered))
+            wish = self._wish(later, lowered, asked, is_created=False)
         wish = _as_resized(wish, known, asked)
-        is_same = under is self.pod_of(hook, state)
-        judged = {} if is_same else self._other_classes(now, under, but=container.id)
+        is_same = lowered is self.pod_of(hook, state)
+        judged = {} if is_same else self._other_classes(now, lowered, but=container.id)
         if known is not None and wish.qos is not known.qos:
             judged[container.id] = wish
-        return ContainerUpdating(read, container, wish, requested, judged, within_pod=within_pod)
+        return ContainerUpdating(
+            read,
+            container,
+            wish,
+            requested,
+            judged,
+            lowered=None if lowered is read else lowered,
+            within_pod=within_pod,
+        )
 
     def synchronized(
         self, pods: Mapping[str, Pod], containers: Sequence[Container], state: NodeState, tuning: Tuning

@@ -31,7 +31,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import ENDED, RECLAIM, SHARE, SYSTEM, Assignment, Crowd, NodeState, PodPlace, Pools
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import Pod
+from nri_coloc.core.workload import Container, Pod
 from nri_coloc.placing import pools, tiers
 from nri_coloc.placing.tiers import Population
 
@@ -101,24 +101,22 @@ def _requests(pod: Pod) -> tuple[int | None, int | None]:
     return pod.cpu_request, pod.outdated_request
 
 
-def with_lowered(state: NodeState, known: Assignment, now: Assignment) -> NodeState:
-    """Return the state after a container's request was lowered: its pod's is lowered as much.
+def lowered(state: NodeState, pod: Pod, was: Container, now: Container) -> Pod:
+    """Return a pod after a container's request was lowered: the pod's is lowered as much; the same object if it stays.
 
     The kubelet writes the lower request of the pod's cgroup after its containers. The pod's request stays at least the
     sum of its containers' requests.
     """
-    less = known.container.resources.cpu_request - now.container.resources.cpu_request
-    place = state.pods.get(now.container.pod_id)
-    request = None if place is None else place.pod.cpu_request
-    if place is None or request is None or less <= 0:
-        return state
-    members = [now, *(a for a in state.of_pod(place.pod.id) if a.id != now.id)]
-    asked = sum(a.container.resources.cpu_request for a in members)
-    lowered = min(request, max(request - less, asked))
-    if lowered == request:
-        return state
-    outdated = request if place.pod.outdated_request is None else place.pod.outdated_request
-    return with_request(state, replace(place.pod, cpu_request=lowered, outdated_request=outdated))
+    less = was.resources.cpu_request - now.resources.cpu_request
+    if pod.cpu_request is None or less <= 0:
+        return pod
+    others = (a.container for a in state.of_pod(pod.id) if a.id != now.id)
+    asked = sum(each.resources.cpu_request for each in (now, *others))
+    request = max(pod.cpu_request - less, asked)
+    if request >= pod.cpu_request:
+        return pod
+    outdated = pod.cpu_request if pod.outdated_request is None else pod.outdated_request
+    return replace(pod, cpu_request=request, outdated_request=outdated)
 
 
 def raised(pod: Pod, more: int) -> Pod:

@@ -45,7 +45,8 @@ def update(state: NodeState, event: ContainerUpdating, tuning: Tuning) -> Outcom
     before, boxes = ownership.unboxed(admitted, event.pod, _own_class(event))
     known = before.containers[event.container.id]
     assignment = _with_news(before, known, event)
-    before = change.with_lowered(before, known, assignment)
+    if event.lowered is not None:
+        before = change.with_request(before, event.lowered)
     beside = ownership.beside_changed(before, known, assignment, event.judged, tuning)
     if beside.decisions:
         outcome, before = outcome + beside, beside.state

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.core.decisions import ContainerCreating
-from nri_coloc.placing import supply
+from nri_coloc.placing import change, supply
 from tests.unit.placing.kit import DEDICATED, SHARED, Node, asking, container, figures, said
 from tests.unit.placing.pods_kit import pod_of, with_containers
 from tests.unit.placing.pools_kit import GOLD, IN_GOLD, having
@@ -281,7 +281,8 @@ def test_a_lowered_container_takes_the_pods_cpus_along():
     node.create("app", 999)
     node.create("idle", 0)
     assert node.owners() == {"idle": "0"}
-    node.update("app", asking(0))
+    had, has = (container("app", milli=milli) for milli in (999, 0))
+    node.update("app", asking(0), lowered=change.lowered(node.state, node.pod("web"), had, has))
     assert node.owners() == {}
 
 
