@@ -10,6 +10,8 @@ import pytest
 from tests.rig.lane import FIRST_PORT, LANE, PORTS, RECORDS, free_port
 from tests.rig.lanes import LANES, largest_first
 
+pytestmark = pytest.mark.tier("test")  # most tests start three pytests
+
 PROJECT = Path(__file__).parents[2]
 FIRST_OUTGOING = 32_768
 """The kernel's default of ip_local_port_range."""

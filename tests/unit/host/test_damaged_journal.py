@@ -70,12 +70,17 @@ class TestFilesThatAreNoJournal:
         os.mkfifo(path)
         assert "cannot be read: it is no regular file" in self.taken_over(path)
 
-    def test_a_huge_one_is_read_in_part(self, path):
-        with path.open("w") as file:
-            for number in range(200_000):
-                file.write(f'{{"file":"/{number:0200}","was":"1"}}\n')
+    def test_one_of_too_many_bytes_is_read_in_part(self, path):
+        path.write_text("".join(f'{{"file":"/{number:04000}","was":"1"}}\n' for number in range(5_000)))
+        size = path.stat().st_size
+        assert size > journal_file.MOST_BYTES
         assert "is larger than any journal of this program" in self.taken_over(path)
-        assert self.kept(path).stat().st_size > 40_000_000
+        assert self.kept(path).stat().st_size == size
+
+    def test_one_of_too_many_entries_is_read_in_part(self, path, monkeypatch):
+        monkeypatch.setattr(journal_file, "MOST_ENTRIES", 100)
+        path.write_text(lines({f"/{number}": "1" for number in range(102)}))
+        assert "is larger than any journal of this program" in self.taken_over(path)
 
     def test_the_kept_ones_have_names_of_their_own(self, path):
         for _ in range(2):
