@@ -328,7 +328,12 @@ class FactsReported:
 
 @value
 class CPUsFreed:
-    """CPUs may be free: the policy places the oldest pod again that waits for CPUs and can have them now."""
+    """CPUs may be free: the policy places the oldest pod again that waits for CPUs and can have them now.
+
+    turn: the number of earlier turns that placed no pod.
+    """
+
+    turn: int = 0
 
 
 Event = (

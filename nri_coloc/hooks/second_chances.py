@@ -14,6 +14,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import After, Change, tell
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
 
@@ -46,20 +47,34 @@ class SecondChances:
         self._report = report
         self._knows_all = knows_all
         self._tried: NodeState | None = None
+        self._trying: NodeState | None = None
+        self._turn = 0
+        self._turns_left = 0
         self._next_at = 0.0
 
     def look(self, now: float) -> None:
-        """Place the next pod that can be placed. The same state is tried once only."""
+        """Place the next pod that can be placed. The same state is tried until each waiting pod was tried."""
         before = self._node.state
         if before is self._tried or now < self._next_at or not self._knows_all():
             return
-        outcome = self._node.decide(CPUsFreed())
-        self._tried = outcome.state
+        outcome = self._node.decide(CPUsFreed(self._turn))
         if not outcome.decisions:
+            self._tried_in_vain(outcome.state, now)
             return
         self._tried, self._next_at = None, now + EVERY_S
         specs = self._carry_out(outcome)
         tell(self._after, Change(before, outcome.state, outcome.decisions, specs=specs))
+
+    def _tried_in_vain(self, state: NodeState, now: float) -> None:
+        """Note a turn without success. While very many requests differ, a state has several turns."""
+        self._turn += 1
+        if state is not self._trying:
+            self._trying, self._turns_left = state, waiting.turns(state)
+        self._turns_left -= 1
+        if self._turns_left > 0:
+            self._next_at = now + EVERY_S
+        else:
+            self._tried = state
 
     def _carry_out(self, outcome: Outcome) -> tuple[str, ...]:
         """Move other containers off the CPUs, then pin the new owners; return the ids to push, owners first."""

@@ -111,7 +111,7 @@ def _answered(state: NodeState, event: Event, tuning: Tuning) -> Outcome:  # noq
         case FactsReported():
             return _reported(state, event)
         case CPUsFreed():
-            return waiting.placed_again(state, tuning)
+            return waiting.placed_again(state, tuning, turn=event.turn)
         case _:
             assert_never(event)
 

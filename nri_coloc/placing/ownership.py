@@ -175,9 +175,9 @@ def _due(state: NodeState, assignment: Assignment) -> Due:
     return supply.of(state, assignment.container, assignment.wish)
 
 
-def due(state: NodeState, assignment: Assignment) -> int:
-    """Return how many CPUs of its own a container of class dedicated may own, 0 for none."""
-    return _due(state, assignment).cpus
+def due(state: NodeState, assignment: Assignment, known: supply.Beside | None = None) -> int:
+    """Return how many CPUs of its own a container of class dedicated may own; `known` as for `supply.of`."""
+    return supply.of(state, assignment.container, assignment.wish, known).cpus
 
 
 def adopt(state: NodeState, now: Assignment) -> tuple[NodeState, tuple[Decision, ...]]:

@@ -9,7 +9,9 @@ containers owns the rest of it, the others run on the same CPUs.
 A pod's request is read from a file. `needs_request`, `may_gain` and `has_owner_beside` tell when it must be read.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 from nri_coloc.core import cpuset, workload
@@ -41,14 +43,46 @@ class Due(NamedTuple):
         return "it asks for less than one CPU"
 
 
-def of(state: NodeState, container: Container, wish: Wish) -> Due:
-    """Return how many CPUs a container may own beside the owners in its pod."""
+class Beside(NamedTuple):
+    """The containers of a pod, as far as they bound the CPUs that one of them may own.
+
+    owners: containers that own CPUs, each with the part of the pod's request that its CPUs use, thousandths of a CPU.
+    in_pools: requests of containers in pools by id, thousandths of a CPU.
+    asked: the same requests, the least first.
+    sums: sums of the first of these, from none to all.
+    """
+
+    owners: tuple[tuple[Assignment, int], ...]
+    in_pools: Mapping[str, int]
+    asked: tuple[int, ...]
+    sums: tuple[int, ...]
+
+
+def beside(state: NodeState, pod_id: str) -> Beside:
+    """Return the containers of a pod for `of`. A caller that asks for many containers of a pod makes it once."""
+    owners, in_pools = [], {}
+    for each in state.of_pod(pod_id):
+        if each.exclusive:
+            owners.append((each, _used(each)))
+        elif _is_in_a_pool(each):
+            in_pools[each.id] = request.of_container(each.container).milli
+    asked = tuple(sorted(in_pools.values()))
+    return Beside(tuple(owners), in_pools, asked, tuple(accumulate(asked, initial=0)))
+
+
+def of(state: NodeState, container: Container, wish: Wish, known: Beside | None = None) -> Due:
+    """Return how many CPUs a container may own beside the owners in its pod.
+
+    known: the containers of its pod, if the caller has them.
+    """
     asked = request.of_container(container, wish)
     pod = state.cpu_request_of(container.pod_id)
-    owners = _owners_beside(state, container)
     if pod is None or 0 < asked.milli < 1000:
         return Due(asked.whole)
-    left = pod - sum(_used(owner) for owner in owners) - _asked_elsewhere(state, container)
+    pods = known or beside(state, container.pod_id)
+    others = [(owner, used) for owner, used in pods.owners if owner.id != container.id]
+    owners = [owner for owner, _ in others]
+    left = pod - sum(used for _, used in others) - _asked_elsewhere(pods, container)
     if asked.milli:
         # the kubelet's requests add up to the pod's; lowered ones are the tenant's, and must gain no CPU by rounding
         is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _whole(pod) - _owned(owners))
@@ -66,16 +100,16 @@ def _owners_beside(state: NodeState, container: Container) -> list[Assignment]:
     return [a for a in state.of_pod(container.pod_id) if a.exclusive and a.id != container.id]
 
 
-def _asked_elsewhere(state: NodeState, container: Container) -> int:
+def _asked_elsewhere(pods: Beside, container: Container) -> int:
     """Return the part of the pod's request that its containers in pools ask for, thousandths of a CPU.
 
     A figure counts if it is certainly that container's own request: less than this container's figure, or any if this
     container has none, for then the pod has no limit. A greater one may be the pod's limit.
     """
     figure = request.of_container(container).milli
-    beside = (a for a in state.of_pod(container.pod_id) if a.id != container.id and _is_in_a_pool(a))
-    own = (request.of_container(a.container).milli for a in beside)
-    return sum(milli for milli in own if not figure or milli < figure)
+    own = pods.in_pools.get(container.id, 0)
+    counted = pods.sums[bisect_left(pods.asked, figure)] if figure else pods.sums[-1]
+    return counted - (own if not figure or own < figure else 0)
 
 
 def _is_in_a_pool(assignment: Assignment) -> bool:

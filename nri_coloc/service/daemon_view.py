@@ -60,7 +60,7 @@ class DaemonView:
         """Return the body of `/v1/state`."""
         state = self._node.state
         actual = {k: cpuset.render(mask) for k, mask in self._actuator.actual.copy().items()}
-        waits_for = {a.id: waiting.lack(state, a) for a in waiting.of(state)}
+        waits_for = waiting.lacks(state)
         found = ReadBack(
             cpus=actual,
             unread=self._actuator.unread.copy(),

@@ -2,9 +2,12 @@
 
 from typing import Any, cast
 
+import pytest
+
 from nri_coloc.core.decisions import ContainerGone, ContainerStarting, Moves
 from nri_coloc.core.seams import Change
 from nri_coloc.hooks.second_chances import EVERY_S, SecondChances
+from nri_coloc.placing import waiting
 from tests.unit.parts import a_node, a_report, create
 from tests.unit.placing import kit
 
@@ -101,3 +104,11 @@ def test_a_state_that_stays_is_looked_at_once():
     create(rig.node, "more", kit.SHARED, on="shop")
     rig.chances.look(9)
     assert rig.asked == 2
+
+
+def test_a_state_of_very_many_requests_has_further_turns(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(waiting, "turns", lambda _state: 3)
+    rig = Rig()
+    for now in range(9):
+        rig.chances.look(now)
+    assert rig.asked == 3

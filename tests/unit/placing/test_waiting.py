@@ -5,13 +5,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from unittest.mock import Mock, call
 
 import pytest
 
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import PoolTuning, Tuning
 from nri_coloc.core.workload import ISOLATED, Numa, Placement
-from nri_coloc.placing import waiting
+from nri_coloc.placing import supply, waiting
 from nri_coloc.sim import machines
 from tests.unit.placing.kit import (
     DEDICATED,
@@ -39,7 +40,7 @@ def crowded(*, milli: int = 5000) -> Node:
 
 
 def waiting_for(node: Node) -> dict[str, str]:
-    return {k: words for k, a in node.state.containers.items() if (words := waiting.lack(node.state, a))}
+    return waiting.lacks(node.state)
 
 
 def without_cpus(cpus: str):
@@ -286,3 +287,29 @@ class TestWhatItMayCost:
         state = self.hopeless(differ=True).state
         assert waiting.placed_again(state, Tuning(), most_tried=9).state is state
         assert "young" in waiting.placed_again(state, Tuning()).state.owners
+
+    def test_hopeless_requests_hold_back_no_younger_pod(self):
+        """With resources of its own a pod of two CPUs has many containers that each wait for both of them."""
+        node = self.hopeless(differ=False)
+        node.stop("young")
+        node.requests["many"] = 2000
+        for number in range(2 * waiting.MOST_TRIED):
+            wish = replace(DEDICATED, placement=Placement.FULL_CORES, priority=number)
+            node.run(f"many{number}", 2000, wish, "many")
+        node.run("young", 2000, on="young")
+        turns = range(waiting.turns(node.state))
+        found = [waiting.placed_again(node.state, Tuning(), turn=turn) for turn in turns]
+        assert any("young" in outcome.state.owners for outcome in found)
+
+    def test_few_requests_need_one_turn(self):
+        assert waiting.turns(self.hopeless(differ=True).state) == 1
+
+    def test_a_pod_of_many_containers_is_looked_through_once(self, monkeypatch: pytest.MonkeyPatch):
+        node = self.hopeless(differ=False)
+        node.requests["many"] = 2000
+        for number in range(9):
+            node.run(f"many{number}", 2000, on="many")
+        beside = Mock(wraps=supply.beside)
+        monkeypatch.setattr(supply, "beside", beside)
+        assert len(waiting.of(node.state)) > 9
+        assert beside.mock_calls.count(call(node.state, "many")) == 1
