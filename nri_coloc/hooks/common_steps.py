@@ -223,13 +223,14 @@ class Consequences:
 
     follow: passes a change to every observer, after the answer.
     timed: counts the seconds that the runtime waited for an answer, by kind of hook.
+    pusher: brings the specs that the runtime stores to the decided values.
     """
 
     def __init__(self, node: Node, pusher: Pusher, report: HookReport, seams: Seams) -> None:
         self.follow = partial(tell, seams.after)
         self.timed = report.metrics.hook
         self._node = node
-        self._pusher = pusher
+        self.pusher = pusher
         self._report = report
         self._prepare = seams.prepare
         self._before_answer = seams.before_answer
@@ -273,14 +274,14 @@ class Consequences:
             if update.container_id == but:
                 continue
             values = stored_specs.of(codec.resources_of(update.linux.resources))
-            self._pusher.learned(update.container_id, values)
+            self.pusher.learned(update.container_id, values)
 
     def learn_created(self, event: ContainerCreating, ours: Knobs) -> None:
         """Note the values that a new container's spec holds after its answer.
 
         ours: values in the answer. The runtime refuses CPUs in it if another plugin names CPUs too.
         """
-        self._pusher.learned(event.container.id, stored_specs.of(event.container.resources).overlaid(ours))
+        self.pusher.learned(event.container.id, stored_specs.of(event.container.resources).overlaid(ours))
         if ours.cpus is not None:
             name = f"{event.pod.full_name}/{event.container.name}"
             self._report.neighbours.creations.answered(event.container.id, name)

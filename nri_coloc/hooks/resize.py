@@ -20,23 +20,17 @@ from nri_coloc.placing.node import Node
 from nri_coloc.placing.update import merge
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.runtime import stored_specs
-from nri_coloc.runtime.pusher import Pusher
 
 
 class Resize:
     """Answers one update at a time."""
 
     def __init__(
-        self,
-        node: Node,
-        actuator: Actuator,
-        pusher: Pusher,
-        translator: Translator,
-        consequences: Consequences,
+        self, node: Node, actuator: Actuator, translator: Translator, consequences: Consequences
     ) -> None:
         self._node = node
         self._actuator = actuator
-        self._pusher = pusher
+        self._pusher = consequences.pusher
         self._translator = translator
         self._consequences = consequences
 

@@ -39,7 +39,6 @@ from nri_coloc.runtime import stored_specs
 from nri_coloc.runtime.connection import RETRY_CAP_S, Connection
 from nri_coloc.runtime.departed_pods import departed, leave_out
 from nri_coloc.runtime.listing import Listing
-from nri_coloc.runtime.pusher import Pusher
 
 
 class Hooks:
@@ -53,7 +52,6 @@ class Hooks:
         self,
         node: Node,
         actuator: Actuator,
-        pusher: Pusher,
         translator: Translator,
         consequences: Consequences,
         *,
@@ -62,11 +60,11 @@ class Hooks:
         self._node = node
         self._kubelet = kubelet
         self._actuator = actuator
-        self._pusher = pusher
+        self._pusher = consequences.pusher
         self._translator = translator
         self._consequences = consequences
         creation = Creation(node, actuator, translator, consequences, kubelet=kubelet)
-        resize = Resize(node, actuator, pusher, translator, consequences)
+        resize = Resize(node, actuator, translator, consequences)
         self._routes = {
             HookKind.RUN_POD_SANDBOX: self._run_pod,
             HookKind.STOP_POD_SANDBOX: self._pod_gone,

@@ -36,7 +36,7 @@ class HookParts:
     ) -> None:
         node, report, settings = ground.node, ground.report, ground.in_force.settings
         consequences = Consequences(node, runtime.pusher, report, seams)
-        self.hooks = Hooks(node, files.actuator, runtime.pusher, translator, consequences, kubelet=steering)
+        self.hooks = Hooks(node, files.actuator, translator, consequences, kubelet=steering)
         self.claim = RuntimeClaim()
         self.trunk = Trunk(
             runtime.connection,

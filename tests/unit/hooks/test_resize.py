@@ -19,7 +19,6 @@ from nri_coloc.nri import events
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.repair import drift
 from nri_coloc.repair.actuator import Actuator
-from nri_coloc.runtime.pusher import Pusher
 from nri_coloc.service import probe
 from nri_coloc.sim.cgroup_tree import CgroupTree
 from nri_coloc.sim.node import Node as SimulatedNode
@@ -38,6 +37,10 @@ class Nobody:
 
     claimed_by_us = True
     latency_us = 0
+
+    @property
+    def pusher(self) -> "Nobody":
+        return self
 
     def claim(self) -> bool:
         return True
@@ -93,9 +96,7 @@ def started(folder: Path) -> tuple[CgroupTree, Actuator, Resize]:
     assert tree.read(SCOPE, "io.weight") == "default 500"
 
     others = Nobody()
-    resize = Resize(
-        node, actuator, cast("Pusher", others), a_translator(TUNING), cast("Consequences", others)
-    )
+    resize = Resize(node, actuator, a_translator(TUNING), cast("Consequences", others))
     return tree, actuator, resize
 
 
