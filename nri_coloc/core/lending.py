@@ -55,7 +55,7 @@ class Headroom(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """The capacity that schedulers are told for reclaimed pods. It follows from predicted use, so it changes slowly.
+    """The advertised capacity for reclaimed pods. It follows from expected use, so it changes slowly.
 
     cpu_milli: milli-CPU, 0 for none.
     memory_bytes: bytes, 0 for none.

@@ -25,9 +25,9 @@ class Role(StrEnum):
     """Everything on the node beside kubepods, HOST too: PODS less BOX and DEDICATED, and SYSTEM less HOST, and of both
     together less RESERVED, are what is used and not lent. On cgroup v2 it is several samples."""
     BOX = "box"
-    """A pod cgroup of the reclaim box."""
+    """A reclaimed pod's cgroup."""
     HOST = "host"
-    """A host group in the box, outside of kubepods."""
+    """A host group, outside of kubepods."""
     DEDICATED = "dedicated"
     """Use of cgroups that run only on owned CPUs: of a container, or of a pool with CPUs of its own."""
     RESERVED = "reserved"

@@ -413,12 +413,12 @@ def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
 
     Guaranteed: requests equal limits. Burstable: the kubelet writes
     oom_score_adj = 1000 - floor(1000 * request / capacity), so request >= (1000 - oom_score_adj) * capacity
-    / 1000 (pkg/kubelet/qos/policy.go). It raises 1000 to 999 and writes -997 for critical pods whatever they
-    asked for: outside of 3 to 998 the value tells nothing.
+    / 1000 (pkg/kubelet/qos/policy.go). It raises 1000 to 999, and writes -997 for critical pods with any request:
+    a score outside of 3 to 998 shows no request.
 
-    An in-place resize leaves the score as it was. No request is above its limit: a limit below the amount that the
-    score tells shows that the score is of a request that holds no more, whatever the limit is later. A pod that
-    carries our record key hides which values of its containers' specs are ours, so nothing is certain of it.
+    An in-place resize leaves the score as it was. No request is above its limit: if a limit falls below the amount
+    that the score shows, the score is of a former request, and no later limit makes it valid again. A pod that carries
+    our record key hides which values of its containers' specs are ours, so nothing is certain of it.
     """
     qos, score, limit = pod.kube_qos, container.oom_score_adj, known_memory_limit(container)
     if pod.claims_record:  # its annotations lack the key where they are over the bound

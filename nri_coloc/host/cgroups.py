@@ -1,8 +1,8 @@
 """The only writer of cgroup files and of /proc: applies targets, reads them back, journals original values.
 
-A target is a pod's or a container's cgroup with the values it should have now. Calls come from the trunk's thread (at
-the three hooks that may write) and from the actuator's; one lock keeps their writes apart. The caller computes values
-right before the call, from the newest state, so the last write is the newest.
+A target is a pod's or a container's cgroup with the values that it should have now. Several threads call the writer
+(docs/architecture.md, "Threads"); one lock keeps their writes apart. The caller computes values right before the call,
+from the newest state, so the last write is the newest.
 """
 
 import time

@@ -95,7 +95,7 @@ def move(
 
 
 def _take_what_is_granted(folder: str, wanted: CPUMask, *, inherited: bool) -> None:
-    """Move to the part of a refused set that the parent has, so that CPUs that must go are gone all the same, as on v2.
+    """Move to the part of a refused set that the parent has: the CPUs that must be left are left then, as on v2.
 
     A parent lacks CPUs if another writer narrowed it, and for good after they were offline for a while
     (kernel/cgroup/cpuset-v1.c, hotplug_update_tasks_legacy).

@@ -170,7 +170,7 @@ class Journal:
     # ---- entries ----
 
     def note(self, file: str, found: str, *ours: str) -> None:
-        """Note the value that a file shows before it is written, and what it may show afterwards.
+        """Note the value that a file shows before it is written, and the values that it may show afterwards.
 
         ours: texts of the value that will be written, none if they are not known.
         """

@@ -1,4 +1,4 @@
-"""Tell the marks of this daemon from those of other daemons, which may see the same cgroups.
+"""Distinguish this daemon's marks from marks of other daemons that may see the same cgroups.
 
 Files and folders have the names that the host gives them (docs/decisions/0061-marks-name-their-daemon.md).
 """
@@ -31,7 +31,7 @@ class OwnMarks:
         self.owner = self.owner._replace(name=name or self.owner.name)
 
     def read(self, journal: Contents) -> dict[str, Entry]:
-        """Return the values of this daemon's marks, and hold those of other daemons apart.
+        """Return the values of this daemon's marks; keep the values of other daemons' marks separately.
 
         journal: decides which marks are this daemon's.
         """

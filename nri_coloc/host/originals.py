@@ -1,8 +1,8 @@
 """The original values of a container, as an update of the runtime's spec and as kernel files.
 
-They come from the container's record, or, if it ran before we came, from the journal's entries of its files. A knob
-without an original value gets the kernel's value for a new cgroup, and a cpuset is the pod's: an update can change a
-value but never take one out of a spec (nri-protocol §5.2).
+They come from the container's record, or, if it ran before the daemon did, from the journal's entries of its files. A
+knob without an original value gets the kernel's value for a new cgroup, and a cpuset gets its pod's: an update can
+change a value but cannot take one out of a spec (nri-protocol §5.2).
 """
 
 from collections.abc import Mapping
@@ -37,13 +37,13 @@ UNIFIED: Final = tuple(file.name for file in knobs.files(*knobs.carried(Carrier.
 _WEIGHTS: Final = frozenset(file.name for file in knobs.files("io_weight"))
 
 NOT_RESTORABLE: Final = tuple(knob.field for knob in knobs.TABLE if not knob.restorable)
-"""Given to the runtime at creation alone: it has no call that would take them back."""
+"""Knobs that the runtime takes at creation only: no call of it changes them later."""
 
 _CARRIED: Final = frozenset(knobs.carried(Carrier.SPEC))
 """The knobs that an update of a spec carries, on every version of cgroups."""
 
 _FIGURES: Final = Knobs(shares=0, quota=0, period=0, memory_limit=0)
-"""The numbers among them; only which are set counts."""
+"""The numbers among them. The names count, the values do not."""
 
 _DEFAULTS: Final = Knobs(shares=KERNELS_SHARES, quota=NO_LIMIT, period=KERNELS_PERIOD, memory_limit=NO_LIMIT)
 
@@ -80,9 +80,12 @@ def of_files(texts: Mapping[str, str]) -> Original:
 
 
 def in_spec(original: Original, said: Knobs) -> Original:
-    """Keep the figures that a spec says otherwise than they were: values of ours, as far as files can tell.
+    """Return the originals of the figures that a spec still holds in our version.
 
-    CPUs are not among them: whose they are a spec tells better than a file.
+    A figure counts as ours if the spec's value differs from the journalled one. CPUs are left out: the spec itself
+    shows whether its CPUs are ours.
+
+    said: the spec's values.
     """
     before = original.values.where_set(_FIGURES)
     was = Knobs._make([None if value in (0, NO_LIMIT) else value for value in before])
@@ -99,9 +102,12 @@ def _shown_shares(shares: int) -> tuple[int, int]:
 
 
 def as_update(original: Original, inherited: Knobs, now: Knobs) -> Knobs:
-    """Return the update that the spec needs; `inherited`: the pod's cpus and mems, `now`: the spec's values.
+    """Return the update that writes the original values into the runtime's spec.
 
-    A value that is absent from the spec stays absent: no later run of runc touches it.
+    A value that the spec lacks stays absent, because runc writes no file for it later.
+
+    inherited: cpus and mems of the pod.
+    now: the spec's values.
     """
     wanted = _DEFAULTS.overlaid(inherited).overlaid(original.values).differing(now).where_set(now)
     ours = original.ours & _CARRIED
@@ -111,17 +117,20 @@ def as_update(original: Original, inherited: Knobs, now: Knobs) -> Knobs:
 
 
 def as_files(original: Original, inherited: Knobs, cgroup: int) -> tuple[FileValue, ...]:
-    """Return what the container's own files are to hold; "" is v2's word for a cpuset as the parent's.
+    """Return the original values of the container's own files. On v2 an empty cpuset means the parent's.
 
-    On v2 a CPU weight that there was before is left to the runtime: its conversion is its own. What only a file can
-    hold (I/O weights, v2's memory.high and protections) had the kernel's values: the kubelet sets none.
+    On v2 an original CPU weight is left to the runtime, because only the runtime knows how it converts shares. Values
+    that only files hold (I/O weights, v2's memory.high and protections) had the kernel's values: the kubelet sets none.
     """
     values = _v1(original.values, inherited) if cgroup == 1 else _v2(original.values)
     return tuple(value for name, each in values.items() if name in original.ours for value in each)
 
 
 def holds(shown: str, wanted: str) -> bool:
-    """Return whether a file shows a value already: weights with and without "default", a v1 limit that is none."""
+    """Return whether a file shows a wanted value already.
+
+    A weight may be shown with or without the word "default". On v1 a huge memory limit stands for no limit.
+    """
     if wanted == str(NO_LIMIT) and (limit := number(shown)) is not None and limit >= 0:
         return limit >= UNLIMITED_BYTES
     first = shown.split("\n", maxsplit=1)[0].removeprefix("default ")
@@ -131,8 +140,8 @@ def holds(shown: str, wanted: str) -> bool:
 def written(name: str, was: str) -> str:
     """Return the text that restores a file.
 
-    A weight is shown with a line for each device that has its own, and is taken one line at a time (block/blk-iocost.c,
-    ioc_weight_write: EINVAL for the whole). Weights of devices are not ours, and stay as they are.
+    A weight's file shows one line more for each device with a weight of its own, but takes one line at a time
+    (block/blk-iocost.c, ioc_weight_write: EINVAL for the whole). Weights of devices are not ours: they stay.
     """
     if name not in _WEIGHTS:
         return was
@@ -192,10 +201,10 @@ CPUSETS: Final = frozenset({"cpuset.cpus", "cpuset.mems"})
 
 
 class Entry(NamedTuple):
-    """What the journal holds of a file.
+    """The journal's entry of a file.
 
     original: the value before our first write, which `restore` writes.
-    is_known: False where the value before us could not be known; `original` is then a value that does no harm.
+    is_known: False if that value is unknown; `original` is then a value that does no harm.
     ours: the values of ours that the file may hold: the last one, and the one before it, because the process may have
         ended before the write; none if they were not noted, as of CPUs.
     """
@@ -214,19 +223,20 @@ class Entry(NamedTuple):
         return bool(self.ours) and not any(same(shown, text) or holds(shown, text) for text in known)
 
     def before_write(self, shown: str, texts: tuple[str, ...]) -> "Entry":
-        """Return the entry before a write to a file that shows a value; `texts`: what it may show afterwards.
+        """Return the entry to keep before a write.
 
-        Without texts no value of ours is known from then on.
+        shown: the file's text before the write.
+        texts: the texts that it may show afterwards; if there are none, no value of ours is known from then on.
         """
         held = (text for text in self.ours if same(shown, text)) if texts else ()
         return self._replace(ours=tuple(dict.fromkeys((*held, *texts))))
 
 
 def unknown(file: str, found: str) -> Entry:
-    """Return a harmless substitute for an original that cannot be known.
+    """Return a harmless substitute for an original value that is unknown.
 
-    A cpuset is as its parent's. A value that the runtime's spec of a container holds too stays as found, for the two
-    agree. Every other file gets the value that the kernel gives a new cgroup. The value that was found may be ours.
+    A cpuset becomes its parent's. A container's value that its runtime's spec holds too stays as found, because file
+    and spec agree. Every other file gets the kernel's value for a new cgroup, because the found value may be ours.
     """
     folder, _, name = file.rpartition("/")
     if name in CPUSETS:

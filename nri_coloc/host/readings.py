@@ -48,22 +48,22 @@ class CgroupReader:
         return self._read(cgroup_layout.below_root(path), at, self._cpu_and_memory)
 
     def cpu(self, path: str, at: float) -> GroupReading | None:
-        """Read a cgroup's CPU time, and how often its quota held it back; ValueError as above."""
+        """Read a cgroup's CPU time and its throttling by a quota; raises as `container` does."""
         return self._read(cgroup_layout.below_root(path), at, self._cpu)
 
     def amounts(self, path: str, at: float) -> GroupReading | None:
-        """Read a cgroup's CPU time and memory, without stalls and throttling; ValueError as above."""
+        """Read a cgroup's CPU time and memory, without stalls and throttling; raises as `container` does."""
         return self._read(cgroup_layout.below_root(path), at, self._amounts)
 
     def group(self, path: str, at: float) -> GroupReading | None:
-        """Read a pod's or a host group's CPU time, memory, I/O and stalls for memory and I/O; ValueError as above."""
+        """Read CPU time, memory, I/O, and stalls for memory and I/O of a pod or host group; raises as `container`."""
         return self._read(cgroup_layout.below_root(path), at, self._everything)
 
     def tasks(self, path: str) -> Mapping[int, Schedstat]:
         """Read how long the first `MOST_TASKS` threads of a container's own cgroup ran and waited, by their ids.
 
-        A thread that has ended, and any that the kernel tells nothing of, is left out; ValueError as above. Needs
-        schedstats, which most kernels have: CONFIG_SCHED_INFO.
+        Threads that have ended, or whose schedstat the kernel does not show, are left out. It needs CONFIG_SCHED_INFO,
+        which most kernels have. Raises as `container` does.
         """
         return self._tasks(cgroup_layout.below_root(path))
 
@@ -159,7 +159,10 @@ def _folders(folder: str) -> list[str]:
 
 
 def blkio(layout: CgroupLayout, below: str) -> tuple[bytes | None, bytes | None]:
-    """Return v1's files of a cgroup's bytes and requests, with all cgroups below; before Linux 4.3 its own alone."""
+    """Return the contents of v1's files with a cgroup's bytes and requests of I/O.
+
+    They include all cgroups below it; on kernels before 4.3 they include the cgroup's own I/O only.
+    """
     moved, served = (_blkio(layout.blkio, below, name) for name in _BLKIO)
     return moved, served
 

@@ -1,8 +1,8 @@
 """Read a pod's stalls, and its use of the resources that pods wait for, as one value.
 
-Files are opened, read and closed again, as in `host.readings`; those of `OpenStalls` stay open. A missing file is None
-in the reading; a cgroup that is gone has no reading. Paths are below the hierarchy's root; ValueError for one that
-leads out of it.
+Files are opened, read and closed again, as in `host.readings`; `OpenStalls` keeps its files open. A missing file is
+None in the reading; a cgroup that is gone has no reading. Paths are below the hierarchy's root; ValueError for one
+that leads out of it.
 """
 
 from collections.abc import Iterable, Mapping

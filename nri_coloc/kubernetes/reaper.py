@@ -105,7 +105,7 @@ class Reaper:
         return silent
 
     def _silent(self, node: Object, silent_s: float) -> _Silent | None:
-        """Return a node that takes part in colocation; None for another one."""
+        """Return the silence of a node that shows lent amounts or is open; None for a node that shows neither."""
         shown = presets.shown(node, self._preset())
         name = objects.text(objects.child(node, "metadata"), "name", _LONGEST)
         return None if shown == Shown() else _Silent(name, version_of(node), shown, silent_s)

@@ -44,7 +44,7 @@ class Unreadable:
         self._told: set[str] = set()
 
     def found(self, object_: Object, why: Exception | str) -> None:
-        """Take an object that does not count."""
+        """Report an object that cannot be read, with the reason."""
         text = f"{self._kind} {_name(object_)} cannot be read and does not count: {str(why)[:_LONGEST]}"
         if text in self._told or len(self._told) > MOST_TOLD:
             return

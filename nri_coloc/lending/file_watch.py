@@ -76,7 +76,7 @@ class FileWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the present check."""
+        """End the thread after the present check."""
         self._ending.set()
         self._ring()
 

@@ -189,7 +189,7 @@ def _use(bounds: Bounds, before: Look, look: Look, span: float) -> int | None:
 
 
 def _are_calm(glance: Glance, look: Look, span: float) -> bool:
-    """Return whether no group waited long enough for a stall, whatever the cause."""
+    """Return whether no group waited long enough for a stall of any cause."""
     stall, before = glance.bounds.stall, glance.look.waited_us
     if len(look.waited_us) != len(before):
         return False

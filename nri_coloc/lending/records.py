@@ -143,7 +143,10 @@ def fold(folding: Folding, step: Step, at: float) -> tuple[Folding, Record | Non
 
 
 def _folded(known: Record | None, step: Step, at: float, *, turned: bool) -> Record:
-    """Return a record with one more tick. If another cause changed the pool since the last tick, it begins there."""
+    """Return a record with one more tick.
+
+    If another cause changed the pool since the last tick, the record begins with the CPUs after that change.
+    """
     is_next = known is not None and known.after == step.before
     if known is None or not (is_next or known.change is not Change.KEEP):
         known = _begun(step, at)

@@ -66,7 +66,7 @@ _SINCE_POD_UPDATES = frozenset((HookKind.UPDATE_POD_SANDBOX, HookKind.POST_UPDAT
 
 
 def mask(version: versions.NriVersion) -> int:
-    """Every event that a runtime of this version can send, except validation."""
+    """Return, as bits, every event that a runtime of this version can send, except validation."""
     if not versions.has_pod_updates(version):
         return ALWAYS_VALID
     return ALWAYS_VALID | sum(1 << (kind.event - 1) for kind in _SINCE_POD_UPDATES)

@@ -383,8 +383,8 @@ def _permitted(assignment: Assignment) -> Knobs:
 def remembered(state: NodeState, assignment: Assignment) -> Assignment:
     """Return the assignment with the values that are ours, and with the values of the spec that they replace.
 
-    Only values that differ from the spec are ours. Setting a field to its present value claims it all the same, and
-    the creation would fail if another plugin sets it (nri-protocol §7). The container is kept as the kubelet asked
+    Only values that differ from the spec are ours. Even a field that is set to its present value is claimed, and the
+    creation would fail if another plugin sets it (nri-protocol §7). The container is kept as the kubelet asked
     for it: its record has been read, and the assignment holds its content from now on.
     """
     container = assignment.container

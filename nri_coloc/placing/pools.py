@@ -140,8 +140,8 @@ def reserved_cpus(topology: Topology, tuning: Tuning) -> CPUMask:
 def kept_cpus(topology: Topology, tuning: Tuning) -> CPUMask:
     """Return the CPUs that the kubelet has pinned and may keep.
 
-    If the kubelet has pinned all of them, the lowest is ours all the same: a set of ours is never empty, and a
-    kubelet always leaves some to the node.
+    If the kubelet has pinned all of them, the lowest is still used by pools: no pool may be empty, and a kubelet always
+    leaves some CPUs to the node.
     """
     masks = (cpus for containers in tuning.kept_by_kubelet.values() for cpus in containers.values())
     kept = reduce(or_, masks, 0) & topology.online

@@ -122,7 +122,7 @@ def _requests_met(
     """Carry out the resizes that came while we were away, after all containers have their earlier CPUs again.
 
     A spec that once held shares or a quota of ours does not show the kubelet's request. The oldest container comes
-    first. If one of them waits for CPUs, the younger ones do not grow before it: second chances place them in turn.
+    first. If one of them waits for CPUs, the younger ones do not grow before it: second chances place them later.
     """
     decisions: list[Decision] = []
     first = _first_waiting(state)

@@ -115,7 +115,7 @@ def scopes(files: LeftFiles, state: NodeState, watermark: float, now: float) -> 
 def _bound_numa_nodes(state: NodeState) -> int:
     """Return the memory nodes, as a mask, to which online containers are bound.
 
-    Only there a full node hurts: the kernel gives every other container memory of the next node.
+    A full node hurts only these: the kernel gives other containers memory of the next node.
     """
     if len(state.topology.nodes) < 2:
         return 0

@@ -44,11 +44,11 @@ class Result(NamedTuple):
 
 
 class ReclaimWorker:
-    """`submit`, `cancel`, `is_busy` and `results` are for one thread, `stop` for any.
+    """Carries out orders on a thread of its own, which starts with the first order.
 
-    may: whether memory of a pod may be taken, by its id; asked before each chunk.
+    One thread calls `submit`, `cancel`, `is_busy` and `results`; any thread may call `stop`.
 
-    The thread starts with the first order.
+    may: returns whether memory of a pod may be taken, by its id; called before each chunk.
     """
 
     def __init__(self, files: Files, may: Callable[[str], bool]) -> None:

@@ -97,7 +97,7 @@ def _common(found: Mapping[str, frozenset[str]]) -> frozenset[str]:
 def stall_signal(layout: CgroupLayout, host_root: str) -> Signal | None:
     """Return the source of online pods' stalls; None if there is none.
 
-    The first process of all shows whether the kernel counts run-queue delay.
+    Process 1 shows whether the kernel counts run-queue delay.
     """
     proc = f"{host_root.rstrip('/')}/proc"
     if layout.unified is not None and readings.content(f"{proc}/pressure/cpu") is not None:
