@@ -13,6 +13,7 @@ from typing import Any, Final
 from nri_coloc.cli.asking import DaemonSilent
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.report import counted
 from nri_coloc.core.topology import NumaNode, Topology
 
 WIDTH: Final = 110
@@ -67,19 +68,15 @@ def as_json(topology: Topology) -> dict[str, Any]:
 
 def _summary(topology: Topology) -> str:
     parts = (
-        _counted(len(topology.packages), "socket"),
-        *([_counted(len(topology.dies), "die")] if topology.dies != topology.packages else []),
-        _counted(len(topology.nodes), "node"),
-        _counted(len(topology.l3_groups), "L3 group"),
-        _counted(len(topology.cores), "core"),
+        counted(len(topology.packages), "socket"),
+        *([counted(len(topology.dies), "die")] if topology.dies != topology.packages else []),
+        counted(len(topology.nodes), "node"),
+        counted(len(topology.l3_groups), "L3 group"),
+        counted(len(topology.cores), "core"),
         _threads(topology),
     )
-    cpus = _counted(topology.online.bit_count(), "CPU")
+    cpus = counted(topology.online.bit_count(), "CPU")
     return f"{cpus} ({cpuset.render(topology.online)}): {', '.join(parts)}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _threads(topology: Topology) -> str:

@@ -190,6 +190,11 @@ class GroupReading:
     memory: MemoryReading | None = None
     io: IOReading | None = None
 
+    @property
+    def cpu_wait_us(self) -> int | None:
+        """The CPU wait, µs: by PSI, or by the threads' run-queue delay if there is no PSI."""
+        return self.run_delay_us if self.cpu_stall_us is None else self.cpu_stall_us
+
 
 class StallReading(NamedTuple):
     """The stalls of one pod, and its use of the resources that it waits for. None is unknown.

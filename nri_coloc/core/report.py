@@ -132,6 +132,16 @@ def size(amount: int) -> str:
     return f"{amount} bytes"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 core" and "2 cores"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def cut(text: str, most: int) -> str:
+    """Return the beginning of a text, at most so many characters, with a mark where it was cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{round(value, 2):g}"
 

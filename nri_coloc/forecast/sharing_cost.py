@@ -20,7 +20,7 @@ def of_containers(before: Readings, after: Readings, groups: Mapping[str, Group]
     for name, first, last in _pairs(before, after, groups):
         grown = SharingCost(
             throttled_us=_grown(first.throttled_us, last.throttled_us),
-            waited_us=_grown(_waited_us(first), _waited_us(last)),
+            waited_us=_grown(first.cpu_wait_us, last.cpu_wait_us),
             oom_kills=_grown(_oom_kills(first), _oom_kills(last)),
         )
         found[groups[name]] = _sum(found.get(groups[name], SharingCost()), grown)
@@ -70,11 +70,6 @@ def _grown(before: int | None, after: int | None) -> int:
 
 def _sum(one: SharingCost, other: SharingCost) -> SharingCost:
     return SharingCost._make(a + b for a, b in zip(one, other, strict=True))
-
-
-def _waited_us(reading: GroupReading) -> int | None:
-    """Return the CPU wait, µs: by PSI, or by the threads' run-queue delay if there is no PSI."""
-    return reading.run_delay_us if reading.cpu_stall_us is None else reading.cpu_stall_us
 
 
 def _oom_kills(reading: GroupReading) -> int | None:

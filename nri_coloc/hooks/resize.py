@@ -99,7 +99,7 @@ class Resize:
 
     def _tell_resize(self, pod_id: str, before: NodeState, after: NodeState) -> None:
         """Note the kubelet's resize of a pod, with its shares if they become fewer: the kubelet writes them last."""
-        was, now = _request(before, pod_id), _request(after, pod_id)
+        was, now = (state.cpu_request_of(pod_id) for state in (before, after))
         is_lowered = was is not None and now is not None and now < was
         self._actuator.resized(pod_id, Knobs(shares=shares_of_request(now or 0)) if is_lowered else NO_KNOBS)
 
@@ -117,8 +117,3 @@ class Resize:
         if own is None and not others:
             return None
         return nri_pb2.UpdateContainerResponse(update=[*([own] if own is not None else []), *others])
-
-
-def _request(state: NodeState, pod_id: str) -> int | None:
-    place = state.pods.get(pod_id)
-    return None if place is None else place.pod.cpu_request

@@ -37,9 +37,6 @@ MEMS: Final = "cpuset.mems"
 MEMORY_BOUNDS: Final = frozenset(file.name for file in knobs.files("memory_high", "memory_limit"))
 """The files that hold the memory bounds of a reclaim cgroup."""
 
-PROTECTIONS: Final = frozenset(file.name for file in knobs.files("memory_low", "memory_min"))
-"""The files that hold memory protections."""
-
 MEMORY_LIMIT: Final = {file.cgroup: file.name for file in knobs.files("memory_limit")}
 """Files that bound the use, by the version of cgroups."""
 

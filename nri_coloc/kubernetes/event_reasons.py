@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import cut
 
 LONGEST_MESSAGE: Final = 512
 """Characters; the API server allows 1,024."""
@@ -103,11 +104,6 @@ def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
 def printable(text: str) -> str:
     """Return a text on one line, with a replacement for each character that controls a terminal."""
     return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
-
-
-def cut(text: str, most: int) -> str:
-    """Return the beginning of a text, with a mark where it was cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 _OF_EVENT: Final[Mapping[str, EventReason]] = {

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
+from nri_coloc.core.report import cut
 from nri_coloc.kubernetes.event_reasons import (
     LONGEST_MESSAGE,
     NORMAL,
     EventReason,
     Occurrence,
     Subject,
-    cut,
 )
 
 MOST_KEPT: Final = 256

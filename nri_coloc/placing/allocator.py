@@ -362,7 +362,9 @@ def _returned(topology: Topology, owned: CPUMask, give: int) -> CPUMask:
     """Return the `give` owned CPUs to give up: whole small parts of a level, then CPUs within the next part."""
     returned = 0
     for groups in topology.near:
-        parts = sorted((p for g in groups if (p := g & owned)), key=lambda p: (p.bit_count(), -_first(p)))
+        parts = sorted(
+            (p for g in groups if (p := g & owned)), key=lambda p: (p.bit_count(), -search.first(p))
+        )
         while parts[0].bit_count() <= give:
             give -= parts[0].bit_count()
             returned |= parts.pop(0)
@@ -374,7 +376,7 @@ def _returned(topology: Topology, owned: CPUMask, give: int) -> CPUMask:
 
 def _returned_of_cores(cores: Sequence[CPUMask], owned: CPUMask, give: int) -> CPUMask:
     """Return `give` CPUs: whole cores before single threads, the highest first; a core is split only for the rest."""
-    parts = sorted((p for c in cores if (p := c & owned)), key=lambda p: (-p.bit_count(), -_first(p)))
+    parts = sorted((p for c in cores if (p := c & owned)), key=lambda p: (-p.bit_count(), -search.first(p)))
     returned = 0
     for part in parts:
         if part.bit_count() <= give - returned.bit_count():
@@ -410,7 +412,3 @@ def _union(masks: Iterable[CPUMask]) -> CPUMask:
     for mask in masks:
         found |= mask
     return found
-
-
-def _first(mask: CPUMask) -> int:
-    return (mask & -mask).bit_length() - 1

@@ -123,7 +123,8 @@ def _avoidance(text: str) -> frozenset[str]:
     return frozenset() if text == "none" else _set_of("throttle", "degrade", "evict")(text)
 
 
-def _node_ids(text: str) -> cpuset.CPUMask:
+def node_ids(text: str) -> cpuset.CPUMask:
+    """Return a list of NUMA nodes as a mask; raise ValueError for an empty list or an id that no kernel has."""
     mask = cpuset.parse(text)
     if not mask or mask.bit_length() > _MOST_NODES:
         raise ValueError
@@ -176,7 +177,7 @@ KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             lambda w: str(w.numa_count or "any"),
         ),
         "numa-ids": Key(
-            _node_ids, "NUMA nodes such as 0 or 0-1,3", lambda w: cpuset.render(w.numa_ids) or "any"
+            node_ids, "NUMA nodes such as 0 or 0-1,3", lambda w: cpuset.render(w.numa_ids) or "any"
         ),
         "cpu-placement": _choice(Placement, lambda w: w.placement),
         "memory-limit": _knob(

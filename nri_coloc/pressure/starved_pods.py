@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.lending import Headroom
-from nri_coloc.core.readings import GroupReading, Picture, milli_between, risen, seconds_between
+from nri_coloc.core.readings import Picture, milli_between, risen, seconds_between
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Recorder
 from nri_coloc.core.settings import ReclaimTuning
@@ -71,7 +71,7 @@ class StarvedPods:
         if picture is None or picture is self._newest:
             return
         self._newest = picture
-        if not any(_waited_us(one) is not None for one in picture.containers.values()):
+        if not any(one.cpu_wait_us is not None for one in picture.containers.values()):
             return
         before, self._before = self._before, picture
         state, reclaim = self._node.state, self._node.tuning.reclaim
@@ -147,13 +147,9 @@ def _waited(before: Picture, after: Picture, member: Assignment) -> float | None
     first, last = before.containers.get(member.id), after.containers.get(member.id)
     if first is None or last is None or (seconds := seconds_between(first, last)) is None:
         return None
-    waited_us = risen(_waited_us(first), _waited_us(last))
+    waited_us = risen(first.cpu_wait_us, last.cpu_wait_us)
     held_us = risen(first.throttled_us, last.throttled_us) or 0
     return None if waited_us is None else min(1.0, max(0, waited_us - held_us) / 1e6 / seconds)
-
-
-def _waited_us(reading: GroupReading) -> int | None:
-    return reading.run_delay_us if reading.cpu_stall_us is None else reading.cpu_stall_us
 
 
 def _said(pod_id: str, streak: Streak, want: Want, headroom: Headroom) -> Decision | None:

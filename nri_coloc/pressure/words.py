@@ -230,7 +230,7 @@ def _wait(resource: Resource, wait: float | None) -> str:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    return report.cut(name, _NAME)
 
 
 def _figures(verdict: Verdict, names: Mapping[str, str]) -> dict[str, Figure]:

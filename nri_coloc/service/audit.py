@@ -21,6 +21,7 @@ from typing import Any, Final
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs, KnobValue
 from nri_coloc.core.reasons import AuditEvent, Reason, is_of_lending
+from nri_coloc.core.report import cut
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.value import value
 from nri_coloc.core.workload import Pod
@@ -317,7 +318,7 @@ def _within_bounds(record: Record) -> tuple[str, Mapping[str, Any]]:
     because, extra = record.because, record.extra
     if len(because) <= LONGEST_SENTENCE:
         return because, extra
-    inputs = {**extra.get("inputs", {}), "details": _cut(because, LONGEST_DETAILS)}
+    inputs = {**extra.get("inputs", {}), "details": cut(because, LONGEST_DETAILS)}
     return _shortened(because), {**extra, "inputs": inputs}
 
 
@@ -325,11 +326,7 @@ def _shortened(sentence: str) -> str:
     """Return the first clauses of a sentence, as many as `LONGEST_SENTENCE` allows."""
     head = sentence[: LONGEST_SENTENCE + 1]
     clauses = head.rpartition("; ")[0]
-    return clauses or _cut(sentence, LONGEST_SENTENCE)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return clauses or cut(sentence, LONGEST_SENTENCE)
 
 
 @lru_cache(maxsize=2)

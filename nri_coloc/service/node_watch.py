@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from nri_coloc.kubernetes.event_reasons import NODE, EventReason, Occurrence, cut, printable
+from nri_coloc.core.report import cut
+from nri_coloc.kubernetes.event_reasons import NODE, EventReason, Occurrence, printable
 from nri_coloc.kubernetes.reporting import Lending
 
 CHECKS_S: Final = 10.0

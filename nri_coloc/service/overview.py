@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
+from nri_coloc.core.report import counted
 
 State = Mapping[str, Any]
 Capacity = Mapping[str, Any]
@@ -313,19 +314,15 @@ def _lent(state: State, headroom: int | None) -> str:
         return "lent: nothing, there is no reclaimed pod"
     cpus = cpuset.parse(pool["cpus"])
     groups = len(state.get("host_groups", ()))
-    users = _counted(pool["members"], "reclaimed container")
-    users += f" and {_counted(groups, 'cgroup')} outside Kubernetes" if groups else ""
+    users = counted(pool["members"], "reclaimed container")
+    users += f" and {counted(groups, 'cgroup')} outside Kubernetes" if groups else ""
     count = cpus.bit_count()
     said = "would be lent" if state["mode"] == "observe" else "lent"
-    words = f"{said}: CPUs {pool['cpus'] or 'none'} ({_counted(count, 'CPU')}) to {users}"
+    words = f"{said}: CPUs {pool['cpus'] or 'none'} ({counted(count, 'CPU')}) to {users}"
     overlaps = cpus & cpuset.parse(state["pools"]["share"]["cpus"])
     if headroom is not None and overlaps and count * 1000 > headroom + 999:
         words += "; beyond the headroom: one core always stays, and an extra core may, at minimum weight"
     return words
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _age(at: str, now: datetime) -> str:

@@ -65,9 +65,6 @@ _STATUS_EXAMPLE: Final = '{"cpuset": "0-3"}'
 _SPEC_EXAMPLE: Final = '{"requiredCPUBindPolicy": "FullPCPUs"}'
 _BURST_EXAMPLE: Final = '{"policy": "cpuBurstOnly", "cpuBurstPercent": 100}'
 
-_MOST_NODES: Final = 1024
-"""As in `keys`: the largest MAX_NUMNODES of any configuration."""
-
 
 def read(annotations: Mapping[str, str], labels: Mapping[str, str], container: str, claims: Claims) -> None:
     """Add the claims of Koordinator's labels and annotations about one container and its pod."""
@@ -138,13 +135,6 @@ def _chosen(text: str) -> cpuset.CPUMask | None:
     return cpuset.parse(text) or None
 
 
-def _nodes(text: str) -> cpuset.CPUMask:
-    mask = cpuset.parse(text)
-    if not mask or mask.bit_length() > _MOST_NODES:
-        raise ValueError
-    return mask
-
-
 def _percent(text: str) -> int:
     # mainline kernels refuse a burst above the quota; Koordinator's default is ten times the quota
     number: int = keys.read("priority", text)
@@ -176,7 +166,7 @@ _QOS: Final = one_of(
 )
 _PRIORITY: Final = as_ours("priority")
 _CPUS: Final = Meaning(ORDERED_CPUS, _chosen, "CPUs such as 0-3,8", _if_dedicated)
-_NODES: Final = Meaning("numa-ids", _nodes, "a list of objects with a node each", _if_dedicated)
+_NODES: Final = Meaning("numa-ids", keys.node_ids, "a list of objects with a node each", _if_dedicated)
 _BOUND: Final = Meaning("numa", lambda _: Numa.SINGLE, "nodes as stated beside it", _if_dedicated)
 _REQUIRED: Final = one_of(
     "cpu-placement",
