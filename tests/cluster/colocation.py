@@ -62,6 +62,15 @@ class Colocation:
 
         self._cluster.wait(is_read, "a daemon with the new configuration")
 
+    @contextmanager
+    def configured(self, sections: str) -> Iterator[None]:
+        """Add sections to the configuration for the time of a block."""
+        self.configure(sections)
+        try:
+            yield
+        finally:
+            self.configure()
+
     def _reloads(self) -> int:
         """Return the number of the last record about a configuration; 0 for none."""
         return max((record["seq"] for record in self.product.audit(event="config.reload")), default=0)
@@ -135,7 +144,7 @@ class Colocation:
                 text = found["data"]["config.yaml"]
                 assert NO_EVICTIONS in text
                 may_evict = text.replace(NO_EVICTIONS, "evict: true")
-                found["data"]["config.yaml"] = f"{may_evict}\n{RECLAIM}\n{sections}\n"
+                found["data"]["config.yaml"] = merged(may_evict, RECLAIM, sections)
             if found["kind"] == "DaemonSet" and found["metadata"]["name"] == COMPANION:
                 found["spec"]["template"]["spec"]["containers"][0]["command"] = companion(HASTY.read_text())
         return granted(objects)
@@ -149,6 +158,15 @@ class Colocation:
         return names == [DAEMON, COMPANION, CONTROLLER, CONTROLLER] and all(
             _is_ready(each) for _, each in ours
         )
+
+
+def merged(*texts: str) -> str:
+    """Return a configuration with the sections of all texts; a later text wins, key by key of a section."""
+    found: dict[str, Any] = {}
+    for name, section in (pair for text in texts for pair in (yaml.safe_load(text) or {}).items()):
+        is_map = isinstance(section, dict)
+        found[name] = {**found.get(name, {}), **section} if is_map else section
+    return yaml.safe_dump(found)
 
 
 def companion(program: str) -> list[str]:
