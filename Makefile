@@ -57,7 +57,7 @@ test-vm: setup
 # A real Kubernetes node, as root: compiles kubelet and control plane the first time (half an hour for each pair of versions).
 # One scenario: make test-cluster ARGS="-k 'test_drain and 1.35'". All combinations of versions: make test-cluster MATRIX=full
 test-cluster: setup
-	MATRIX=$(MATRIX) $(BIN)/python -m pytest tests/cluster --ignore=tests/cluster/test_soak.py $(ARGS)
+	MATRIX=$(MATRIX) $(BIN)/python -m pytest tests/cluster --ignore-glob='tests/cluster/test_soak*.py' $(ARGS)
 
 # A real Kubernetes node to try things on, as root: it stays until make cluster-down. kubeconfig: build/cluster/kubeconfig
 cluster: setup
@@ -75,9 +75,10 @@ soak: setup
 soak-pushes: setup
 	$(BIN)/python -m pytest tests/soak/test_pushes.py --pushes=10000 $(ARGS)
 
-# Ten idle minutes of a real Kubernetes node, and the pace of sixty pods with and without the plugin, as root.
+# Ten idle minutes of a real Kubernetes node, the pace of sixty pods with and without the plugin, and restarts in many
+# orders, as root. The restarts alone: make soak-cluster ARGS="-k restarts"
 soak-cluster: setup
-	$(BIN)/python -m pytest tests/cluster/test_soak.py $(ARGS)
+	$(BIN)/python -m pytest tests/cluster/test_soak*.py $(ARGS)
 
 # A reclaimed pod that saturates the disk is limited and set free, on an idle machine, as root: a minute.
 soak-pressure: setup

@@ -6,7 +6,7 @@
 | `make test` | adds the daemon beside this node, and as root this kernel and the newest containerd | 12 minutes |
 | `make test-all` | adds the other containerd, every NRI version, emulated machines, a Kubernetes node | 37 minutes |
 | `make soak`, `make soak-pushes` | an hour of churn, ten thousand pushes; no part of CI | an hour, minutes |
-| `make soak-cluster` | ten idle minutes of a Kubernetes node; no part of CI | 20 minutes |
+| `make soak-cluster` | idle minutes and restarts of a Kubernetes node; no part of CI | 40 minutes |
 | `make soak-pressure` | a disk hog beside a reader, on an idle machine; no part of CI | a minute |
 
 A test has the tier of its folder (`FOLDERS`). A file, a test or a parameter of another tier carries a mark:

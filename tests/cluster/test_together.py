@@ -146,9 +146,13 @@ def test_the_restarts_hold_every_order():
 def test_restarts_in_every_order_lose_nothing(
     cluster: Cluster, colocation: Colocation, pods: Pods, pair: Pair
 ):
+    lose_nothing(cluster, colocation, pods, WALKS[pair.kubernetes])
+
+
+def lose_nothing(cluster: Cluster, colocation: Colocation, pods: Pods, restarts: Sequence[str]) -> None:
+    """Restart the parts, and create a pod after each; all pods run in the end, the first one in its first container."""
     pods.run(reclaimed("job"))
     before = pods.container_id("job")
-    restarts = WALKS[pair.kubernetes]
     for number, part in enumerate(restarts):
         _restart(cluster, colocation, part)
         pods.create(reclaimed(f"job-{number}"))
