@@ -18,6 +18,10 @@ WATERMARK_S: Final = 60.0
 
 _ON_NODE: Final = re.compile(rb"N(\d+)=(\d+)")
 
+_HELD_V1: Final = (b"hierarchical_anon=",)
+_HELD_V2: Final = (b"anon ", b"shmem ", b"kernel_stack ", b"pagetables ", b"slab_unreclaimable ")
+"""The lines of memory.numa_stat with memory that cannot go back to a file."""
+
 
 class MemoryLeftReader:
     """Reads the machine of one layout. `host_root` is where /proc and /sys are found."""
@@ -64,14 +68,18 @@ class MemoryLeftReader:
         found = self._cgroups.amounts(path, at)
         return None if found is None else found.memory
 
-    def anonymous_on(self, path: str, number: int) -> int:
-        """Read the anonymous memory of a cgroup on one memory node, bytes; 0 if it is unknown."""
+    def unreclaimable_on(self, path: str, number: int) -> int:
+        """Read the memory of a cgroup on one memory node that the end of its pod frees, without page cache, bytes.
+
+        0 if it is unknown. tmpfs counts: on cgroup v1 the kernel counts it as anonymous (mm/memcontrol.c,
+        memcg_numa_stat_show: LRU_ALL_ANON).
+        """
         below = cgroup_layout.below_root(path)
         text = content(f"{self._layout.memory}/{below}/memory.numa_stat") if self._layout.memory else None
-        name, unit = (b"anon ", 1) if self._layout.version == 2 else (b"hierarchical_anon=", self._page_size)
-        lines = (line for line in (text or b"").splitlines() if line.startswith(name))
-        counts = {int(node): int(count) for node, count in _ON_NODE.findall(next(lines, b""))}
-        return counts.get(number, 0) * unit
+        names, unit = (_HELD_V2, 1) if self._layout.version == 2 else (_HELD_V1, self._page_size)
+        lines = (line for line in (text or b"").splitlines() if line.startswith(names))
+        counts = (dict(_ON_NODE.findall(line)) for line in lines)
+        return sum(int(found.get(b"%d" % number, 0)) for found in counts) * unit
 
     def _low_watermark(self, at: float) -> int | None:
         known = self._watermark

@@ -30,7 +30,7 @@ class MemoryFiles(LeftFiles, Protocol):
 
     def numa_node(self, number: int, at: float, machine_bytes: int) -> MemoryLeft | None: ...
     def held(self, path: str, at: float) -> MemoryReading | None: ...
-    def anonymous_on(self, path: str, number: int) -> int: ...
+    def unreclaimable_on(self, path: str, number: int) -> int: ...
 
 
 class Scope(NamedTuple):
@@ -84,7 +84,7 @@ class MemoryShortages:
 
     def _use(self, path: str, scope: str, now: float) -> int:
         if scope.startswith(_NUMA):
-            return self._files.anonymous_on(path, int(scope.removeprefix(_NUMA)))
+            return self._files.unreclaimable_on(path, int(scope.removeprefix(_NUMA)))
         if scope != NODE and not path.startswith(f"{scope}/"):
             return 0
         held = self._files.held(path, now)

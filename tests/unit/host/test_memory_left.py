@@ -79,11 +79,20 @@ def test_below_a_limit(node: Node):
 
 def test_anonymous_memory_of_a_node(node: Node):
     path = held(node, Held(anon=GIB))
-    assert reader(node).anonymous_on(path, 1) == 0
+    assert reader(node).unreclaimable_on(path, 1) == 0
     text = {
         1: f"total=9 N0=9 N1=9\nanon=1 N0=1 N1=1\nhierarchical_anon=70 N0=8 N1={7 * GIB // PAGE}\n",
         2: f"anon N0=4096 N1={7 * GIB}\nfile N0=1 N1=1\nanon_thp N0=1 N1=1\n",
     }[node.tree.version]
     (node.tree.folder("memory.numa_stat", path) / "memory.numa_stat").write_text(text)
-    assert reader(node).anonymous_on(path, 1) == 7 * GIB
-    assert reader(node).anonymous_on(path, 2) == 0
+    assert reader(node).unreclaimable_on(path, 1) == 7 * GIB
+    assert reader(node).unreclaimable_on(path, 2) == 0
+
+
+def test_tmpfs_counts_on_a_memory_node(tmp_path: Path):
+    """On cgroup v1 it is part of the anonymous memory."""
+    with Node(tmp_path / "node", "4node", cgroup=2) as node:
+        path = held(node, Held(anon=GIB))
+        text = "anon N0=1 N1=1\nfile N0=9 N1=9\nshmem N0=2 N1=2\nslab_reclaimable N1=9\nslab_unreclaimable N1=4\n"
+        (node.tree.folder("memory.numa_stat", path) / "memory.numa_stat").write_text(text)
+        assert reader(node).unreclaimable_on(path, 1) == 7
