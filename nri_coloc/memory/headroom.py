@@ -18,7 +18,8 @@ reclaimable slab, less the low watermarks or half of it, whichever is less: at l
 at that half, because the online pods' working sets hold them too. `claim` = Σ max(0, expected − working set) over the
 online pods, where `expected` is promised or peak memory (`forecast.expectations`). `growth` = their rate of growth ·
 eviction_s, the time until the memory of an evicted pod is free. The rate is held at its highest and fades by half per
-eviction_s.
+eviction_s. A pod counts with the rate at which it would reach its own limit in that time, at most: else a small pod
+that swings would claim many times its limit.
 """
 
 from collections.abc import Mapping
@@ -245,6 +246,7 @@ def claim_of(
     growth: a pod that came or went does not.
     """
     sets: dict[int, int] = {}
+    limits: dict[int, int] = {}
     claimed = 0
     for pod_id, bytes_expected in expected.items():
         group = picture.pods.get(pod_id)
@@ -252,18 +254,32 @@ def claim_of(
             claimed += bytes_expected
             continue
         sets[group.key] = group.memory.working_set
+        if group.memory.limit is not None:
+            limits[group.key] = group.memory.limit
         claimed += max(0, bytes_expected - group.memory.working_set)
     # growth until a snapshot that is too near is seen by the next one
     if growth.at is None or not 0.0 <= picture.at - growth.at < LEAST_GAP_S:
-        growth = Growth(_rate(growth, sets, picture.at, tuning), picture.at, sets)
+        growth = Growth(_rate(growth, sets, limits, picture.at, tuning), picture.at, sets)
     return growth, Claim(claimed, round(growth.rate * tuning.eviction_s))
 
 
-def _rate(before: Growth, sets: Mapping[int, int], now_s: float, tuning: ReclaimTuning) -> float:
-    """Return the present rate, or the highest earlier rate as far as it has not faded."""
+def _rate(
+    before: Growth, sets: Mapping[int, int], limits: Mapping[int, int], now_s: float, tuning: ReclaimTuning
+) -> float:
+    """Return the present rate, or the highest earlier rate as far as it has not faded.
+
+    sets, limits: working sets and memory limits by the identity of the cgroup, bytes.
+    """
     gap_s = 0.0 if before.at is None else now_s - before.at
     if gap_s <= 0.0:
         return before.rate
-    grown = sum(held - before.working_sets[key] for key, held in sets.items() if key in before.working_sets)
-    faded: float = before.rate * 0.5 ** (gap_s / tuning.eviction_s)
+    part = gap_s / tuning.eviction_s
+    grown = sum(
+        min(held - before.working_sets[key], limits[key] * part)
+        if key in limits
+        else held - before.working_sets[key]
+        for key, held in sets.items()
+        if key in before.working_sets
+    )
+    faded: float = before.rate * 0.5**part
     return max(faded, grown / gap_s)

@@ -228,6 +228,15 @@ def test_no_growth_is_seen_in(story, after):
     assert claimed({"a": of(1, GIB)}, after)[1].growth == 0
 
 
+def test_no_pod_grows_beyond_its_limit():
+    """It swings by its whole limit within five seconds, a quarter of the time of an eviction."""
+    before, after = (
+        replace(of(1, held), memory=MemoryReading(0, working_set=held, limit=GIB)) for held in (0, GIB)
+    )
+    _, claim = claimed({"a": before}, {"a": after}, gap_s=5.0)
+    assert claim.growth == GIB
+
+
 def test_two_pictures_of_one_moment_tell_no_growth():
     assert claimed({"a": of(1, GIB)}, {"a": of(1, 2 * GIB)}, gap_s=0.0)[1].growth == 0
 
