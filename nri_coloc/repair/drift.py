@@ -27,6 +27,10 @@ FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 60.0
 """Drift of other files in that cgroup waits as long."""
 
+KEPT_S: Final = 3600.0
+"""Seconds after the end of a pause in which another try counts as repeated. No end of a cgroup is reported to all
+callers: without a bound each refused one that ended would be kept for ever."""
+
 
 class _Pause(NamedTuple):
     until: float
@@ -47,9 +51,10 @@ class Refusals:
         if not failures:
             self._pauses.pop(id_, None)
             return
-        known = self._pauses.get(id_)
+        now, known = time.monotonic(), self._pauses.get(id_)
         seconds = min(2 * known.seconds, LONGEST_PAUSE_S) if known is not None else FIRST_PAUSE_S
-        self._pauses[id_] = _Pause(time.monotonic() + seconds, seconds)
+        self._pauses = {k: one for k, one in self._pauses.items() if now - one.until < KEPT_S}
+        self._pauses[id_] = _Pause(now + seconds, seconds)
 
     def refused(self, id_: str) -> bool:
         """Return whether the last try was refused."""

@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.repair import drift
-from nri_coloc.repair.drift import FIRST_PAUSE_S, LONGEST_PAUSE_S, Refusals
+from nri_coloc.repair.drift import FIRST_PAUSE_S, KEPT_S, LONGEST_PAUSE_S, Refusals
 
 NO = (KernelInterfaceError("/cpu.shares", "write '2' to", "Invalid argument"),)
 
@@ -65,3 +65,12 @@ def test_they_can_be_forgotten_and_forgiven(clock, end):
     end(known)
     assert not known.pauses("pod")
     assert LONGEST_PAUSE_S > FIRST_PAUSE_S
+
+
+def test_a_cgroup_that_is_never_tried_again_is_forgotten(clock):
+    """Its end is not reported to the thread of memory writes."""
+    known = Refusals()
+    known.tried("/pod1/memory.limit_in_bytes", NO)
+    clock.now += KEPT_S + LONGEST_PAUSE_S
+    known.tried("/pod2/memory.limit_in_bytes", NO)
+    assert known.ids == {"/pod2/memory.limit_in_bytes"}
