@@ -286,7 +286,7 @@ def levels(path: str) -> list[str]:
 def _write_all(folder: Path, content: dict[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in content.items():
-        shared_files.put(folder / name, text)
+        shared_files.put(f"{folder}/{name}", text)
 
 
 def _empty_counters(folder: Path) -> None:

@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri_coloc.core.lending import Change
 from nri_coloc.core.readings import SCHEDULER_TICK_S, FastReadings, Role, Sample
@@ -20,9 +20,14 @@ from nri_coloc.lending.fast_loop import Tick
 from tests.unit.lending.fast_kit import Watcher
 
 STEP_S = 0.001
+_ROLES: Final = (Role.ONLINE, Role.SYSTEM, Role.BOX, Role.DEDICATED)
 
 Demand = Callable[[float], float]
 """Milli-CPU over time."""
+
+
+def _none(_: float) -> float:
+    return 0.0
 
 
 def steady(milli: float) -> Demand:
@@ -75,7 +80,7 @@ class Node:
         self.now = self.due = self.next_tick = 0.0
         self.box = self.cpus
         self.watcher = Watcher(self.tuning)
-        self.used = dict.fromkeys((Role.ONLINE, Role.SYSTEM, Role.BOX, Role.DEDICATED), 0.0)
+        self.used = dict.fromkeys(_ROLES, 0.0)
         self.seen = dict.fromkeys(self.used, 0)
         self.stalled = 0.0
         self.rate = dict.fromkeys(self.used, 0.0)
@@ -88,24 +93,32 @@ class Node:
         while self.now < end:
             if self.now >= self.next_tick:
                 self.next_tick = self._tick()
-            self._step()
+            self._advance(min(end, self.next_tick))
         return self
 
-    def _step(self) -> None:
-        if round(self.now / STEP_S) % 5 == 0:
-            self.factor = 1 + self.noise * self.draw.uniform(-1, 1) / self.cpus**0.5
-        whole = self.cpus * 1000.0
-        system = min(self.system(self.now), whole)
-        online = min(self.online(self.now) * self.factor, whole - system)
-        box = min(self.box * 1000.0, whole - system - online, self.hungry(self.now))
-        apart = min(self.apart(self.now), self.other_cpus * 1000.0)
-        rates = (Role.ONLINE, online), (Role.SYSTEM, system), (Role.BOX, box), (Role.DEDICATED, apart)
-        for role, milli in rates:
-            self.rate[role] = milli
-            self.used[role] += milli * STEP_S * 1000
-        stall = self.stall(self.now) if self.box > self.threads else 0
-        self.stalled += (stall + self.own_stall(self.now)) * STEP_S * 1e6
-        self.now += STEP_S
+    def _advance(self, until: float) -> None:
+        """Let one step pass, and all further steps that begin before `until`; the pool keeps its size meanwhile."""
+        now, whole, lent, others = self.now, self.cpus * 1000.0, self.box * 1000.0, self.other_cpus * 1000.0
+        stall = self.stall if self.box > self.threads else _none
+        of_online, of_system, of_box, of_apart = (self.used[role] for role in _ROLES)
+        while True:
+            if round(now / STEP_S) % 5 == 0:
+                self.factor = 1 + self.noise * self.draw.uniform(-1, 1) / self.cpus**0.5
+            system = min(self.system(now), whole)
+            online = min(self.online(now) * self.factor, whole - system)
+            box = min(lent, whole - system - online, self.hungry(now))
+            apart = min(self.apart(now), others)
+            of_online += online * STEP_S * 1000
+            of_system += system * STEP_S * 1000
+            of_box += box * STEP_S * 1000
+            of_apart += apart * STEP_S * 1000
+            self.stalled += (stall(now) + self.own_stall(now)) * STEP_S * 1e6
+            now += STEP_S
+            if now >= until:
+                break
+        self.now = now
+        self.used = dict(zip(_ROLES, (of_online, of_system, of_box, of_apart), strict=True))
+        self.rate = dict(zip(_ROLES, (online, system, box, apart), strict=True))
 
     def _read(self, role: Role) -> int:
         """Return the counter, µs, as the kernel last brought it up to date on each CPU where the role runs."""
@@ -119,7 +132,7 @@ class Node:
         return self.seen[role]
 
     def _tick(self) -> float:
-        online, system, box, apart = map(self._read, (Role.ONLINE, Role.SYSTEM, Role.BOX, Role.DEDICATED))
+        online, system, box, apart = map(self._read, _ROLES)
         samples: tuple[Sample, ...] = (
             Sample(1, Role.PODS, self.now, online + box + apart),
             Sample(2, Role.SYSTEM, self.now, system),

@@ -40,8 +40,9 @@ class Machine:
         self.used: dict[str, float] = {}
         self.keys: dict[str, int] = {}
         self.memory = PartitionMemory()
-        self._known: tuple[object, object] = (None, None)
+        self._known: tuple[object, ...] = (None, None, None)
         self._tiers: tuple[Tier, ...] = ()
+        self._tier_of: dict[str, str] = {}
         self.ticks: list[PartitionTick] = []
         self.outcomes: list[Outcome] = []
 
@@ -90,19 +91,24 @@ class Machine:
         return tick
 
     def tiers(self) -> tuple[Tier, ...]:
-        state = self.node.state
-        known = (state.containers, state.pools.plan)
-        if any(a is not b for a, b in zip(known, self._known, strict=True)):
-            threads = state.topology.threads_per_core
-            self._known, self._tiers = known, bands.tiers(state.pools.plan, tiers.demand(state), threads)
+        self._look_at_members()
         return self._tiers
 
+    def _look_at_members(self) -> None:
+        """Compute the tiers again if the members or the plan changed since the last tick."""
+        state = self.node.state
+        known = (state.containers, state.pools.plan, state.pools.asked)
+        if all(a is b for a, b in zip(known, self._known, strict=True)):
+            return
+        self._known = known
+        self._tiers = bands.tiers(state.pools.plan, tiers.demand(state), state.topology.threads_per_core)
+        found = {name: self.tier_of(name) for name in state.containers}
+        self._tier_of = {name: tier for name, tier in found.items() if tier}
+
     def _samples(self, span: float) -> Iterable[Sample]:
-        tiers = {name: self.tier_of(name) for name in self.node.state.containers}
-        peers = Counter(tiers.values())
-        for name, tier in tiers.items():
-            if not tier:
-                continue
+        self._look_at_members()
+        peers = Counter(self._tier_of.values())
+        for name, tier in self._tier_of.items():
             part = min(self.wants.get(tier, 0.0), self.cpus(tier)) / peers[tier]
             self.used[name] = self.used.get(name, 0.0) + part * span
             if tier not in self.silent:
