@@ -7,6 +7,7 @@
 | `make test-all` | adds the other containerd, every NRI version, emulated machines, a Kubernetes node | 37 minutes |
 | `make soak`, `make soak-pushes` | an hour of churn, ten thousand pushes; no part of CI | an hour, minutes |
 | `make soak-cluster` | idle minutes and restarts of a Kubernetes node; no part of CI | 40 minutes |
+| `make test-vm` | all scenarios of the emulated machines, also those that quicker tests repeat | 15 minutes |
 | `make soak-pressure` | a disk hog beside a reader, on an idle machine; no part of CI | a minute |
 
 A test has the tier of its folder (`FOLDERS`). A file, a test or a parameter of another tier carries a mark:
@@ -49,7 +50,7 @@ COMMANDS: Final = {
     Tier.FAST: "make test-fast",
     Tier.TEST: "make test",
     Tier.ALL: "make test-all",
-    Tier.SOAK: "make soak, make soak-pushes, make soak-cluster, make soak-pressure",
+    Tier.SOAK: "make soak, make soak-pushes, make soak-cluster, make soak-pressure, make test-vm",
 }
 
 NAMES: Final = tuple(tier.name.lower() for tier in Tier if tier <= Tier.ALL)

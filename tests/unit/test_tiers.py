@@ -116,7 +116,7 @@ def test_the_summary_names_commands_and_folders():
     left = Counter({(Tier.SOAK, "soak"): 10, (Tier.ALL, "vm"): 53, (Tier.ALL, "conformance"): 181})
     assert list(tiers.left_out(left)) == [
         "left to `make test-all`: 181 of tests/conformance, 53 of tests/vm",
-        "left to `make soak, make soak-pushes, make soak-cluster, make soak-pressure`: 10 of tests/soak",
+        "left to `make soak, make soak-pushes, make soak-cluster, make soak-pressure, make test-vm`: 10 of tests/soak",
     ]
 
 

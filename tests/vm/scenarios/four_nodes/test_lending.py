@@ -1,6 +1,7 @@
 """The reclaim pool on four nodes: equal parts of each, away from a dedicated container that is larger than a node.
 
 The scenarios judge where the pool lies. Its size is ordered (`lending`): sixteen emulated CPUs are a load themselves.
+For the same reason `make test-vm` alone plays scenarios whose result another machine or a test of values shows.
 """
 
 from collections.abc import Iterator
@@ -56,6 +57,7 @@ def web(node: Node, pods: Pods) -> Container:
     return node.pod("web", cpus=6, qos_class="dedicated", numa="single")
 
 
+@pytest.mark.tier("soak")
 def test_a_box_of_half_the_machine_has_half_of_each_node(node: Node, pods: Pods):
     until(lambda: len(pods.box) == CORE, "a box of one core")
     node.plugin.config.write(lending(LENT))
@@ -79,6 +81,7 @@ def test_a_resized_reclaim_pool_takes_equally_from_both_other_nodes(node: Node, 
     becomes(pods.beside(web).breaches, [])
 
 
+@pytest.mark.tier("soak")
 def test_a_reclaim_pool_gets_all_that_is_left_and_nothing_dedicated(node: Node, pods: Pods, web: Container):
     whole = node.pod("whole", cpus=4, qos_class="dedicated", numa="exclusive", numa_ids="3")
     assert (whole.cpus, whole.cgroup("cpuset.mems")) == (NODES[3], "3")

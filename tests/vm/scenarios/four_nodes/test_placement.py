@@ -1,4 +1,8 @@
-"""Each request for CPUs and nodes, on a machine that is large enough to tell them apart; read back from the files."""
+"""Each request for CPUs and nodes, on a machine that is large enough to tell them apart; read back from the files.
+
+A pod takes 20 seconds on sixteen emulated CPUs. So `make test-vm` alone plays the scenarios that tests of values on the
+same four nodes repeat (tests/unit/placing/test_nodes.py, test_candidates.py).
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,12 +54,14 @@ def test_whole_nodes_are_owned_and_the_listed_one_is_used(node: Node):
     assert whole.cpus.isdisjoint(listed.cpus)
 
 
+@pytest.mark.tier("soak")
 def test_a_request_is_divided_evenly_over_its_nodes(node: Node):
     even = dedicated(node, "even", 4, numa="single", numa_count="2")
     assert sorted(len(even.cpus & members) for members in NODES) == [0, 0, 2, 2]
     assert mems(even) == nodes_of(even)
 
 
+@pytest.mark.tier("soak")
 def test_each_placement_takes_the_cpus_that_it_is_named_after(node: Node):
     spread = dedicated(node, "spread", 4, cpu_placement="spread")
     assert [len(spread.cpus & members) for members in NODES] == [1, 1, 1, 1]

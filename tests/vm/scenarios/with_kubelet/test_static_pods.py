@@ -1,6 +1,7 @@
 """A real kubelet on cgroup v2 with the driver `systemd`: its pods are placed, and its own writes stay.
 
-The last tests run pods with sidecars, a probe, resources of the whole pod, and a crash loop.
+The last tests run pods with sidecars, a probe, resources of the whole pod, and a crash loop. `make test-vm` alone
+plays those with a sidecar: tests/cluster shows the same beside an API server, tests/integration on cgroup v2.
 
 Memory QoS is on: the kubelet writes `memory.min` of pods, of their Kubernetes classes and of kubepods, and
 `memory.high` of containers whose limits are above their requests.
@@ -79,7 +80,9 @@ def test_kubelets_memory_qos_is_not_fought(node: Node, kubelet: Kubelet):
     throttled = int(read(kubelet.path("shop"), "memory.high")) // MIB
     assert 32 < throttled < 64
     of_ours = [record for name in NAMES for record in node.plugin.audit("drift.repair", pod=f"{name}-node")]
-    assert [record["because"] for record in of_ours] == []
+    # systemd may write its weights of a slice again whenever a pod starts: such a repair is another matter
+    fought = [record for record in of_ours if any(name.startswith("memory.") for name in record["before"])]
+    assert [record["because"] for record in fought] == []
 
 
 def test_placement_outlives_a_daemon_reload(kubelet: Kubelet):
@@ -148,6 +151,7 @@ def where(kubelet: Kubelet, name: str, container_name: str = "app") -> str:
     return read(kubelet.path(name, container_name), "cpuset.cpus.effective")
 
 
+@pytest.mark.tier("soak")
 @pytest.mark.usefixtures("pods_of_kinds")
 @pytest.mark.parametrize(("name", "other"), [("db", "proxy"), ("pair", "helper")])
 def test_containers_of_a_pod_own_a_cpu_together(kubelet: Kubelet, name: str, other: str):
