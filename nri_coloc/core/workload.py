@@ -286,6 +286,8 @@ class Container:
     journalled: for a container without a record, the figures that the previous process changed in its spec;
         `resources` has the values before.
     lowest_limit: the least memory limit that the kubelet gave it before the present one, bytes; 0 if it had no other.
+    certain_limit: bytes that the kubelet's memory limit cannot be below, if the limit in `resources` is only inferred
+        because the specification shows the daemon's; None if it is known.
     """
 
     id: str
@@ -302,6 +304,7 @@ class Container:
     claims: str = ""
     journalled: Original | None = None
     lowest_limit: int = 0
+    certain_limit: int | None = None
 
 
 class FindingKind(StrEnum):
@@ -404,8 +407,14 @@ def known_memory_limit(container: Container) -> int:
 
 
 def lowest_memory_limit(container: Container) -> int:
-    """Return the least memory limit that a container has had since its creation, bytes; 0 if it had none."""
-    return min(filter(None, (known_memory_limit(container), container.lowest_limit)), default=0)
+    """Return the least memory limit that a container may have had since its creation, bytes; 0 if it had none."""
+    certain = container.certain_limit
+    had = (
+        known_memory_limit(container),
+        container.lowest_limit,
+        None if certain is None else max(1, certain),
+    )
+    return min(filter(None, had), default=0)
 
 
 def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
@@ -417,14 +426,15 @@ def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
     a score outside of 3 to 998 shows no request.
 
     An in-place resize leaves the score as it was. No request is above its limit: if a limit falls below the amount
-    that the score shows, the score is of a former request, and no later limit makes it valid again. A pod that carries
-    our record key hides which values of its containers' specs are ours, so nothing is certain of it.
+    that the score shows, the score is of a former request, and no later limit makes it valid again. An inferred limit
+    proves no more than `certain_limit`. A pod that carries our record key hides which values of its containers' specs
+    are ours, so nothing is certain of it.
     """
     qos, score, limit = pod.kube_qos, container.oom_score_adj, known_memory_limit(container)
     if pod.claims_record:  # its annotations lack the key where they are over the bound
         return 0
     if qos is KubeQoS.GUARANTEED:
-        return limit
+        return limit if container.certain_limit is None else min(limit, container.certain_limit)
     if qos is not KubeQoS.BURSTABLE or score is None or not 3 <= score <= 998:
         return 0
     told = max(0, node_bytes) * (1000 - score) // 1000

@@ -37,10 +37,11 @@ from nri_coloc.core.workload import (
     Resources,
     Wish,
 )
+from nri_coloc.hooks import listed_limits
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
 from nri_coloc.placing import change, claim, driver, record, request, supply
-from nri_coloc.placing.update import merge
+from nri_coloc.placing.update import as_asked, merge
 from nri_coloc.pods import annotations, gate, keys, replicas
 from nri_coloc.runtime.listing import Listing
 
@@ -251,7 +252,7 @@ class Translator:
         known = state.containers.get(container.id)
         kubelets = record.before_us(container) if known is None else record.facts_of(container, known)
         figures = replace(requested, cpus="", mems="")
-        asked = replace(kubelets, resources=merge(kubelets.resources, figures), record="")
+        asked = replace(as_asked(kubelets, figures), record="")
         now = _Now(state, tuning)
         # a runtime without UpdatePodSandbox shows only here that the pod's request may have changed
         is_resized = known is not None and known.container.resources.shares != asked.resources.shares
@@ -329,44 +330,33 @@ class Translator:
 
         A record holds the values of the creation. The known assignment and the spec are newer (decision 19).
         """
+
+        def wish_of(one: Container) -> Wish:
+            return self.wish(pod, one, tuning)
+
         known = state.containers.get(container.id)
         if known is not None:
-            facts = record.facts_of(container, known)
-            return container, _as_resized(self.wish(pod, facts, tuning), known, facts)
-        if record.read(container.record) is None:
-            return self._listed_without_record(container, pod, tuning)
-        wish = _as_owned(self.wish(pod, container, tuning), container)
-        resized = record.resized_since(container, wish)
-        if resized is None:
-            return container, wish
-        again = self.wish(pod, resized, tuning)
-        # only a percentage follows the limit: another amount in the spec shows no resize
-        explains = again.annotated.memory_limit == container.resources.memory_limit
-        return (resized, again) if explains else (container, wish)
-
-    def _listed_without_record(
-        self, container: Container, pod: Pod, tuning: Tuning
-    ) -> tuple[Container, Wish]:
-        """Return the same for a container without a record, by the journal of a previous process.
-
-        It started while no daemon of ours ran, or its creation was not answered.
-        """
-        found = self._journalled(container)
-        if not found.ours:
-            return container, self.wish(pod, container, tuning)
-        spec = container.resources
-        was = {name: getattr(found.values, name) for name in found.ours}
-        container = replace(container, resources=replace(spec, **was), journalled=found)
-        wish = self.wish(pod, container, tuning)
-        limit = record.limit_since(found.values.memory_limit, wish, spec.memory_limit)
-        if limit is None:
-            return container, wish
-        resized = replace(container, resources=replace(container.resources, memory_limit=limit))
-        again = self.wish(pod, resized, tuning)
-        if again.annotated.memory_limit == spec.memory_limit:
-            return resized, again
-        kubelets = replace(container, resources=replace(container.resources, memory_limit=spec.memory_limit))
-        return kubelets, self.wish(pod, kubelets, tuning)
+            kubelets = record.facts_of(container, known)
+            if known.returned.overlaid(known.knobs).memory_limit is not None:
+                certain = listed_limits.certain(pod, kubelets, container, wish_of)
+                container = replace(container, certain_limit=certain)
+                kubelets = record.facts_of(container, known)
+            return container, _as_resized(wish_of(kubelets), known, kubelets)
+        memory = record.read(container.record)
+        if memory is None:
+            journalled = self._journalled(container)
+            found, wish = listed_limits.by_journal(container, journalled, wish_of)
+            ours = journalled.ours
+        else:
+            wish = _as_owned(wish_of(container), container)
+            found, wish = listed_limits.by_record(container, wish, wish_of)
+            ours = frozenset(record.ours_in(memory, container.resources))
+        if "memory_limit" not in ours:
+            return found, wish
+        certain = listed_limits.certain(pod, record.before_us(found), container, wish_of)
+        found = replace(found, certain_limit=certain)
+        wish = wish_of(found)
+        return found, wish if memory is None else _as_owned(wish, found)
 
     def with_requests(self, state: NodeState, tuning: Tuning) -> NodeState:
         """Return the state with the CPU requests that another tuning needs and that were not read before."""

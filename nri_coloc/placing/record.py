@@ -238,12 +238,14 @@ def facts_of(container: Container, known: Assignment) -> Container:
 
     The kubelet gives an OOM score once, and no update takes one of ours out of a spec, also when other settings hold.
     """
+    certain = container.certain_limit
     return replace(
         container,
         record="",
         resources=kubelets_of(container.resources, known),
         oom_score_adj=known.container.oom_score_adj,
         lowest_limit=known.container.lowest_limit,
+        certain_limit=known.container.certain_limit if certain is None else certain,
     )
 
 

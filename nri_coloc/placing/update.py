@@ -14,7 +14,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import Resources, Wish
+from nri_coloc.core.workload import Container, Resources, Wish
 from nri_coloc.placing import admission, change, claim, lifecycle, ownership, record, request, supply, words
 from nri_coloc.placing.ownership import Resize
 
@@ -129,9 +129,9 @@ def _carried_out(before: NodeState, event: ContainerUpdating, resize: Resize) ->
 
 def _with_news(state: NodeState, known: Assignment, event: ContainerUpdating) -> Assignment:
     """Return the assignment with the kubelet's new values; the spec in the event holds our values too."""
-    spec = merge(record.kubelets_of(event.container.resources, known), event.requested)
+    spec = record.kubelets_of(event.container.resources, known)
     lowest = workload.lowest_memory_limit(known.container)
-    container = replace(known.container, resources=spec, lowest_limit=lowest)
+    container = as_asked(replace(known.container, resources=spec, lowest_limit=lowest), event.requested)
     kubelets, told = admission.spec_of(container), event.requested.knobs()
     knobs = known.knobs.without(known.returned.where_set(told))
     now = replace(
@@ -189,6 +189,17 @@ def _files_only(had: Knobs, has: Knobs) -> Knobs:
     low = 0 if had.memory_low and has.memory_low is None else has.memory_low
     least = 0 if had.memory_min and has.memory_min is None else has.memory_min
     return Knobs(memory_high=has.memory_high, memory_low=low, memory_min=least).differing(had)
+
+
+def as_asked(container: Container, requested: Resources) -> Container:
+    """Return the container with the kubelet's values after an update; `lowest_limit` has its former memory limit."""
+    is_told = bool(requested.memory_limit)
+    return replace(
+        container,
+        resources=merge(container.resources, requested),
+        lowest_limit=workload.lowest_memory_limit(container),
+        certain_limit=None if is_told else container.certain_limit,
+    )
 
 
 def merge(spec: Resources, requested: Resources) -> Resources:

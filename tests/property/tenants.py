@@ -360,7 +360,10 @@ GREEDY_WORDS = st.tuples(
     ASKING_WORDS,
     st.fixed_dictionaries(
         {},
-        optional={PREFIX + key: st.sampled_from(VALUES[key]) for key in ("memory-min", "memory-low", "numa")},
+        optional={
+            PREFIX + key: st.sampled_from(VALUES[key])
+            for key in ("memory-min", "memory-low", "memory-limit", "numa")
+        },
     ),
 ).map(lambda found: {**found[0], **found[1]})
 """The same, most of them with words for memory too."""

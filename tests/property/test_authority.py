@@ -245,8 +245,7 @@ class Memory:
 
 def keeps_memory(pod: TenantPod) -> bool:
     """Return whether the daemon cannot see a resize of the pod's memory (docs/security.md, "Known gaps")."""
-    hides_limits = any("memory-limit" in key for key in pod.annotations)
-    return hides_limits or (pod.figures.is_set and pod.qos is KubeQoS.GUARANTEED)
+    return pod.figures.is_set and pod.qos is KubeQoS.GUARANTEED
 
 
 @given(st.data(), TUNINGS, KUBELETS)
@@ -281,6 +280,56 @@ def test_no_restart_amid_a_resize_gives_a_pod_more(data, tuning, kubelet):
             memory.created(pod, container)
             others.keep_their_cpus(pod)
             memory.is_within(pod)
+
+
+HIDDEN = ("50%", "33%", "150%", "1Gi", "100Gi")
+"""Values of `memory-limit`: with each, the specification shows our limit instead of the kubelet's."""
+
+
+@st.composite
+def hidden_limits(draw: st.DrawFn) -> list[tuple[TenantPod, str]]:
+    """Draw a pod whose limits are hidden and its resizes, each with the place of the daemon's restart."""
+    is_guaranteed, amounts = draw(st.booleans()), st.sampled_from((GIB, 2 * GIB, 4 * GIB, 16 * GIB))
+    word = {f"coloc.nri.io/{draw(st.sampled_from(('memory-min', 'memory-low')))}": "100%"}
+    words = {**ASKING, **word, "coloc.nri.io/memory-limit": draw(st.sampled_from(HIDDEN))}
+
+    def pod() -> TenantPod:
+        limits = [draw(amounts) for _ in names]
+        asked = [limit if is_guaranteed else draw(st.sampled_from((limit // 2, limit))) for limit in limits]
+        figures = [Figures(1000, 1000, each, limit) for each, limit in zip(asked, limits, strict=True)]
+        return TenantPod(tuple(map(ContainerSpec, names, figures)), annotations=words)
+
+    names = draw(st.sampled_from((("app",), ("app", "log"))))
+    restarts = st.sampled_from(("never", "around", "after"))
+    first = pod()
+    later = [(pod(), draw(restarts)) for _ in range(3)]
+    return [(first, "never"), *((each, at) for each, at in later if each.qos is first.qos)]
+
+
+@given(hidden_limits())
+def test_a_hidden_limit_proves_no_more_than_the_request(lives):
+    node = Tenancy(Tuning(), Kubelet(1))
+    left, (pod, _) = memory_left(node), lives[0]
+    node.run(pod)
+    memory = Memory(node, pod, left)
+    memory.is_within(pod)
+    for after, restart in lives[1:]:
+        if restart == "around":
+            node.stop_daemon()
+        node.resize(pod, after)
+        pod = after
+        if restart != "never":
+            node.start_daemon()
+        memory.is_within(pod)
+
+
+def test_a_part_of_a_hidden_limit_stays_protected():
+    words = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": "50%"}
+    pod = TenantPod((ContainerSpec("app", Figures(1000, 1000, 4 * GIB, 4 * GIB)),), annotations=words)
+    node = Tenancy(Tuning(), Kubelet())
+    node.run(pod)
+    node.start_daemon()
+    assert protection.of_pod(node.state, pod.name).amount == 2 * GIB
 
 
 def test_a_cpu_resize_of_a_pod_keeps_its_memory_limit():

@@ -72,6 +72,23 @@ def test_a_limit_that_was_lower_keeps_a_request_uncertain():
     assert workload.certain_memory(GUARANTEED, replace(lowered, oom_score_adj=-997), 64 * GIB) == 48 * GIB
 
 
+@pytest.mark.parametrize(
+    ("pod", "score", "certain", "expected"),
+    [
+        (GUARANTEED, -997, None, 48 * GIB),
+        (GUARANTEED, -997, 2 * GIB, 2 * GIB),
+        (GUARANTEED, -997, 0, 0),
+        (BURSTABLE, 500, 32 * GIB, 32 * GIB),
+        (BURSTABLE, 500, 2 * GIB, 0),
+        (BURSTABLE, 500, 0, 0),
+    ],
+    ids=["known", "in part", "unknown", "as the score", "below the score", "unknown beside a score"],
+)
+def test_an_inferred_limit_proves_its_certain_part(pod, score, certain, expected):
+    inferred = replace(container(score, 48 * GIB), certain_limit=certain)
+    assert workload.certain_memory(pod, inferred, 64 * GIB) == expected
+
+
 def test_a_guaranteed_request_is_that_of_the_last_resize():
     grown, shrunk = container(-997, 2 * GIB), container(-997, GIB // 2)
     assert [workload.certain_memory(GUARANTEED, one, 64 * GIB) for one in (grown, shrunk)] == [

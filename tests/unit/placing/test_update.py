@@ -6,7 +6,7 @@ import pytest
 
 from nri_coloc.core.decisions import ContainerUpdating
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
-from nri_coloc.core.workload import KEPT_BY_KUBELET, Finding, FindingKind, Resources, Wish
+from nri_coloc.core.workload import KEPT_BY_KUBELET, Container, Finding, FindingKind, Resources, Wish
 from nri_coloc.placing import update
 from tests.unit.placing.kit import RECLAIMED, SHARED, Node, figures, first, pod, said
 
@@ -18,6 +18,19 @@ def running(wish: Wish = SHARED, resources: Resources = KUBELETS) -> Node:
     node = Node()
     node.create("app", wish=wish, resources=resources)
     return node
+
+
+class TestCertainLimits:
+    def test_an_update_with_a_limit_makes_it_known(self):
+        inferred = Container("app", "web", resources=KUBELETS, certain_limit=0)
+        told = update.as_asked(inferred, Resources(memory_limit=4096))
+        assert (told.resources.memory_limit, told.certain_limit) == (4096, None)
+        assert told.lowest_limit == 1
+
+    def test_an_update_of_cpu_alone_does_not(self):
+        inferred = Container("app", "web", resources=KUBELETS, certain_limit=512)
+        told = update.as_asked(inferred, Resources(shares=2048))
+        assert (told.certain_limit, told.lowest_limit) == (512, 512)
 
 
 class TestWhoseValueHolds:
