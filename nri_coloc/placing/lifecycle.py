@@ -48,7 +48,8 @@ def with_findings(
     place = state.pods.get(pod_id)
     if not findings or place is None:
         return state, findings
-    new = tuple(finding for finding in findings if _words(finding) not in place.told)
+    known = {*place.told}
+    new = tuple([finding for finding in findings if _words(finding) not in known])
     if not new:
         return state, ()
     told = (*place.told, *map(_words, new))[-FINDINGS_KEPT:]
@@ -62,8 +63,19 @@ def without_lapsed_findings(state: NodeState) -> NodeState:
     return change.with_all_pods(state, {k: _still(state, k, place) for k, place in state.pods.items()})
 
 
+def without_lapsed_findings_of(state: NodeState, pod_id: str) -> NodeState:
+    """Return the same for one pod alone."""
+    place = state.pods.get(pod_id)
+    if place is None or not place.told:
+        return state
+    return change.with_pod(state, _still(state, pod_id, place))
+
+
 def _still(state: NodeState, pod_id: str, place: PodPlace) -> PodPlace:
-    holding = {_words(finding) for member in state.of_pod(pod_id) for finding in member.wish.findings}
+    if not place.told:
+        return place
+    findings = {member.wish.findings for member in state.of_pod(pod_id)}
+    holding = {_words(finding) for each in findings for finding in each}
     return replace(place, told=tuple(words for words in place.told if words in holding))
 
 

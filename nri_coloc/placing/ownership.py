@@ -235,11 +235,15 @@ def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome
     """
     state, boxes = unboxed(change.with_request(before, event.pod), event.pod, event.wishes.values())
     decisions = [*words.changed(before, state, (event.pod.id,))] if boxes else []
+    changed: list[Assignment] = []
     for known in sorted(state.of_pod(event.pod.id), key=lambda a: (not a.exclusive, a.id)):
         found = _under_request(state, state.containers[known.id], event.wishes.get(known.id), tuning)
         if found is not None:
             state, told = _adopted(state, found, "its pod's request changed")
             decisions += told
+            changed.append(found.assignment)
+    state, of_findings = _with_news(state, event.pod.id, changed)
+    decisions += of_findings
     cause = f"pool resized: the CPU request of {event.pod.namespace}/{event.pod.name} changed"
     returned = before.pools.dedicated & ~state.pools.dedicated
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
@@ -256,6 +260,7 @@ def within_requests(
     but: the container that changes; its own event decides its CPUs.
     """
     state, decisions, wishes = before, list[Decision](), wishes or {}
+    changed: list[Assignment] = []
     for known in before.of_pod(pod_id):
         now, wish = state.containers[known.id], wishes.get(known.id)
         if wish is not None and wish.qos is now.qos:
@@ -267,8 +272,11 @@ def within_requests(
         if found is not None:
             state, told = _adopted(state, found, "another container of its pod changed its request")
             decisions += told
+            changed.append(found.assignment)
     if not decisions:
         return Outcome(before)
+    state, of_findings = _with_news(state, pod_id, changed)
+    decisions += of_findings
     place = before.pods[pod_id].pod
     cause = f"pool resized: the CPU requests in {place.full_name} changed"
     resizes = change.pool_decisions(before, state, Reason.CPUS_RETURNED, cause)
@@ -278,13 +286,24 @@ def within_requests(
 def _adopted(state: NodeState, found: Resize, cause: str) -> tuple[NodeState, tuple[Decision, ...]]:
     """Return the state with the new place of a container whose own event this is not, and the decisions."""
     after, joined = adopt(state, found.assignment)
-    after, new = lifecycle.with_findings(
-        lifecycle.without_lapsed_findings(after),
-        found.assignment.container.pod_id,
-        found.assignment.wish.findings,
-    )
-    of_findings = words.of_findings(found.findings + new, found.assignment)
+    of_findings = words.of_findings(found.findings, found.assignment)
     return after, (said(state, after, found, cause), *of_findings, *joined)
+
+
+def _with_news(
+    state: NodeState, pod_id: str, changed: list[Assignment]
+) -> tuple[NodeState, tuple[Decision, ...]]:
+    """Return the state that remembers the findings of changed containers of a pod, and the decisions on new ones."""
+    if not changed:
+        return state, ()
+    state, decisions = lifecycle.without_lapsed_findings_of(state, pod_id), list[Decision]()
+    seen: set[tuple[Finding, ...]] = set()
+    for one in changed:
+        if one.wish.findings not in seen:
+            seen.add(one.wish.findings)
+            state, new = lifecycle.with_findings(state, pod_id, one.wish.findings)
+            decisions += words.of_findings(new, one)
+    return state, tuple(decisions)
 
 
 def beside_new(state: NodeState, container: Container, wish: Wish, tuning: Tuning) -> Outcome | None:

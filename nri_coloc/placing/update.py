@@ -173,7 +173,9 @@ def _with_memory(before: NodeState, outcome: Outcome, event: ContainerUpdating) 
     if now.wish is known.wish and event.answered and now.wish.handler != "pod":
         return outcome
     pod_id, changed = now.container.pod_id, _files_only(known.knobs, now.knobs)
-    state = outcome.state if now.qos is known.qos else lifecycle.without_lapsed_findings(outcome.state)
+    state = (
+        outcome.state if now.qos is known.qos else lifecycle.without_lapsed_findings_of(outcome.state, pod_id)
+    )
     state, new = lifecycle.with_findings(state, pod_id, now.wish.findings)
     of_its_pod = words.changed(before, outcome.state, (pod_id,))
     said = (*words.of_findings(new, now), *of_its_pod)

@@ -4,6 +4,7 @@
 """
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,7 +12,7 @@ from nri_coloc.core.decisions import Outcome
 from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.workload import Finding, FindingKind, QoSClass, Wish
-from nri_coloc.placing import admission, waiting
+from nri_coloc.placing import admission, lifecycle, waiting
 from tests.unit.placing.kit import DEDICATED, KEY, RECLAIMED, SHARED, Node, asking, first, said
 
 LOAN = Knobs(shares=2048, quota=200_000, period=100_000, memory_limit=1 << 30)
@@ -117,6 +118,16 @@ class TestDenied:
         granted(node)
         outcome = node.resize_pod("web", 500, web=DENIED)
         assert ("annotation.denied", "not_allowed") in said(outcome)
+
+    def test_many_containers_are_looked_through_once(self, monkeypatch: pytest.MonkeyPatch):
+        node = node_with(2000, DEDICATED)
+        for number in range(9):
+            node.run(f"side{number}", 100)
+        lapsed = Mock(wraps=lifecycle.without_lapsed_findings_of)
+        monkeypatch.setattr(lifecycle, "without_lapsed_findings_of", lapsed)
+        outcome = node.resize_pod("web", 500, web=DENIED, **{f"side{number}": DENIED for number in range(9)})
+        assert said(outcome).count(("annotation.denied", "not_allowed")) == 1
+        assert lapsed.call_count == 1
 
     def test_its_own_values_are_restored(self):
         urgent = replace(DEDICATED, knobs=Knobs(io_weight=500))
