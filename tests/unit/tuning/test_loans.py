@@ -210,7 +210,7 @@ def test_a_late_limit_is_never_below_the_use(rig):
         updates=SpecUpdates(runtime, runtime),
         loans=rig.loans,
         files=files,
-        place=SimpleNamespace(pushed=lambda _: None),  # this test pushes no CPUs
+        place=SimpleNamespace(pushing=lambda _: None, pushed=lambda _: None),  # this test pushes no CPUs
     )
     pusher.learned("job", LOAN)
     grows_while_away(rig, GI // 2 + (1 << 20))
