@@ -2,7 +2,8 @@
 
 Three changes, named here. The companion waits seconds where the product waits half a minute
 (`tests/rig/hasty_companion.py`). The daemon raises quotas, and may lend up to twice the machine's CPUs, so that
-a busy machine still has an offer. The controller may evict. `tests/cluster/product.py` names a fourth one.
+a busy machine still has an offer. The controller may evict. `tests/cluster/product.py` names a fourth one. A module
+with `DAEMON_PROGRAM` names the program that runs in place of the image's daemon.
 """
 
 import json
@@ -35,9 +36,10 @@ SOCKET: Final = "run/nri-coloc-cluster/cluster.sock"
 class Colocation:
     """The three workloads on the node of a cluster."""
 
-    def __init__(self, cluster: Cluster, product: Product) -> None:
+    def __init__(self, cluster: Cluster, product: Product, daemon: Path | None = None) -> None:
         self._cluster = cluster
         self.product = product
+        self._daemon = daemon
 
     def install(self) -> None:
         """Apply all manifests of deploy/ and wait until the node is open."""
@@ -147,6 +149,9 @@ class Colocation:
                 found["data"]["config.yaml"] = merged(may_evict, RECLAIM, sections)
             if found["kind"] == "DaemonSet" and found["metadata"]["name"] == COMPANION:
                 found["spec"]["template"]["spec"]["containers"][0]["command"] = companion(HASTY.read_text())
+            if self._daemon and found["kind"] == "DaemonSet" and found["metadata"]["name"] == DAEMON:
+                daemon = found["spec"]["template"]["spec"]["containers"][0]
+                daemon["command"] = ["python", "-c", self._daemon.read_text()]
         return granted(objects)
 
     def _is_ready(self) -> bool:

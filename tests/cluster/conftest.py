@@ -98,8 +98,8 @@ def product(shared_product: Product, cluster: Cluster) -> Product:
 
 
 @pytest.fixture(scope="module")
-def installed(shared_cluster: Cluster, shared_product: Product) -> Colocation:
-    found = Colocation(shared_cluster, shared_product)
+def installed(request: pytest.FixtureRequest, shared_cluster: Cluster, shared_product: Product) -> Colocation:
+    found = Colocation(shared_cluster, shared_product, getattr(request.module, "DAEMON_PROGRAM", None))
     found.install()
     return found
 
