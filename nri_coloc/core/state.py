@@ -373,6 +373,11 @@ class NodeState:
     def of_pod(self, pod_id: str) -> tuple[Assignment, ...]:
         return self.containers.of_pod(pod_id)
 
+    def owners_of_pod(self, pod_id: str) -> list[Assignment]:
+        """Return the containers of a pod that own CPUs. A node has at most one for each CPU, a pod any number."""
+        found = (self.containers.get(k) for k in self.owners)
+        return [a for a in found if a is not None and a.exclusive and a.container.pod_id == pod_id]
+
     def cpu_request_of(self, pod_id: str) -> int | None:
         """Return a pod's CPU request, thousandths of a CPU; None if unknown."""
         place = self.pods.get(pod_id)

@@ -321,7 +321,7 @@ def main_of(state: NodeState, pod_id: str, but: str = "") -> Assignment | None:
 
     A container whose CPUs another agent chose (`hands_off`) does not count.
     """
-    owners = (a for a in state.of_pod(pod_id) if a.exclusive and not a.hands_off and a.id != but)
+    owners = (a for a in state.owners_of_pod(pod_id) if not a.hands_off and a.id != but)
     return min(owners, key=lambda a: (-a.exclusive.bit_count(), a.id), default=None)
 
 

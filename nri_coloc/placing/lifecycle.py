@@ -108,10 +108,11 @@ def without(state: NodeState, leaving: tuple[Assignment, ...]) -> tuple[NodeStat
 def _heir(state: NodeState, owner: Assignment, followers: list[Assignment]) -> Assignment | None:
     """Return the follower that may own most CPUs, as the new owner; None if none of them may own CPUs."""
     pod_owned = not request.of_container(owner.container, owner.wish).milli
+    pods = supply.beside(state, owner.container.pod_id)
     able = [
         (a, due)
         for a in followers
-        if (due := supply.of(state, a.container, a.wish).cpus)
+        if (due := supply.of(state, a.container, a.wish, pods).cpus)
         and (pod_owned or request.of_container(a.container, a.wish).milli)
     ]
     if not able or not owner.exclusive:

@@ -44,15 +44,13 @@ class Due(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """The containers of a pod, as far as they bound the CPUs that one of them may own.
+    """The containers of a pod in pools, as far as they bound the CPUs that one of the pod may own.
 
-    owners: containers that own CPUs, each with the part of the pod's request that its CPUs use, thousandths of a CPU.
     in_pools: requests of containers in pools by id, thousandths of a CPU.
     asked: the same requests, the least first.
     sums: sums of the first of these, from none to all.
     """
 
-    owners: tuple[tuple[Assignment, int], ...]
     in_pools: Mapping[str, int]
     asked: tuple[int, ...]
     sums: tuple[int, ...]
@@ -60,14 +58,10 @@ class Beside(NamedTuple):
 
 def beside(state: NodeState, pod_id: str) -> Beside:
     """Return the containers of a pod for `of`. A caller that asks for many containers of a pod makes it once."""
-    owners, in_pools = [], {}
-    for each in state.of_pod(pod_id):
-        if each.exclusive:
-            owners.append((each, _used(each)))
-        elif _is_in_a_pool(each):
-            in_pools[each.id] = request.of_container(each.container).milli
+    pooled = [each for each in state.of_pod(pod_id) if _is_in_a_pool(each)]
+    in_pools = {each.id: request.of_container(each.container).milli for each in pooled}
     asked = tuple(sorted(in_pools.values()))
-    return Beside(tuple(owners), in_pools, asked, tuple(accumulate(asked, initial=0)))
+    return Beside(in_pools, asked, tuple(accumulate(asked, initial=0)))
 
 
 def of(state: NodeState, container: Container, wish: Wish, known: Beside | None = None) -> Due:
@@ -79,16 +73,18 @@ def of(state: NodeState, container: Container, wish: Wish, known: Beside | None 
     pod = state.cpu_request_of(container.pod_id)
     if pod is None or 0 < asked.milli < 1000:
         return Due(asked.whole)
-    pods = known or beside(state, container.pod_id)
-    others = [(owner, used) for owner, used in pods.owners if owner.id != container.id]
-    owners = [owner for owner, _ in others]
-    left = pod - sum(used for _, used in others) - _asked_elsewhere(pods, container)
+    owners = _owners_beside(state, container)
+    if not asked.milli and any(not owner.hands_off for owner in owners):
+        return Due(0)
+    left = pod - sum([_used(owner) for owner in owners])
+    if left < 1000:  # the requests of the others only lower it, and a pod may have any number of containers
+        return Due(0, capped=True)
+    left -= _asked_elsewhere(known or beside(state, container.pod_id), container)
     if asked.milli:
         # the kubelet's requests add up to the pod's; lowered ones are the tenant's, and must gain no CPU by rounding
         is_own = asked.milli <= left and (not asked.is_lowered or asked.whole <= _whole(pod) - _owned(owners))
         return Due(asked.whole) if is_own else _of_the_pods(pod, left, owners)
-    has_main = any(not owner.hands_off for owner in owners)
-    return Due(0) if has_main else _of_the_pods(pod, left, owners)
+    return _of_the_pods(pod, left, owners)
 
 
 def owned_beside(state: NodeState, container: Container) -> int:
@@ -97,7 +93,7 @@ def owned_beside(state: NodeState, container: Container) -> int:
 
 
 def _owners_beside(state: NodeState, container: Container) -> list[Assignment]:
-    return [a for a in state.of_pod(container.pod_id) if a.exclusive and a.id != container.id]
+    return [a for a in state.owners_of_pod(container.pod_id) if a.id != container.id]
 
 
 def _asked_elsewhere(pods: Beside, container: Container) -> int:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core import knobs
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.decisions import ContainerGone, Event, Outcome, PodRemoved
+from nri_coloc.core.decisions import ContainerGone, ContainerUpdating, Event, Outcome, PodRemoved
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
@@ -139,19 +139,19 @@ class Tenancy:
             message.linux.pod_resources.cpu.shares.value = pod.shares
             if pod.memory_limit:
                 message.linux.pod_resources.memory.limit.value = pod.memory_limit
-        self._decide(self._translator.pod_started(_hook(HookKind.RUN_POD_SANDBOX, message), self.tuning))
+        self._decide(self._translator.pod_started(hook_of(HookKind.RUN_POD_SANDBOX, message), self.tuning))
         self.pods[pod.name] = message
 
     def create(self, pod: TenantPod, container: ContainerSpec) -> None:
         message = self._message(pod, container)
-        hook = _hook(HookKind.CREATE_CONTAINER, self.pods[pod.name], message)
+        hook = hook_of(HookKind.CREATE_CONTAINER, self.pods[pod.name], message)
         self._decide(self._translator.creating(hook, self.state, self.tuning))
         created = self.state.containers[message.id]
         _lay_over(message, created.knobs)
         message.annotations["coloc.nri.io/record"] = record.write(created)
         message.state = nri_pb2.CONTAINER_RUNNING
         self.containers[message.id] = message
-        hook = _hook(HookKind.START_CONTAINER, self.pods[pod.name], message)
+        hook = hook_of(HookKind.START_CONTAINER, self.pods[pod.name], message)
         self._decide(self._translator.starting(hook, self.state, self.tuning, running=False))
 
     def resize(self, before: TenantPod, after: TenantPod) -> None:
@@ -200,18 +200,22 @@ class Tenancy:
             _write(message, asked)
             return
         _write(wanted, asked)
-        hook = _hook(HookKind.UPDATE_CONTAINER, self.pods[pod.name], message)
+        hook = hook_of(HookKind.UPDATE_CONTAINER, self.pods[pod.name], message)
         hook = hook._replace(resources=told.resources(wanted.linux.resources))
-        event = self._translator.updating(hook, self.state, self.tuning)
+        event = self.updating(hook)
         _write(message, asked)
         self._decide(event)
+
+    def updating(self, hook: Hook) -> ContainerUpdating:
+        """Return the event of a container's update."""
+        return self._translator.updating(hook, self.state, self.tuning)
 
     def _update_pod(self, pod: TenantPod) -> None:
         if self.is_away:
             return
         wanted = nri_pb2.LinuxResources()
         wanted.cpu.shares.value = pod.shares
-        hook = _hook(HookKind.UPDATE_POD_SANDBOX, self.pods[pod.name])
+        hook = hook_of(HookKind.UPDATE_POD_SANDBOX, self.pods[pod.name])
         hook = hook._replace(resources=told.resources(wanted))
         event = self._translator.pod_resized(hook, self.state, self.tuning)
         if event is not None:
@@ -252,7 +256,7 @@ class Tenancy:
         return sum(each.exclusive.bit_count() for each in self.state.of_pod(pod.name))
 
 
-def _hook(kind: HookKind, pod: nri_pb2.PodSandbox, container: nri_pb2.Container | None = None) -> Hook:
+def hook_of(kind: HookKind, pod: nri_pb2.PodSandbox, container: nri_pb2.Container | None = None) -> Hook:
     about = None if container is None else told.container(container)
     return Hook(Call(1, kind.value, 0), kind, told.pod(pod), about, None)
 

@@ -1,0 +1,47 @@
+"""A pod may have any number of containers: a decision on all of them costs in proportion to their number."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from nri_coloc._pb import nri_pb2
+from nri_coloc.core.settings import Tuning
+from nri_coloc.nri.calls import HookKind
+from tests.property.tenancy import Kubelet, Tenancy, hook_of
+from tests.property.tenants import ContainerSpec, Figures, TenantPod
+from tests.rig import told
+
+
+def calls_of(action: Callable[[], Any]) -> int:
+    """Return how many Python functions an action calls. The time says how busy the machine is."""
+    counted = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def resize_of_a_pod(number: int) -> int:
+    """Return the calls of a resize that gives all of a pod's containers class dedicated."""
+    specs = tuple(ContainerSpec(f"c{each}", Figures(900 // number)) for each in range(number))
+    pod = TenantPod(specs, annotations={"coloc.nri.io/qos-class": "dedicated"})
+    node = Tenancy(Tuning(), Kubelet(1))
+    node.run(pod)
+    message, wanted = node.pods["tenant"], nri_pb2.Container()
+    node.kubelet.write(message.linux.cgroup_parent, 3000)
+    wanted.linux.resources.cpu.shares.value = 2048
+    hook = hook_of(HookKind.UPDATE_CONTAINER, message, node.containers["tenant-c0"])
+    event = node.updating(hook._replace(resources=told.resources(wanted.linux.resources)))
+    assert len(event.judged) == number
+    return calls_of(lambda: node.node.decide(event))
+
+
+def test_a_resize_costs_in_proportion_to_the_containers():
+    assert resize_of_a_pod(320) < 6 * resize_of_a_pod(80)
