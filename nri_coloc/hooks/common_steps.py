@@ -279,10 +279,12 @@ class Consequences:
     def learn_created(self, event: ContainerCreating, ours: Knobs) -> None:
         """Note the values that a new container's spec holds after its answer.
 
-        ours: values in the answer. The runtime refuses CPUs in it if another plugin names CPUs too.
+        ours: values in the answer. The runtime refuses CPUs in it if another plugin names CPUs too. A creation with a
+            class of the runtime may fail because the runtime has no such class: its author names it.
         """
         self.pusher.learned(event.container.id, stored_specs.of(event.container.resources).overlaid(ours))
-        if ours.cpus is not None:
+        wished = event.wish.knobs
+        if ours.cpus is not None and wished.blockio_class is None and wished.rdt_class is None:
             name = f"{event.pod.full_name}/{event.container.name}"
             self._report.neighbours.creations.answered(event.container.id, name)
 

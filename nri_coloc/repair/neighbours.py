@@ -29,7 +29,8 @@ class Creations:
     """Finds creations that the runtime undid after this plugin had answered with CPUs.
 
     The runtime refuses a container if two plugins set its CPUs, and does not inform the plugins. A container that ends
-    between CreateContainer and PostCreateContainer was never made. Threads that answer requests call `words`; the
+    between CreateContainer and PostCreateContainer was never made. Another plugin's CPUs undo each attempt: if a later
+    attempt of a container is made, the undone ones had another cause. Threads that answer requests call `words`; the
     thread of the hooks calls all other methods.
     """
 
@@ -48,7 +49,9 @@ class Creations:
 
     def created(self, container_id: str) -> None:
         """Note that the runtime took the answer."""
-        self._answered.pop(container_id, None)
+        name = self._answered.pop(container_id, None)
+        if name is not None and self._undone:
+            self._undone = tuple(each for each in self._undone if each[0] != name)
 
     def ended(self, container_id: str, now: float) -> None:
         """Note the end of a container."""

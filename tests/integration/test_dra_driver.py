@@ -13,7 +13,8 @@ from nri_coloc.errors import RuntimeRefused
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Hook
 from nri_coloc.sim.node import Node
-from tests.integration.harness import assert_unhurt, daemon_of, dedicated, reclaimed, served, shared
+from nri_coloc.sim.spec import ContainerRequest, native
+from tests.integration.harness import assert_unhurt, daemon_of, dedicated, pod, reclaimed, served, shared
 from tests.rig.daemon import Daemon
 from tests.rig.waiting import wait_until
 from tests.unit.sim.scripted_plugin import ScriptedPlugin
@@ -79,6 +80,29 @@ def refused(node: Node, daemon: Daemon) -> str:
 def test_a_refusal_is_found_out_without_the_setting(node, index):
     with daemon_of(node) as daemon, pinning(node, index):
         assert "runtime.draCPUDriver: true" in refused(node, daemon)
+
+
+def test_an_attempt_that_is_made_shows_another_cause(node):
+    request = ContainerRequest("app", native(2000, 2000))
+    with daemon_of(node) as daemon:
+        served(daemon)
+        sandbox = pod(node, "web", "dedicated")
+        with pinning(node, "90"), pytest.raises(RuntimeRefused, match="both tried to set CPU pinning"):
+            node.run_container(sandbox, request)
+        wait_until(lambda: not daemon.check("neighbours")["ok"], 60, "readiness to tell")
+        wait_until(lambda: "90-scripted" not in node.runtime.plugins.names, 60, "the other plugin to be gone")
+        node.run_container(sandbox, request)
+        wait_until(lambda: daemon.check("neighbours")["ok"], 60, "the check to pass again")
+
+
+def test_an_unknown_class_shows_no_neighbour(node):
+    with daemon_of(node) as daemon:
+        served(daemon)
+        sandbox = pod(node, "web", "dedicated", {"coloc.nri.io/blockio-class": "no-such-class"})
+        with pinning(node, "90"), pytest.raises(RuntimeRefused, match="both tried to set CPU pinning"):
+            node.run_container(sandbox, ContainerRequest("app", native(2000, 2000)))
+        daemon.audited("container.release")
+        assert daemon.check("neighbours")["ok"]
 
 
 def test_a_registered_driver_is_found_out_without_the_setting(node):

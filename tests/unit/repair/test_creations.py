@@ -30,6 +30,18 @@ def test_a_creation_that_was_taken_is_none():
     assert creations.words(101.0) == ""
 
 
+def test_a_later_attempt_shows_another_cause():
+    creations = Creations()
+    for attempt in ("first", "second"):
+        creations.answered(attempt, "shop/web/app")
+    creations.answered("other", "shop/db/db")
+    creations.ended("first", 100.0)
+    creations.ended("other", 100.0)
+    creations.created("second")
+    assert "undid 1 creations" in creations.words(101.0)
+    assert "the last of shop/db/db" in creations.words(101.0)
+
+
 def test_an_answer_without_cpus_is_none():
     creations = answered()
     creations.ended("web", 100.0)
