@@ -338,7 +338,9 @@ class Translator:
         if known is not None:
             kubelets = record.facts_of(container, known)
             if known.returned.overlaid(known.knobs).memory_limit is not None:
-                certain = listed_limits.certain(pod, kubelets, container, wish_of)
+                # our next push hides a limit of the kubelet's again
+                limits = listed_limits.certain(pod, kubelets, container, wish_of), kubelets.certain_limit
+                certain = min((each for each in limits if each is not None), default=None)
                 container = replace(container, certain_limit=certain)
                 kubelets = record.facts_of(container, known)
             return container, _as_resized(wish_of(kubelets), known, kubelets)
@@ -412,7 +414,7 @@ def _unchanged(known: Assignment | None, asked: Container) -> Wish | None:
 
     A class that was denied is judged again, because the pod's request may have changed.
     """
-    if known is None or known.wish.short:
+    if known is None or known.wish.short or known.container.certain_limit != asked.certain_limit:
         return None
     before, after = (gate.figures(each, known.qos) for each in (known.container, asked))
     return known.wish if before == after else None

@@ -98,6 +98,13 @@ class Tenancy:
         found = listed(self._translator, list(pods), list(containers))
         self._decide(self._translator.synchronized(found.pods, found.containers, self.state, self.tuning))
 
+    def list_again(self) -> None:
+        """Let the runtime send all pods and containers to the same process again, as after a lost connection."""
+        self.is_away = False
+        pods, containers = map(told.pod, self.pods.values()), map(told.container, self.containers.values())
+        found = listed(self._translator, list(pods), list(containers))
+        self._decide(self._translator.synchronized(found.pods, found.containers, self.state, self.tuning))
+
     @property
     def state(self) -> NodeState:
         return self.node.state

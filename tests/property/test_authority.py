@@ -323,6 +323,24 @@ def test_a_hidden_limit_proves_no_more_than_the_request(lives):
         memory.is_within(pod)
 
 
+@pytest.mark.parametrize("word", HIDDEN)
+def test_a_push_hides_no_resize(word):
+    words = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": word}
+    pod, small = (
+        TenantPod((ContainerSpec("app", Figures(1000, 1000, size, size)),), annotations=words)
+        for size in (16 * GIB, 2 * GIB)
+    )
+    node = Tenancy(Tuning(), Kubelet())
+    node.run(pod)
+    node.stop_daemon()
+    node.resize(pod, small)
+    for _ in range(2):
+        node.list_again()
+        assert protection.of_pod(node.state, pod.name).amount <= 2 * GIB
+    node.resize(small, pod)
+    assert protection.of_pod(node.state, pod.name).amount == 16 * GIB
+
+
 def test_a_part_of_a_hidden_limit_stays_protected():
     words = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": "50%"}
     pod = TenantPod((ContainerSpec("app", Figures(1000, 1000, 4 * GIB, 4 * GIB)),), annotations=words)
