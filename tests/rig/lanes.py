@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.rig import whole_process
 from tests.rig.lane import LANE, RECORDS
 from tests.rig.order import batch, bears_a_machine, is_emulated, is_on_a_cluster
 from tests.rig.waiting import poll
@@ -53,7 +54,6 @@ class Batch:
     def run(self, lane: int) -> None:
         """Run the batch to its end; with `lane` its tests have ports of their own."""
         chosen = self._folder / "chosen"
-        chosen.write_text("".join(f"{name}\n" for name in self._names))
         # a folder of its own: in a shared one each pytest removes old folders of the others, and fails on one that is
         # just removed
         theirs = [f"--basetemp={self._folder / 'tmp'}", "-p", "no:cacheprovider"]
@@ -61,9 +61,10 @@ class Batch:
         tier = self._config.getoption("--tier", None)
         theirs += [f"--tier={tier}"] if tier else []
         command = [sys.executable, "-m", "pytest", "-p", "tests.rig.lane", *theirs, "-q"]
-        with (self._folder / "said").open("wb") as said, self._starting:
+        with whole_process.unchanged(), (self._folder / "said").open("wb") as said, self._starting:
             if self._is_ended:
                 return
+            chosen.write_text("".join(f"{name}\n" for name in self._names))
             self._process = subprocess.Popen(
                 [*command, f"@{chosen}"],
                 cwd=self._config.rootpath,

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.rig import RigError
+from tests.rig import RigError, whole_process
 from tests.rig.order import bears_a_machine
 from tests.vm.machine import Machine, fetched, is_compiled
 from tests.vm.shapes import SHAPES
@@ -77,7 +77,8 @@ class Machines:
             self._fetching.join()
         machine = Machine(SHAPES[name], self._scenarios[name])
         try:
-            machine.start()
+            with whole_process.unchanged():
+                machine.start()
         except Exception as error:
             # any error, such as a mirror that hangs or a full disk: the test that runs beside this boot did not cause
             # it

@@ -15,6 +15,7 @@ from nri_coloc.cli import asking, doctor, main
 from nri_coloc.cli.asking import DaemonSilent
 from nri_coloc.cli.doctor import Check, Patient
 from nri_coloc.host import kubelet
+from tests.rig import whole_process
 
 FILES = (
     "memory.reclaim",
@@ -388,9 +389,8 @@ def as_nobody() -> Iterator[None]:
     """Run the test as a user that may not read the planted machine."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    os.seteuid(65534)
-    yield
-    os.seteuid(0)
+    with whole_process.as_user(65534):
+        yield
 
 
 def test_to_whom_nothing_is_open_it_says_so_of_each_thing(patient, as_nobody):

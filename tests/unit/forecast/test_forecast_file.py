@@ -1,8 +1,7 @@
 """The forecast file keeps histories over restarts; a broken file and a full disk are handled."""
 
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -11,6 +10,7 @@ from nri_coloc.forecast import expectations
 from nri_coloc.forecast.expectations import NEVER, Forecast
 from nri_coloc.forecast.forecast_file import NAME, ForecastFile
 from nri_coloc.forecast.use import Use
+from tests.rig import whole_process
 
 NOON = 20_000 * 86_400.0
 TUNING = ReclaimTuning()
@@ -35,15 +35,9 @@ class Rig:
         return self.file.load(NOON + 200.0, TUNING)
 
 
-@contextmanager
-def small_files(most: int) -> Iterator[None]:
+def small_files(most: int) -> AbstractContextManager[None]:
     """Have the kernel refuse files of more than `most` bytes."""
-    former = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, former[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    return whole_process.limited(resource.RLIMIT_FSIZE, most)
 
 
 @pytest.fixture

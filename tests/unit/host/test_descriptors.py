@@ -11,7 +11,7 @@ import pytest
 
 from nri_coloc.host import files
 from nri_coloc.host.files import NAMES_EVERY, READ_SIZE, Descriptors, OpenFile, Refused, Vanished
-from tests.rig import open_files
+from tests.rig import open_files, whole_process
 
 
 @pytest.fixture
@@ -90,23 +90,17 @@ def test_a_refused_file_is_not_taken_for_gone(folder):
 
 
 def test_a_process_that_may_open_no_more_is_refused_and_short(folder):
-    bank, (soft, hard) = Descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
+    bank = Descriptors()
+    with whole_process.limited(resource.RLIMIT_NOFILE, 0):
         assert bank.open_readable(str(folder), "usage") is None
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (bank.was_short, bank.count) == (True, 0)
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one():
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
-    try:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with whole_process.limited(resource.RLIMIT_NOFILE, soft - 1):
         files.raise_soft_limit()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 def test_what_the_kernel_refuses_later_is_unreadable_and_not_vanished(folder):

@@ -2,8 +2,7 @@
 
 import json
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from nri_coloc.host import journal, journal_file
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.originals import Entry
+from tests.rig import whole_process
 from tests.rig.journals import lines, load
 
 
@@ -19,15 +19,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-@contextmanager
-def disk_of(size: int) -> Iterator[None]:
+def disk_of(size: int) -> AbstractContextManager[None]:
     """Let no file grow beyond `size` bytes: writes are cut off there, as on a disk that fills up."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    return whole_process.limited(resource.RLIMIT_FSIZE, size)
 
 
 class TestRemembering:

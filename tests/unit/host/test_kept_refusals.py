@@ -19,6 +19,7 @@ from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import FileValue, Target
+from tests.rig import whole_process
 
 HIGH: Final = FileValue("memory", "memory.high", "5")
 
@@ -53,12 +54,8 @@ class Kernel:
         (self.root / "cg/a").mkdir()
         (self.root / "cg/a/cpu.max").write_text("100000 100000\n")
         (self.root / "cg/a/cpu.max.burst").write_text("0\n")
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-        try:
+        with whole_process.limited(resource.RLIMIT_FSIZE, 0):
             return self.writer.bandwidth(PodBandwidth("gone", {"a": Share(burst=5)}), 0.0).failures
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 REFUSED: Final[dict[str, Callable[[Kernel], tuple[KernelInterfaceError | None, ...]]]] = {

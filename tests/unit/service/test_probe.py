@@ -13,6 +13,7 @@ from nri_coloc.host import cgroup_layout, scheduler
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.service import probe
 from nri_coloc.sim.node import Node
+from tests.rig import whole_process
 
 
 def look(node: Node, version=(0, 12, 1), pid: int = 0):
@@ -174,11 +175,8 @@ def test_a_resctrl_where_we_may_not_look_is_none():
         Path(root).chmod(0o755)
         (Path(root) / "sys/fs/resctrl").mkdir(parents=True)
         (Path(root) / "sys/fs/resctrl").chmod(0o700)
-        os.seteuid(65534)
-        try:
+        with whole_process.as_user(65534):
             assert not found(root).resctrl
-        finally:
-            os.seteuid(0)
 
 
 def test_resctrl_is_there_when_it_is_mounted(tmp_path: Path):

@@ -1,6 +1,5 @@
 """service/admin_gate.py: the socket's folder is closed to other users; a dead process's file is replaced."""
 
-import os
 import socket
 import stat
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_coloc.service.admin_gate import NoAdminSocket, SocketFile
+from tests.rig import whole_process
 
 
 @pytest.fixture
@@ -41,12 +41,8 @@ def test_folder_and_socket_are_for_their_owner_alone(file, path):
 
 
 def test_whatever_the_umask_the_socket_is_never_open_to_others(file, path):
-    before = os.umask(0)
-    try:
-        with file.listen():
-            assert mode(path) == 0o600
-    finally:
-        os.umask(before)
+    with whole_process.with_umask(0), file.listen():
+        assert mode(path) == 0o600
 
 
 def test_an_empty_folder_that_others_can_enter_is_closed_to_them(file, path):
