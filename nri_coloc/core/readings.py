@@ -327,7 +327,8 @@ def risen(before: int | None, after: int | None) -> int | None:
 def together(groups: Sequence[GroupReading]) -> GroupReading | None:
     """Return the CPU time and memory of several cgroups as of one; None for no cgroup.
 
-    Memory has a limit if each of them has one, the sum of these. The key is another one for other cgroups.
+    The limit of memory is the sum of their limits; there is none if one of them has none. The key changes when the
+    cgroups do.
     """
     if len(groups) < 2:
         return groups[0] if groups else None

@@ -351,10 +351,9 @@ def usage(layout: CgroupLayout, path: str) -> Source | None:
 
 
 def counts_tasks(layout: CgroupLayout) -> bool:
-    """Return whether CPU time is that of tasks, also at the root, as in v1's cpuacct (kernel/sched/cpuacct.c).
+    """Return whether the counter of CPU time counts tasks only, as v1's cpuacct does (kernel/sched/cpuacct.c).
 
-    The root's cpu.stat is made of the CPUs' own times, with interrupts and stolen time (kernel/cgroup/rstat.c,
-    root_cgroup_cputime).
+    The root's cpu.stat also counts interrupts and stolen time (kernel/cgroup/rstat.c, root_cgroup_cputime).
     """
     return layout.version == 1 and layout.cpuacct is not None
 

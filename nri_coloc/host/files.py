@@ -1,16 +1,15 @@
-"""Read and write one kernel file, once or kept open, with the kernel's refusals as values of ours.
+"""Read and write one kernel file, once or kept open; each failure is a KernelInterfaceError that names the file.
 
-Nothing here decides, or knows the meaning of a file. A file or cgroup that is gone reads as None and is written as
-False: a CPU goes offline, and a container ends, between two reads. Every other failure, also a text that makes no
-sense, is a KernelInterfaceError that names the file. So a caller with a hundred cgroups has one kind of refusal to
-handle. Raw descriptors instead of `open()`: a machine with 768 CPUs has thousands of these files.
+Nothing here decides, or knows the meaning of a file. A file or cgroup that is gone is no failure, because CPUs go
+offline and containers end between two reads: a read returns None then, and a write returns False. A text that cannot be
+parsed is a failure. Raw descriptors are used instead of `open()`: a machine with 768 CPUs has thousands of these files.
 
 A file that is kept open (`Descriptors`) costs a single pread for each reading. It belongs to the cgroup whose folder it
 was opened through: the folder's inode is taken first and the file is opened relative to it, so that a new cgroup under
 the same path can never be taken for the old one. The kernel answers ENODEV once a cgroup is removed (fs/kernfs/file.c);
-a plain file of a simulated node lives on while it is open, so there the number of its names is looked at, now and then.
-A missing file and a file that cannot be opened are different results: a cgroup that is gone uses nothing, the use of
-the other is unknown.
+a plain file of a simulated node lives on while it is open, so there its link count is checked now and then. A missing
+file and a file that cannot be opened are different results: a cgroup that is gone uses nothing, and the use of a cgroup
+whose file cannot be opened is unknown.
 """
 
 import errno

@@ -315,7 +315,7 @@ class FastSampler:
                 gauge.close()
 
     def _said_last(self) -> list[Sample]:
-        """Return, once, a last sample of each removed key, except for keys that were chosen again."""
+        """Return the last sample of each removed cgroup, once; none of a cgroup whose key was chosen again."""
         if not self._last_words:
             return []
         since = self._clock() - REPLACED_S

@@ -277,7 +277,10 @@ def _fewest(nodes: Sequence[_Node], need: _Need) -> Binding | None:
 
 
 def _enough(group: Sequence[_Node], need: _Need) -> list[_Node]:
-    """Return few nodes of a group that hold the request, ordered by CPUs or by memory: the shorter list of the two."""
+    """Return few nodes of a group that together hold the request; an empty list if the whole group does not.
+
+    They are taken by most CPUs, and by most memory; the shorter list of the two is returned.
+    """
     if not need.met_by(group):
         return []
     sockets = {

@@ -129,8 +129,9 @@ def of(state: NodeState) -> Population:
 def _is_reclaimed(place: PodPlace, members: tuple[Assignment, ...]) -> bool:
     """Return whether a pod counts as reclaimed: it is in the reclaim cgroups, or all its containers are reclaimed.
 
-    A pod that had a container of another class stays out of the reclaim cgroups, but that spares no pod. A container
-    that the kubelet has pinned to CPUs spares its pod, as the limit would reach it.
+    A pod that had a container of another class stays out of the reclaim cgroups, and still counts if all its present
+    containers are reclaimed. A pod does not count while the kubelet has pinned one of its containers to CPUs, because
+    a limit on the pod would reach that container.
     """
     if place.boxed:
         return True

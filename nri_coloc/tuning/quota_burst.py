@@ -205,9 +205,10 @@ def _stepped(
 
 
 def _saved(old: Raise, each: Throttled, gap_s: float, most: float, tuning: BurstTuning) -> float:
-    """Return the remaining seconds of whole raise: spent above the own quota, saved well below it.
+    """Return the seconds for which the quota may still be raised to its maximum.
 
-    A token bucket like Koordinator's, which begins with a random part. Here each begins with a quarter.
+    Use above the container's own quota spends them, use well below it saves them: a token bucket as in Koordinator.
+    Koordinator's buckets begin with a random part, here each begins with a quarter.
     """
     if tuning.seconds <= 0.0 or each.used_milli is None or most <= 1.0:
         return old.saved_s
