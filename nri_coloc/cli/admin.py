@@ -2,7 +2,7 @@
 
 import sys
 
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 from nri_coloc.service.admin_client import AdminClient
 
 

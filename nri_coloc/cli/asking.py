@@ -1,7 +1,7 @@
 """Query the running daemon over HTTP, for the commands that show its state.
 
 The daemon is on this machine, so no proxy is used, even if the environment names one. Names in its answers come from
-pods, and a terminal must not obey them: `core.plain_text` makes them safe to print.
+pods, and a terminal must not obey them: `core.texts` makes them safe to print.
 """
 
 import http.client
@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from nri_coloc.core import endpoint
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 from nri_coloc.errors import ColocError, SettingsError
 
 TIMEOUT_S: Final = 30.0

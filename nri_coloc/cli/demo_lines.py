@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TextIO
 
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 
 Record = Mapping[str, Any]
 

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal
 from nri_coloc.cli import asking
 from nri_coloc.cli.asking import DaemonSilent
 from nri_coloc.core.knobs import CONTROLLERS
-from nri_coloc.core.plain_text import plain
 from nri_coloc.core.readings import Signal
 from nri_coloc.core.reasons import Reason
+from nri_coloc.core.texts import plain
 from nri_coloc.errors import KernelInterfaceError, SettingsError
 from nri_coloc.host import (
     block_devices,

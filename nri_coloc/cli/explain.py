@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nri_coloc.cli import asking
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 from nri_coloc.errors import ColocError, SettingsError
 
 Record = Mapping[str, Any]

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nri_coloc.cli.demo_lines import Record, subject
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 from nri_coloc.service import overview
 from nri_coloc.service.overview import Layout, Owner
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nri_coloc.cli.exit_codes import DONE, FAILED
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 from nri_coloc.errors import SettingsError
 from nri_coloc.host import cgroup_layout, state_file
 from nri_coloc.host.journal import Journal

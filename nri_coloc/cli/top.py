@@ -22,7 +22,7 @@ from rich.text import Text
 from nri_coloc.cli import asking
 from nri_coloc.cli.demo_lines import placement
 from nri_coloc.cli.picture import Decision, NodePicture
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 from nri_coloc.service import overview
 
 SHOWN: Final = 10

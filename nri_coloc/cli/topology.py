@@ -13,7 +13,7 @@ from typing import Any, Final
 from nri_coloc.cli.asking import DaemonSilent
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.report import counted
+from nri_coloc.core.texts import counted
 from nri_coloc.core.topology import NumaNode, Topology
 
 WIDTH: Final = 110

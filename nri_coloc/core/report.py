@@ -18,6 +18,7 @@ from nri_coloc.core.lending import Change
 from nri_coloc.core.readings import SharingCost
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.texts import Log
 from nri_coloc.errors import KernelInterfaceError
 
 ONE_WAY_S: Final = 1.0
@@ -132,16 +133,6 @@ def size(amount: int) -> str:
     return f"{amount} bytes"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 core" and "2 cores"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def cut(text: str, most: int) -> str:
-    """Return the beginning of a text, at most so many characters, with a mark where it was cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{round(value, 2):g}"
 
@@ -171,18 +162,6 @@ class Drift(NamedTuple):
     def at(self, path: str) -> "Drift":
         """Return the drift with its cgroup's path, for a cgroup without a pod's name."""
         return self._replace(because=self.because.replace(": ", f" in {path}: ", 1), path=path)
-
-
-class Log(Protocol):
-    """The operator's log: an event in plain words, and values by name."""
-
-    def info(self, event: str, **values: Any) -> Any: ...
-
-    def warning(self, event: str, **values: Any) -> Any: ...
-
-    def error(self, event: str, **values: Any) -> Any: ...
-
-    def exception(self, event: str, **values: Any) -> Any: ...
 
 
 class Metrics(Protocol):

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.evictions import Result
+from nri_coloc.core.texts import PlainLog
 from nri_coloc.kubernetes import courier, messages, reporting, requests
 from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
@@ -47,14 +48,6 @@ _TURNED_AWAY: Final = (
     "user of kubernetes.companionUid"
 )
 """The daemon closes such a connection without a word."""
-
-
-class Log(Protocol):
-    """The operator's log."""
-
-    def info(self, event: str, **fields: Any) -> Any: ...
-
-    def warning(self, event: str, **fields: Any) -> Any: ...
 
 
 class Events(Protocol):
@@ -93,7 +86,7 @@ class Daemon:
         path: str,
         own: Own,
         *,
-        log: Log,
+        log: PlainLog,
         events: Events,
         changed: Callable[[], None],
         facts: FactsOutbox,
@@ -230,7 +223,7 @@ class Daemon:
 class Companion:
     """The whole program; `run` returns when it is asked to stop, or must start again with other resources."""
 
-    def __init__(self, api: Api, socket: str, own: Own, *, log: Log) -> None:
+    def __init__(self, api: Api, socket: str, own: Own, *, log: PlainLog) -> None:
         self._api = api
         self._own = own
         self._log = log
@@ -344,7 +337,7 @@ class Companion:
 class Reporter:
     """The report of one node: decide, PATCH, back off."""
 
-    def __init__(self, api: Api, name: str, preset: Preset, *, log: Log, node: ThisNode) -> None:
+    def __init__(self, api: Api, name: str, preset: Preset, *, log: PlainLog, node: ThisNode) -> None:
         self._api = api
         self._path = f"/api/v1/nodes/{name}/status"
         self._preset = preset

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from threading import Event
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from nri_coloc.core.evictions import Outcome, Result
+from nri_coloc.core.texts import PlainLog
 from nri_coloc.kubernetes import executor
 from nri_coloc.kubernetes.api import Api
 from nri_coloc.kubernetes.eviction import EVICTED, Order, Rules
@@ -23,16 +24,6 @@ from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.silence import Correction
 from nri_coloc.kubernetes.watching import Collection, Problems, Unreadable, Watch
 from nri_coloc.kubernetes.workers import Workers
-
-
-class Log(Protocol):
-    """The log: an event in plain words, with key=value pairs."""
-
-    def info(self, event: str, **fields: object) -> None:
-        """Log an ordinary event."""
-
-    def warning(self, event: str, **fields: object) -> None:
-        """Log a problem."""
 
 
 class Controller:
@@ -48,7 +39,7 @@ class Controller:
         identity: str,
         rules: Callable[[], Rules],
         preset: Callable[[], Preset],
-        log: Log,
+        log: PlainLog,
     ) -> None:
         self._log = log
         self._log_limit = LogLimit(ORDERS)

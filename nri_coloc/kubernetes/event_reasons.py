@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.report import cut
+from nri_coloc.core.texts import cut
 
 LONGEST_MESSAGE: Final = 512
 """Characters; the API server allows 1,024."""

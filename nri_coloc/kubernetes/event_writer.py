@@ -13,10 +13,11 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from threading import Event, Lock
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.backoff import Backoff
+from nri_coloc.core.texts import PlainLog
 from nri_coloc.core.token_bucket import Bucket, Rate, take
 from nri_coloc.kubernetes import event_messages
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused
@@ -45,16 +46,10 @@ _IMPOSSIBLE: Final = frozenset({400, 413, 422})
 """Statuses of a request that will never be accepted. A policy's refusal has 422."""
 
 
-class Log(Protocol):
-    """The operator's log."""
-
-    def warning(self, event: str, **fields: Any) -> Any: ...
-
-
 class EventWriter:
     """Events of one node. `run` and `turn` belong to one thread, all else to the thread of the daemon's connection."""
 
-    def __init__(self, api: Api, node: str, *, log: Log) -> None:
+    def __init__(self, api: Api, node: str, *, log: PlainLog) -> None:
         self._api = api
         self._node = node
         self._log = log

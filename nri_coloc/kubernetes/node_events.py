@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Final, NamedTuple
 
-from nri_coloc.core.report import cut
+from nri_coloc.core.texts import cut
 from nri_coloc.kubernetes.event_reasons import (
     LONGEST_MESSAGE,
     NORMAL,

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from nri_coloc.core.pod_facts import PodFacts
 from nri_coloc.core.settings import KubernetesSettings
+from nri_coloc.core.texts import PlainLog
 from nri_coloc.core.token_bucket import Rate
 from nri_coloc.errors import ColocError
 from nri_coloc.kubernetes.kept_facts import KeptFacts
@@ -50,14 +51,6 @@ REFUSAL_LINES: Final = Rate(burst=1, every_s=60.0)
 _CREDENTIALS: Final = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 
-class Log(Protocol):
-    """The operator's log."""
-
-    def info(self, event: str, **fields: Any) -> Any: ...
-
-    def warning(self, event: str, **fields: Any) -> Any: ...
-
-
 class Side(Protocol):
     """The node, as the companion sees and informs it."""
 
@@ -71,7 +64,7 @@ class Side(Protocol):
 class BoundedLog:
     """A log with a rate. Each line says how many were omitted before it."""
 
-    def __init__(self, log: Log, rate: Rate) -> None:
+    def __init__(self, log: PlainLog, rate: Rate) -> None:
         self._log = log
         self._limit = LogLimit(rate)
 
@@ -111,7 +104,7 @@ class CompanionServer:
     """
 
     def __init__(
-        self, path: str, side: Side, *, orders: Ordering, events: Events, version: str, log: Log
+        self, path: str, side: Side, *, orders: Ordering, events: Events, version: str, log: PlainLog
     ) -> None:
         self.problem = ""
         self._path = path

@@ -7,6 +7,7 @@ from nri_coloc.core import report
 from nri_coloc.core.decisions import Decision, Figure
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.state import RECLAIM
+from nri_coloc.core.texts import cut
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.pressure.action import Action, Cause, Place
 from nri_coloc.pressure.actions import degrade_cpu
@@ -230,7 +231,7 @@ def _wait(resource: Resource, wait: float | None) -> str:
 
 
 def _short(name: str) -> str:
-    return report.cut(name, _NAME)
+    return cut(name, _NAME)
 
 
 def _figures(verdict: Verdict, names: Mapping[str, str]) -> dict[str, Figure]:

@@ -8,9 +8,10 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core import kubepods
+from nri_coloc.core.texts import PlainLog
 from nri_coloc.core.workload import KnownKeys
 from nri_coloc.errors import ColocError
 from nri_coloc.host import restoration as files
@@ -56,14 +57,6 @@ class RuntimeAt:
     cri_socket: str
     plugin_name: str
     patience_s: float = PATIENCE_S
-
-
-class Log(Protocol):
-    """The operator's structured log."""
-
-    def info(self, event: str, **fields: Any) -> Any: ...
-
-    def warning(self, event: str, **fields: Any) -> Any: ...
 
 
 class Thread(Protocol):
@@ -149,7 +142,7 @@ def _is_a_set(file: str) -> bool:
 
 
 def at_exit(
-    place: Place, runtime: RuntimeAt, writers: Iterable[Thread], pusher: Thread, log: Log
+    place: Place, runtime: RuntimeAt, writers: Iterable[Thread], pusher: Thread, log: PlainLog
 ) -> tuple[str, ...]:
     """Restore everything at the daemon's end; return sentences on values that were not restored.
 

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from nri_coloc._pb import admin_pb2 as pb
 from nri_coloc._pb import admin_pb2_grpc
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 from nri_coloc.errors import ColocError, SettingsError
 
 TIMEOUT_S: Final = 45.0

@@ -21,8 +21,8 @@ from typing import Any, Final
 from nri_coloc.core.decisions import Decision
 from nri_coloc.core.knobs import NO_KNOBS, Knobs, KnobValue
 from nri_coloc.core.reasons import AuditEvent, Reason, is_of_lending
-from nri_coloc.core.report import cut
 from nri_coloc.core.state import NodeState
+from nri_coloc.core.texts import cut
 from nri_coloc.core.value import value
 from nri_coloc.core.workload import Pod
 from nri_coloc.service.audit_rings import KeptRecords, LineWriter, Lost, RingName, Rings

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from nri_coloc.core.report import cut
+from nri_coloc.core.texts import cut
 from nri_coloc.kubernetes.event_reasons import NODE, EventReason, Occurrence, printable
 from nri_coloc.kubernetes.reporting import Lending
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.report import counted
+from nri_coloc.core.texts import counted
 
 State = Mapping[str, Any]
 Capacity = Mapping[str, Any]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri_coloc.core.plain_text import plain
+from nri_coloc.core.texts import plain
 
 
 @pytest.mark.parametrize("space", ["\n", "\t", "\r\n"], ids=ascii)
