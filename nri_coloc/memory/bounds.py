@@ -188,9 +188,8 @@ class BoxMemory:
         goal = self._goal
         (former, extent), self._untold = self._untold or (NO_KNOBS, Extent(0, 0)), None
         now = _knobs(goal) if self._parts else NO_KNOBS
-        absent = self._node.lacking(
-            former.overlaid(now)
-        )  # v1 has no memory.high, so none is written or missing
+        # v1 has no memory.high, so none is written or missing
+        absent = self._node.lacking(former.overlaid(now))
         decision = Decision(
             AuditEvent.RECLAIM_MEMORY,
             Reason.HEADROOM if now != former else Reason.MEMBERS_ASKED,

@@ -24,6 +24,7 @@ that swings would claim many times its limit.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final, NamedTuple
 
 from nri_coloc.core import memory_margin
@@ -275,9 +276,7 @@ def _rate(
         return before.rate
     part = gap_s / tuning.eviction_s
     grown = sum(
-        min(held - before.working_sets[key], limits[key] * part)
-        if key in limits
-        else held - before.working_sets[key]
+        min(held - before.working_sets[key], limits.get(key, inf) * part)
         for key, held in sets.items()
         if key in before.working_sets
     )

@@ -14,6 +14,7 @@ from nri_coloc.core.decisions import Considered, Figure, Inputs, Room
 from nri_coloc.core.knobs import NO_KNOBS, Knobs, burst_of
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.core.texts import counted
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
@@ -245,7 +246,7 @@ def _ordered(wish: Wish, free: CPUMask) -> dict[str, Figure]:
 
 def short_of(count: int, free: CPUMask, more: str = "") -> str:
     """Return in words why a number of (`more`) CPUs cannot be had although some are free."""
-    asked = f"{count} {more}{'CPU' if count == 1 else 'CPUs'}"
+    asked = counted(count, f"{more}CPU")
     if count < free.bit_count():
         return f"none of the free CPUs fit its placement, {asked} asked"
     return f"{asked} asked, {free.bit_count()} free, and share keeps the last one"

@@ -18,6 +18,7 @@ from nri_coloc.core.decisions import Moves, Outcome
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, NodeState
+from nri_coloc.core.texts import counted
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Phase, QoSClass, Wish
 from nri_coloc.placing import change, ownership, supply, words
@@ -73,7 +74,7 @@ def lacks(state: NodeState) -> dict[str, str]:
 
 def _lack(assignment: Assignment, count: int) -> str:
     more = "more " if assignment.exclusive else ""
-    return f"{count} {more}{'CPU' if count == 1 else 'CPUs'} of its own"
+    return f"{counted(count, f'{more}CPU')} of its own"
 
 
 def of(state: NodeState) -> list[Assignment]:
