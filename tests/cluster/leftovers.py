@@ -43,16 +43,35 @@ def take_away(folders: Path = FOLDERS, *, also_owned: bool = False) -> list[Path
 
     also_owned: remove rigs with a living owner, too.
     """
-    found = [path.parent for path in folders.glob(f"{PREFIX}*/rig.json")]
-    for folder in found:
-        noted = json.loads((folder / "rig.json").read_text())
-        pid, started = noted["owner"]
-        if started and _started(pid) == started and not also_owned:
+    found = dict(_rigs(folders))
+    for folder, noted in found.items():
+        if _has_owner(noted) and not also_owned:
             raise RigError(
-                f"process {pid} has a cluster in {folder}: end it, or take it away with `make cluster-down`"
+                f"process {noted['owner'][0]} has a cluster in {folder}: end it, or take it away with "
+                "`make cluster-down`"
             )
         _remove(folder, noted)
-    return found
+    return list(found)
+
+
+def take_away_ended(folders: Path = FOLDERS) -> list[Path]:
+    """Remove every rig and return their folders; none beside a rig with a living owner.
+
+    A rig that begins takes the others away, and all have one cgroup root.
+    """
+    in_use = any(_has_owner(noted) for _, noted in _rigs(folders))
+    return [] if in_use else take_away(folders)
+
+
+def _rigs(folders: Path) -> Iterable[tuple[Path, Mapping[str, Any]]]:
+    """Yield the folder of each rig and what it noted."""
+    for path in folders.glob(f"{PREFIX}*/rig.json"):
+        yield path.parent, json.loads(path.read_text())
+
+
+def _has_owner(noted: Mapping[str, Any]) -> bool:
+    pid, started = noted["owner"]
+    return bool(started) and _started(pid) == started
 
 
 def _remove(folder: Path, noted: Mapping[str, Any]) -> None:

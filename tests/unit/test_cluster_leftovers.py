@@ -48,5 +48,16 @@ def test_owned_rig_is_taken_away_on_demand(rig: Path):
     assert not rig.exists()
 
 
+def test_a_killed_runs_rig_is_taken_away_before_the_next_run(rig: Path):
+    leftovers.note(rig, ended(), {}, NO_CGROUP)
+    assert leftovers.take_away_ended(rig.parent) == [rig]
+
+
+def test_nothing_is_taken_away_beside_a_rig_in_use(rig: Path):
+    leftovers.note(rig, os.getpid(), {}, NO_CGROUP)
+    assert leftovers.take_away_ended(rig.parent) == []
+    assert rig.exists()
+
+
 def test_only_processes_that_see_the_folder_are_inside(rig: Path):
     assert leftovers.inside(rig) == set()
