@@ -14,7 +14,7 @@ import pytest
 
 from tests import tiers
 from tests.cluster import leftovers
-from tests.rig import examples, kubepods, lanes, last_words, memory
+from tests.rig import cleanup, examples, kubepods, lanes, last_words, memory
 from tests.rig.order import is_on_containerd, place
 from tests.rig.spent import Spent
 
@@ -71,6 +71,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     if not lanes.is_lane() and any(map(is_on_containerd, session.items)):
         leftovers.take_away_ended()  # a daemon would see a second kubelet's pods
+        cleanup.take_away_left()
         kubepods.take_away_leftover()
     if lanes.wanted(session.config, session.items):
         session.config.pluginmanager.register(lanes.Lanes(session.config, session.items))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.rig import RigError, kubepods
+from tests.rig.owner import started
 from tests.rig.waiting import comes
 
 CGROUP_ROOT: Final = "/kubelet"
@@ -23,8 +24,6 @@ CGROUP_ROOT: Final = "/kubelet"
 
 FOLDERS: Final = Path("/tmp")
 PREFIX: Final = "cluster-"
-_START_TIME: Final = 19
-"""Index of a process's start time in /proc/<pid>/stat, counted after the name."""
 
 
 def new_folder() -> Path:
@@ -34,7 +33,7 @@ def new_folder() -> Path:
 
 def note(folder: Path, owner: int, settings: Mapping[str, str], cgroup: str = CGROUP_ROOT) -> None:
     """Write down the owner process of a rig, the settings to restore and the cgroup to remove."""
-    noted = {"owner": [owner, _started(owner)], "settings": dict(settings), "cgroup": cgroup}
+    noted = {"owner": [owner, started(owner)], "settings": dict(settings), "cgroup": cgroup}
     (folder / "rig.json").write_text(json.dumps(noted))
 
 
@@ -70,8 +69,8 @@ def _rigs(folders: Path) -> Iterable[tuple[Path, Mapping[str, Any]]]:
 
 
 def _has_owner(noted: Mapping[str, Any]) -> bool:
-    pid, started = noted["owner"]
-    return bool(started) and _started(pid) == started
+    pid, since = noted["owner"]
+    return bool(since) and started(pid) == since
 
 
 def _remove(folder: Path, noted: Mapping[str, Any]) -> None:
@@ -119,13 +118,5 @@ def _all_pids() -> Iterable[int]:
 def _mountinfo(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/mountinfo").read_text()
-    except OSError:
-        return ""
-
-
-def _started(pid: int) -> str:
-    """Return when a process began, in clock ticks since boot; empty if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TIME]
     except OSError:
         return ""

@@ -17,9 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, kubepods
+from tests.rig import RigError, kubepods, memory, owner
 from tests.rig.waiting import comes
 
+FOLDERS: Final = Path(memory.DISK if len(memory.DISK) < 60 else "/tmp")
+"""Rigs' folders lie here: the path of a socket in them must be short."""
+
+PREFIX: Final = "rig-"
 SHIM_SOCKETS: Final = Path("/run/containerd/s")
 
 
@@ -57,6 +61,18 @@ def clear(found: Traces) -> None:
     _remove_files(found)
     if remains := leftovers(found):
         raise RigError(f"left behind by {found.folder}: {'; '.join(remains)}")
+
+
+def take_away_left(folders: Path = FOLDERS) -> list[Path]:
+    """Remove the rigs of killed runs, and return their folders.
+
+    What cannot be removed stays: it may disturb a test, which will say so.
+    """
+    found = owner.without_owner(folders, PREFIX)
+    for folder in found:
+        with suppress(RigError):
+            clear(traces(folder))
+    return found
 
 
 def leftovers(found: Traces) -> list[str]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tests.rig import RigError, cleanup, commands, configuration, image, kubepods, logs, memory, packages
+from tests.rig import RigError, cleanup, commands, configuration, image, kubepods, logs, owner, packages
 from tests.rig.configuration import Options, Version
 from tests.rig.cri import Cri
 from tests.rig.packages import Unpacked
@@ -135,6 +135,7 @@ class Containerd:
             return cri.answers()
 
     def _write_files(self) -> None:
+        owner.note(self.folder)
         for name in ("cni", "cniconf", "nriplugins", "nriconf", "logs"):
             (self.folder / name).mkdir()
         for name, text in self._options.plugins.items():
@@ -190,8 +191,8 @@ def _brought_up(version: Version, options: Options | None, package: Unpacked | N
 def _prepared(folder: Path | None) -> Path:
     """Return an empty folder whose sockets can be reached."""
     if folder is None:
-        place = memory.DISK if len(memory.DISK) < 60 else "/tmp"
-        folder = Path(tempfile.mkdtemp(prefix="rig-", dir=place))
+        place = cleanup.FOLDERS
+        folder = Path(tempfile.mkdtemp(prefix=cleanup.PREFIX, dir=place))
     folder = folder.absolute()
     if len(bytes(folder / "containerd.sock.ttrpc")) > LONGEST_SOCKET_PATH:
         raise RigError(f"{folder} is too long a path for the sockets in it")

@@ -1,10 +1,11 @@
-"""The clean-up of a rig keeps folders that another rig may have mounted over."""
+"""The clean-up of a rig keeps what may be another rig's, and ends rigs of killed runs."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.rig import cleanup
+from tests.rig import cleanup, owner
 
 
 def test_the_folder_above_the_shims_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -14,3 +15,21 @@ def test_the_folder_above_the_shims_stays(tmp_path: Path, monkeypatch: pytest.Mo
     cleanup.clear(cleanup.Traces(tmp_path / "rig", (), frozenset(), ()))
     assert not sockets.exists()
     assert sockets.parent.is_dir()
+
+
+def test_a_rig_whose_owner_was_killed_is_taken_away(tmp_path: Path):
+    rig = tmp_path / f"{cleanup.PREFIX}0"
+    rig.mkdir()
+    with subprocess.Popen(["true"]) as process:
+        pass
+    (rig / "owner").write_text(f"{process.pid} 1")
+    assert cleanup.take_away_left(tmp_path) == [rig]
+    assert not rig.exists()
+
+
+def test_a_living_owners_rig_stays(tmp_path: Path):
+    rig = tmp_path / f"{cleanup.PREFIX}0"
+    rig.mkdir()
+    owner.note(rig)
+    assert cleanup.take_away_left(tmp_path) == []
+    assert rig.exists()
