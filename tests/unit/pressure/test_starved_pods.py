@@ -36,6 +36,17 @@ class Rig:
         self._throttled_us = 0
         self.pods = StarvedPods(self.node, self, picture=lambda: self.picture, headroom=lambda: self.headroom)
 
+    def request(self, cpu_milli, knobs, origins=()):
+        """Let the companion report a request of lent CPU in the pod's spec."""
+        spec = ContainerFacts("app", Kind.MAIN, 0, 0, Lent(cpu_milli=cpu_milli))
+        facts = Facts(
+            "u", "shop", "batch", Owner(), priority=0, cpu_milli=0, memory_bytes=0, containers=(spec,)
+        )
+        state = self.node.state
+        wish = Wish(QoSClass.RECLAIMED, origins=origins)
+        member = replace(state.containers["c"], wish=wish, knobs=knobs)
+        self.node.state = replace(state, containers=Crowd.of((member,)), facts=PodFacts({"u": facts}))
+
     def decided(self, decisions, state, previous):
         self.found += decisions
 
@@ -77,15 +88,26 @@ def test_a_starved_pod_is_recorded(kernel):
 
 def test_a_loan_counts_as_far_as_the_spec_requests_it():
     rig = Rig()
-    spec = ContainerFacts("app", Kind.MAIN, 0, 0, Lent(cpu_milli=300))
-    facts = Facts("u", "shop", "batch", Owner(), priority=0, cpu_milli=0, memory_bytes=0, containers=(spec,))
-    state = rig.node.state
-    loan = Wish(QoSClass.RECLAIMED, origins=(("lent-shares", "theirs", "2000"),))
-    member = replace(state.containers["c"], wish=loan)
-    rig.node.state = replace(state, containers=Crowd.of((member,)), facts=PodFacts({"u": facts}))
+    rig.request(300, knobs=Knobs(shares=2048), origins=(("lent-shares", "theirs", "2000"),))
     for _ in range(4):
         rig.minute(used_milli=5, waited=0.9)
     assert [said.inputs["granted_milli"] for said in rig.found] == [300]
+
+
+def test_a_request_of_the_spec_alone_is_a_grant():
+    rig = Rig()
+    rig.request(4000, knobs=Knobs())
+    for _ in range(4):
+        rig.minute(used_milli=150, waited=0.9)
+    assert [said.inputs["granted_milli"] for said in rig.found] == [4000]
+
+
+def test_a_false_request_is_an_equal_part_at_most():
+    rig = Rig()
+    rig.request(1 << 40, knobs=Knobs())
+    for _ in range(4):
+        rig.minute(used_milli=150, waited=0.9)
+    assert [said.inputs["granted_milli"] for said in rig.found] == [8000]
 
 
 def test_a_suppressed_pod_is_recorded():
