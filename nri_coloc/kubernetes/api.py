@@ -106,6 +106,7 @@ class Api:
     def __init__(self, client: "httpx2.Client", links: "Links") -> None:
         self._client = client
         self._links = links
+        self._server = str(client.base_url).rstrip("/")
         self._clock: tuple[float, float] | None = None
 
     def now(self) -> float:
@@ -234,7 +235,10 @@ class Api:
         sent = None if body is None else json.dumps(body).encode()
         headers = {} if sent is None else {"Content-Type": content}
         with self._links.within(CALL_S), _answering(method, path):
-            answer = self._client.request(method, path, params=query, content=sent, headers=headers)
+            # a whole URL without parameters is parsed once, and another one three times: 0.3 ms of 1.9 ms
+            answer = self._client.request(
+                method, self._server + path, params=query or None, content=sent, headers=headers
+            )
         self._read_clock(answer)
         if answer.is_error:
             raise _refused(method, path, answer)

@@ -270,6 +270,7 @@ class Companion:
         finally:
             self._stop.set()
             self._daemon.end()
+            self._events.end()
             self._api.close()
             self._workers.end()
 

@@ -54,6 +54,7 @@ class EventWriter:
         self._node = node
         self._log = log
         self._lock = Lock()
+        self._taken = Event()
         self._delivery = Delivery()
         self._lost = 0
         self._bucket = Bucket()
@@ -77,6 +78,8 @@ class EventWriter:
         with self._lock:
             self._delivery.take(event_messages.events_of(answer, time.time()))
             lost = answer.events_lost + self._delivery.lost
+        if answer.events:
+            self._taken.set()
         if lost > self._lost:
             self._log.warning(
                 "Events were lost: too many at once, or refused by the API server",
@@ -86,20 +89,28 @@ class EventWriter:
         self._lost = lost
 
     def run(self, stop: Event) -> None:
-        """Write Events until `stop` is set."""
+        """Write Events until `stop` is set and `end` was called."""
         while not stop.is_set():
+            self._taken.clear()  # before the look: an Event that comes after it is not missed
             try:
                 pause_s = self.turn(time.monotonic())
             except Exception as error:  # noqa: BLE001 - one Event must not end the thread
                 pause_s = self._stumbled(error)
-            stop.wait(pause_s)
+            if pause_s is None:
+                self._taken.wait()
+            else:
+                stop.wait(pause_s)
 
-    def turn(self, now_s: float) -> float:
-        """Write one Event if the rate allows it; return the seconds until the next turn."""
+    def end(self) -> None:
+        """Wake `run`, whose `stop` is set already."""
+        self._taken.set()
+
+    def turn(self, now_s: float) -> float | None:
+        """Write one Event if the rate allows it; return the seconds until the next turn, None if no Event waits."""
         with self._lock:
             event = self._delivery.first()
         if event is None:
-            return TURN_S
+            return None
         bucket = take(self._bucket, RATE, now_s)
         if bucket is None:
             return TURN_S

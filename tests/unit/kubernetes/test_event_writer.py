@@ -1,6 +1,8 @@
 """Events written over HTTP into an API server that refuses, is slow, or is flooded."""
 
 from contextlib import contextmanager
+from functools import partial
+from threading import Event, Thread
 
 import pytest
 
@@ -9,6 +11,7 @@ from nri_coloc.kubernetes import event_writer
 from nri_coloc.kubernetes.event_messages import Told
 from nri_coloc.kubernetes.event_reasons import NODE, Subject
 from nri_coloc.kubernetes.event_writer import EventWriter, body_of
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_serving import Lines
 
@@ -182,6 +185,25 @@ def test_a_flood_is_written_slowly(tmp_path):
         assert writer.recorded == burst
         writer.turn(event_writer.RATE.every_s)
         assert writer.recorded == burst + 1
+
+
+def is_recorded(writer, number):
+    """Return whether the Events up to a number were written."""
+    return writer.recorded == number
+
+
+def test_an_event_wakes_the_thread(tmp_path):
+    stop = Event()
+    with writing(tmp_path, lambda _: Reply(status=201)) as (writer, _, _):
+        thread = Thread(target=writer.run, args=(stop,), daemon=True)
+        thread.start()
+        for number in (1, 2):
+            writer.take(pb.NextResponse(events=[message(number)]))
+            wait_until(partial(is_recorded, writer, number), PATIENCE_SECONDS, "a written Event")
+        stop.set()
+        writer.end()
+        thread.join(PATIENCE_SECONDS)
+    assert not thread.is_alive()
 
 
 def test_losses_of_the_daemon_are_logged_once(tmp_path):
