@@ -25,9 +25,10 @@ class Log(PlainLog, Protocol):
     def exception(self, event: str, **values: Any) -> Any: ...
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 core" and "2 cores"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: float, noun: str) -> str:
+    """Return a number with its noun, such as "1 core" and "1.5 cores"."""
+    shown = str(number) if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
 
 
 def cut(text: str, most: int) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.evictions import LONGEST_TEXT, Outcome, Result
+from nri_coloc.core.texts import plain
 from nri_coloc.kubernetes import objects
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, Object
 from nri_coloc.kubernetes.eviction_orders import MOST_OPEN
@@ -83,7 +84,7 @@ def _result(entry: Mapping[str, Any]) -> Result | None:
         return Result(
             objects.text(entry, "id", _LONGEST_ID),
             Outcome(objects.text(entry, "outcome", _LONGEST_ID)),
-            printable(objects.text(entry, "detail", LONGEST_TEXT)),
+            plain(objects.text(entry, "detail", LONGEST_TEXT)),
             objects.integer(entry, "retryAfterSeconds", 0, _LONGEST_RETRY_S),
         )
     except ValueError:
@@ -100,12 +101,11 @@ def invalid(error: Exception, orders: Sequence[Entry]) -> dict[str, Result]:
         return {}
     named = [(_ENTRY.match(str(each.get("field"))), each.get("message")) for each in causes]
     found = [(orders[int(entry[1])].id, why) for entry, why in named if entry and int(entry[1]) < len(orders)]
-    return {key: Result(key, Outcome.REFUSED, printable(f"{_REFUSED}: {why}")) for key, why in found}
+    return {key: Result(key, Outcome.REFUSED, _detail(f"{_REFUSED}: {why}")) for key, why in found}
 
 
-def printable(text: str) -> str:
-    """Return a text as the daemon accepts it: one line of 200 characters at most."""
-    return "".join(each if each.isprintable() else " " for each in text[:LONGEST_TEXT])
+def _detail(text: str) -> str:
+    return plain(text[:LONGEST_TEXT])
 
 
 class Courier:
@@ -197,4 +197,4 @@ class Courier:
         why = self.problem or "the controller gave no result; does it run, and lead?"
         for key, ends_s in self._ends.items():
             if key not in self._results and now_s >= ends_s + GIVE_UP_S:
-                self._results[key] = Result(key, Outcome.UNREACHABLE, printable(f"the order expired: {why}"))
+                self._results[key] = Result(key, Outcome.UNREACHABLE, _detail(f"the order expired: {why}"))

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.texts import cut
+from nri_coloc.core.texts import cut, plain
 
 LONGEST_MESSAGE: Final = 512
 """Characters; the API server allows 1,024."""
@@ -92,18 +92,13 @@ def of_record(record: Mapping[str, Any]) -> Occurrence | None:
     if "key" in record:
         return Occurrence(subject, reason, _of_annotation(record), str(record["key"]))
     container = record["container"]
-    where = f"container {printable(container)}: " if container else ""
-    return Occurrence(subject, reason, where + printable(record["because"]), container)
+    where = f"container {plain(container)}: " if container else ""
+    return Occurrence(subject, reason, where + plain(record["because"]), container)
 
 
 def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
     """Return a text of a pod in quotes, as ASCII without control characters."""
     return json.dumps(text if len(text) <= most else f"{text[: most - 1]}…")
-
-
-def printable(text: str) -> str:
-    """Return a text on one line, with a replacement for each character that controls a terminal."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 _OF_EVENT: Final[Mapping[str, EventReason]] = {
@@ -136,22 +131,22 @@ def _of_eviction(subject: Subject, record: Mapping[str, Any]) -> Occurrence | No
     """Return the occurrence of an eviction order, or of a budget that refused one."""
     if record["reason"] == Reason.BUDGET:
         detail = record.get("inputs", {}).get("detail", record["because"])
-        return Occurrence(subject, EventReason.EVICTION_BLOCKED, f"not evicted: {printable(detail)}")
+        return Occurrence(subject, EventReason.EVICTION_BLOCKED, f"not evicted: {plain(detail)}")
     if record["reason"] in _NO_ORDER:
         return None
-    text = f"{printable(record['because'])}; the pod's annotation coloc.nri.io/evict-at has the time"
+    text = f"{plain(record['because'])}; the pod's annotation coloc.nri.io/evict-at has the time"
     return Occurrence(subject, EventReason.EVICTION_ORDERED, text)
 
 
 def _of_node(record: Mapping[str, Any]) -> Occurrence:
     """Return the occurrence of a setting that is invalid or without effect on this node."""
-    return Occurrence(NODE, EventReason.MISCONFIGURED, printable(record["because"]), record.get("key", ""))
+    return Occurrence(NODE, EventReason.MISCONFIGURED, plain(record["because"]), record.get("key", ""))
 
 
 def _of_annotation(record: Mapping[str, Any]) -> str:
     """Return the sentence on one annotation: its key and value, the allowed values and the value that holds."""
-    allowed = cut(printable(record["allowed"]), LONGEST_LIST)
-    used = cut(printable(record["used"]), LONGEST_QUOTED)
+    allowed = cut(plain(record["allowed"]), LONGEST_LIST)
+    used = cut(plain(record["used"]), LONGEST_QUOTED)
     holds = f"; {used} holds instead" if used else ""
     written = f"{quoted(record['key'], LONGEST_LIST)}: {quoted(record['value'])}"
     return f"{written} does not count{holds} (allowed: {allowed})"

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning
 from nri_coloc.core.state import POOLS, RECLAIM, SHARE, Asked
+from nri_coloc.core.texts import counted
 from nri_coloc.core.value import value
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.placing.tiers import Claim, by_priority, is_small_group, minimum_of
@@ -313,6 +314,6 @@ def _words(
             if has < wish.want
             else f", {wish.want} wanted"
         )
-        said.append(f"{because}: {has} CPUs{wanted}")
+        said.append(f"{because}: {counted(has, 'CPU')}{wanted}")
     lent = f", of which {lend:.0%} are lent" if lend < 1 else ""
     return "; ".join([*said, f"{given[RECLAIM]} of {cpus} CPUs are left for {RECLAIM}{lent}"])

@@ -299,8 +299,17 @@ _CAUSES: Final[Mapping[Binding, str]] = MappingProxyType(
 )
 
 
+_GROWING: Final = frozenset({Binding.GROWTH_STEP, Binding.ALL_LENT})
+
+
 def cause(grounds: Grounds) -> str:
-    """Return the term that decided the size, and the change of the extra core."""
+    """Return the term that decided the size, and the change of the extra core.
+
+    If the term allows a larger pool and the pool shrinks, the extra core alone is the cause.
+    """
+    before, after = grounds.before, grounds.verdict.lent
+    if grounds.verdict.binding in _GROWING and before.more.cpus > after.more.cpus and before.box > after.box:
+        return "extra core taken back"
     return f"{_bound(grounds)}{_extra_core(grounds)}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Considered
+from nri_coloc.core.texts import counted
 from nri_coloc.core.topology import NumaNode, Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Numa, Placement, Wish
@@ -138,10 +139,19 @@ def _short_of(node: _Node, considered: Considered) -> str:
     if wish.numa is Numa.EXCLUSIVE and not node.whole:
         return f"not a whole free node: {node.free.bit_count()} of {node.cpus.bit_count()} CPUs are free"
     if node.fit.bit_count() < count:
-        return f"{node.fit.bit_count()} CPUs are free{_usable_as(node, wish)}, {count} are asked for"
+        return f"{_free(node.fit)}{_usable_as(node, wish)}, {count} {_are(count)} asked for"
     if node.bytes is not None and node.bytes < room.bytes:
         return f"{node.bytes} bytes of memory are left, {room.bytes} are asked for"
     return ""
+
+
+def _free(cpus: CPUMask) -> str:
+    count = cpus.bit_count()
+    return f"{counted(count, 'CPU')} {_are(count)} free"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _usable_as(node: _Node, wish: Wish) -> str:
@@ -166,7 +176,7 @@ def _outdone(topology: Topology, node: _Node, considered: Considered, won: list[
     if node.whole_cores < cores <= winner.whole_cores:
         return f"its free CPUs make {node.whole_cores} whole cores, {cores} are needed; node {winner.id} has them"
     if node.free.bit_count() > winner.free.bit_count():
-        return f"looser fit: {node.free.bit_count()} CPUs are free here, {winner.free.bit_count()} on node {winner.id}"
+        return f"looser fit: {_free(node.free)} here, {winner.free.bit_count()} on node {winner.id}"
     if node.free.bit_count() == winner.free.bit_count():
         return f"equal to node {winner.id}; the lower id wins"
     if count < topology.threads_per_core:

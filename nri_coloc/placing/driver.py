@@ -10,6 +10,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.settings import ClassTuning, Tuning
 from nri_coloc.core.state import POOLS, NodeState
+from nri_coloc.core.texts import counted
 from nri_coloc.core.workload import Container, QoSClass, Wish
 from nri_coloc.placing import claim, record, request, supply
 
@@ -45,7 +46,8 @@ def refusal(
     least = tuning.classes.get(QoSClass.DEDICATED, ClassTuning()).min_request
     pod = state.cpu_request_of(container.pod_id)
     if (own.milli if pod is None else pod) < least:
-        return f"claims of a pod that requests {least / 1000:g} CPUs (classes.dedicated.minRequest)", True
+        least_cpus = counted(least / 1000, "CPU")
+        return f"claims of a pod that requests {least_cpus} (classes.dedicated.minRequest)", True
     most = min(own.whole, supply.of(state, container, wish).cpus)
     if container.claimed.bit_count() > most:
         return f"as many CPUs as the container's CPU request, here {most}", True

@@ -35,6 +35,7 @@ from nri_coloc.core.state import (
     PodPlace,
     Pools,
 )
+from nri_coloc.core.texts import counted
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import QoSClass, Wish
@@ -300,8 +301,8 @@ def shortage(pools: Pools, name: str) -> str:
     if is_name:
         return "its containers ask for more, and no CPUs are left for it alone"
     if has == tuning.maximum:
-        return f"its containers ask for more than its maximum of {has} CPUs"
-    return f"its containers ask for more than the {has} CPUs that other pools leave"
+        return f"its containers ask for more than its maximum of {counted(has, 'CPU')}"
+    return f"its containers ask for more than the {counted(has, 'CPU')} that other pools leave"
 
 
 def lendable(pools: Pools, tuning: ReclaimTuning) -> CPUMask:

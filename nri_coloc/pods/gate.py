@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
 from nri_coloc.core.state import POOLS, SHARE, SYSTEM
+from nri_coloc.core.texts import counted
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
     ISOLATED,
@@ -249,7 +250,7 @@ def _need_request(subject: Subject) -> None:
         known = least if subject.whole_pod else subject.resources.cpu_request
     if known < least:
         raise ShortError(
-            f"a pod that requests {least / 1000:g} CPUs (classes.dedicated.minRequest); "
+            f"a pod that requests {counted(least / 1000, 'CPU')} (classes.dedicated.minRequest); "
             f"this one requests {known / 1000:g}"
         )
 

@@ -25,6 +25,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import Change
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.texts import counted
 from nri_coloc.core.token_bucket import Bucket, Rate
 from nri_coloc.errors import ColocError, TransportLost
 from nri_coloc.nri import codec
@@ -361,7 +362,7 @@ class Pusher:
             return  # it ended meanwhile; the runtime refused for that reason
         failures = self._put_off(container_id)
         if failures & (failures - 1) == 0:  # the first, second, fourth, eighth … time
-            said = f"{because}; tried {failures} times, the next time in {_back_off(failures):g} s"
+            said = f"{because}; tried {counted(failures, 'time')}, the next time in {_back_off(failures):g} s"
             self._report.about(assignment, state, (AuditEvent.PUSH_FAILED, reason, said))
 
     def _refused(self, container_id: str, because: str) -> None:

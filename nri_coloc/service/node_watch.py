@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from nri_coloc.core.texts import cut
-from nri_coloc.kubernetes.event_reasons import NODE, EventReason, Occurrence, printable
+from nri_coloc.core.texts import cut, plain
+from nri_coloc.kubernetes.event_reasons import NODE, EventReason, Occurrence
 from nri_coloc.kubernetes.reporting import Lending
 
 CHECKS_S: Final = 10.0
@@ -75,7 +75,7 @@ class NodeWatch:
         if found.lending is not self._reported:
             self._reported = found.lending
             reason, words = _OF_LENDING[found.lending]
-            self._events.occurred(Occurrence(NODE, reason, f"{words}: {printable(found.because)}"))
+            self._events.occurred(Occurrence(NODE, reason, f"{words}: {plain(found.because)}"))
         if now_s - self._checked_s >= CHECKS_S:
             self._checked_s = now_s
             self._look_at(self._checks()["checks"], now_s)
@@ -83,7 +83,7 @@ class NodeWatch:
     def _look_at(self, checks: Mapping[str, Mapping[str, Any]], now_s: float) -> None:
         self._failing = failing(self._failing, checks, now_s)
         for name in [name for name, one in self._failing.items() if one.told_s == now_s]:
-            detail = cut(printable(str(checks[name]["detail"])), LONGEST_DETAIL)
+            detail = cut(plain(str(checks[name]["detail"])), LONGEST_DETAIL)
             text = f"check {name} of /readyz fails: {detail}"
             self._events.occurred(Occurrence(NODE, EventReason.CHECK_FAILED, text, name))
 

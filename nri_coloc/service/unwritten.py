@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from nri_coloc.core.texts import counted
+
 REMEMBERED_S: Final = 600.0
 """Seconds for which a refusal counts after its last occurrence."""
 
@@ -44,6 +46,6 @@ class Unwritten:
         lately = [f"{k}: {reason}" for k, (reason, at) in self._refused.items() if now - at < REMEMBERED_S]
         more = f" and {len(lately) - NAMED} more" if len(lately) > NAMED else ""
         refused = f"refused lately: {', '.join(lately[-NAMED:])}{more}" if lately else ""
-        counted = ", ".join(f"{name} ({count} times)" for name, count in sorted(self._absent.items()))
-        absent = f"values without a file on this machine: {counted}" if counted else ""
+        absences = ", ".join(f"{k} ({counted(count, 'time')})" for k, count in sorted(self._absent.items()))
+        absent = f"values without a file on this machine: {absences}" if absences else ""
         return "; ".join(filter(None, (refused, absent)))

@@ -12,4 +12,9 @@ def test_a_text_that_fits_is_not_cut():
 
 
 def test_one_thing_is_singular():
-    assert [counted(number, "core") for number in (0, 1, 2)] == ["0 cores", "1 core", "2 cores"]
+    assert [counted(number, "core") for number in (0, 1, 1.0, 1.5)] == [
+        "0 cores",
+        "1 core",
+        "1 core",
+        "1.5 cores",
+    ]

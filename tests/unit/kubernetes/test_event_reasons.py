@@ -84,7 +84,7 @@ def test_a_budget_that_refuses_becomes_an_event():
     found = event_reasons.of_record(record("pod.evict", "budget", "eviction budget: cut", inputs=inputs))
     assert found is not None
     assert (found.subject, found.reason) == (Subject("shop", "web", "u1"), EventReason.EVICTION_BLOCKED)
-    assert found.text == "not evicted: The disruption budget jobs needs 1 healthy pods\ufffd"
+    assert found.text == "not evicted: The disruption budget jobs needs 1 healthy pods "
 
 
 @pytest.mark.parametrize("reason", [*sorted(set(Outcome) - {Outcome.BUDGET}), "declined"])

@@ -53,6 +53,7 @@ SITUATIONS: list[tuple[Lent, dict[str, Any], str]] = [
         "use is not known yet, size kept as found (",
     ),
     (BEFORE, {"yields": True}, "online use leaves room, one step, extra core granted ("),
+    (BEFORE._replace(more=Yielded(cpus=2)), {}, "extra core taken back ("),
     (
         BEFORE._replace(more=Yielded(cpus=1)),
         {"yields": True, "stall": Stall(0.4, 0.0, 0.06)},

@@ -56,7 +56,7 @@ def test_what_ruled_a_node_out_is_said(count, free, expected):
 def test_a_request_that_could_not_be_met_has_no_winner():
     considered = Considered(mask("0,4-5"), 3, DEDICATED)
     said = [c.verdict for c in candidates(machine(), considered, 0)]
-    assert said == ["1 CPUs are free, 3 are asked for", "2 CPUs are free, 3 are asked for"]
+    assert said == ["1 CPU is free, 3 are asked for", "2 CPUs are free, 3 are asked for"]
 
 
 def test_the_last_cpu_of_share_is_a_reason_of_its_own():
@@ -72,7 +72,7 @@ def test_nodes_that_were_not_wished_for_are_named():
 
 def test_an_unmet_list_of_nodes_ruled_nothing_out():
     wish = replace(SINGLE, numa_ids=0b10)
-    assert verdicts(4, "0-4", wish) == ["chosen", "1 CPUs are free, 4 are asked for"]
+    assert verdicts(4, "0-4", wish) == ["chosen", "1 CPU is free, 4 are asked for"]
 
 
 def test_a_list_that_was_given_up_rules_out_no_node():
@@ -96,7 +96,7 @@ def test_a_part_of_a_request_is_compared_with_a_part():
     said = verdicts(4, "0-11,12", wish, "4node", room)
     assert said[0] == "3 bytes of memory are left, 4 are asked for"
     assert said[1:3] == ["2 of the 4 CPUs are from here"] * 2
-    assert said[3] == "1 CPUs are free, 2 are asked for"
+    assert said[3] == "1 CPU is free, 2 are asked for"
 
 
 def test_a_group_with_one_cache_is_a_reason():
@@ -109,14 +109,14 @@ def test_cores_of_another_kind_do_not_count():
     assert one.verdict == "chosen"
     two_nodes = Topology.build([CPU(0), CPU(1), CPU(2, 1, 1, kind=1), CPU(3, 1, 1)])
     said = [c.verdict for c in candidates(two_nodes, Considered(mask("0-3"), 2, DEDICATED), mask("0-1"))]
-    assert said == ["chosen", "1 CPUs are free on cores of that kind, 2 are asked for"]
+    assert said == ["chosen", "1 CPU is free on cores of that kind, 2 are asked for"]
 
 
 def test_isolated_cpus_are_compared_with_isolated_cpus():
     wish = replace(DEDICATED, pool="isolated", numa=Numa.EXCLUSIVE)
     assert verdicts(2, "2-3,6", wish, "isolated") == [
         "chosen",
-        "1 CPUs are free, 2 are asked for",
+        "1 CPU is free, 2 are asked for",
     ]
 
 
@@ -202,7 +202,7 @@ def test_a_candidate_is_written_by_the_names_of_the_audit():
         (
             Placement.ONE_THREAD_PER_CORE,
             "0-1,4-7",
-            "1 CPUs are free for one-thread-per-core, 2 are asked for",
+            "1 CPU is free for one-thread-per-core, 2 are asked for",
         ),
     ],
     ids=["whole-cores", "first-threads"],

@@ -21,7 +21,7 @@ LESS = Knobs(shares=2, quota=10_000, memory_limit=32 << 20)
 """The granted part of `LOAN` while the node has little to lend."""
 
 DENIED = replace(
-    SHARED, findings=(Finding(FindingKind.DENIED, KEY, "dedicated", "a pod that requests 1 CPUs", "shared"),)
+    SHARED, findings=(Finding(FindingKind.DENIED, KEY, "dedicated", "a pod that requests 1 CPU", "shared"),)
 )
 """The wish of a container that asks for class dedicated in a pod that requests too little CPU."""
 

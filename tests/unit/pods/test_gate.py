@@ -38,7 +38,7 @@ def test_an_ordinary_class_is_free_to_name(qos):
     assert gate.admit_class(qos, requesting(BURSTABLE, 1000)) is qos
 
 
-ONE_CPU = r"a pod that requests 1 CPUs \(classes.dedicated.minRequest\); this one requests "
+ONE_CPU = r"a pod that requests 1 CPU \(classes.dedicated.minRequest\); this one requests "
 
 
 @pytest.mark.parametrize(

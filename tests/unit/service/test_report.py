@@ -63,7 +63,7 @@ def test_what_this_machine_does_not_take_is_said_and_not_claimed():
     assert (failed.decision_id, failed.container) == (admitted.decision_id, "app")
     assert failed.extra == {"inputs": {"memory.high": 4096, "rdt_class": "gold"}}
     assert 'values_without_file_total{knob="rdt_class"} 1.0' in report.metrics.render().decode()
-    assert "memory.high (1 times), rdt_class (1 times)" in report.unwritten.words(0.0)
+    assert "memory.high (1 time), rdt_class (1 time)" in report.unwritten.words(0.0)
 
 
 def test_what_this_machine_does_not_take_was_not_there_before_either():

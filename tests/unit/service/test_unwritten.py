@@ -34,7 +34,7 @@ def test_values_without_a_file_are_counted():
     known.absent(["memory.high", "rdt_class"])
     known.absent(["memory.high"])
     assert known.words(9e9) == (
-        "values without a file on this machine: memory.high (2 times), rdt_class (1 times)"
+        "values without a file on this machine: memory.high (2 times), rdt_class (1 time)"
     )
 
 
