@@ -235,6 +235,21 @@ class Asked(NamedTuple):
     members: int
 
 
+class Tally(NamedTuple):
+    """The requests of one pod's containers, as they count for the operator's pools.
+
+    members: the containers that were counted.
+    milli: the sum of their requests, thousandths of a CPU.
+    by_pool: the requests of those whose CPUs the policy chooses, by pool.
+    counted: the part of `Pools.asked` that comes from this pod.
+    """
+
+    members: tuple["Assignment", ...] = ()
+    milli: int = 0
+    by_pool: Mapping[str, Asked] = {}
+    counted: Mapping[str, Asked] = {}
+
+
 @value
 class Pools:
     """The CPU set of every pool. It is computed again when owned CPUs, members' requests or the machine change.
@@ -358,6 +373,8 @@ class NodeState:
         pods.
     ended: ids of ended containers, latest last, at most `ENDED`.
     facts: facts of the companion about pods, also about pods that have not started yet.
+    tallies: by pod id, the requests that make up `pools.asked`. So no pod leaves a part there when it changes or ends,
+        and a pod of many containers is not counted again for each change of one.
     """
 
     topology: Topology
@@ -369,6 +386,7 @@ class NodeState:
     box: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
     facts: PodFacts = NO_FACTS
+    tallies: Mapping[str, Tally] = field(default_factory=dict, compare=False)
 
     def of_pod(self, pod_id: str) -> tuple[Assignment, ...]:
         return self.containers.of_pod(pod_id)

@@ -46,24 +46,36 @@ def with_container(state: NodeState, assignment: Assignment) -> NodeState:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    pod_ids = (assignment.container.pod_id,)
-    return _with_owners(state, state.containers.adding(assignment), owners, pod_ids)
+    former = state.containers.get(assignment.id)
+    changes = [(assignment, 1)] if former is None else [(former, -1), (assignment, 1)]
+    return _with_owners(state, state.containers.adding(assignment), owners, changes)
 
 
 def _with_owners(
-    state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask], pod_ids: Iterable[str]
+    state: NodeState,
+    containers: Crowd,
+    owners: Mapping[str, CPUMask],
+    changes: Collection[tuple[Assignment, int]],
 ) -> NodeState:
+    """Return the state with these containers and owners; `changes` as for `tiers.requests_after`."""
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
-    asked = derived.asked
+    asked, tallies = derived.asked, state.tallies
     if derived.plan:
-        before, after = Population(state.containers, state.pods), Population(containers, state.pods)
-        asked = tiers.asked(derived, before, after, pod_ids)
+        pod_ids = dict.fromkeys(each.container.pod_id for each, _ in changes)
+        asked, tallies = tiers.requests_after(state, Population(containers, state.pods), pod_ids, changes)
     if owned != derived.dedicated or asked != derived.asked:
         told = derived if asked == derived.asked else replace(derived, asked=asked)
         derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
     generation = state.generation + 1
-    return replace(state, pools=derived, containers=containers, owners=owners, generation=generation)
+    return replace(
+        state,
+        pools=derived,
+        containers=containers,
+        owners=owners,
+        generation=generation,
+        tallies=tallies,
+    )
 
 
 def with_ended(state: NodeState, container_id: str) -> NodeState:
@@ -137,8 +149,8 @@ def _asked_anew(before: NodeState, after: NodeState, pod_ids: Iterable[str]) -> 
     known = after.pools
     if not known.plan:
         return after
-    then, now = (Population(state.containers, state.pods) for state in (before, after))
-    asked = tiers.asked(known, then, now, pod_ids)
+    asked, tallies = tiers.requests_after(before, Population(after.containers, after.pods), pod_ids)
+    after = replace(after, tallies=tallies)
     if asked == known.asked:
         return after
     told = replace(known, asked=asked)
@@ -161,13 +173,15 @@ def with_all_pods(state: NodeState, pods: Mapping[str, PodPlace]) -> NodeState:
 def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
     """Return the state without these containers; their followers return to `share`."""
     ids = frozenset(a.id for a in leaving)
-    containers = reduce(Crowd.without, ids, state.containers)
-    for orphan in followers(state, leaving):
-        containers = containers.adding(replace(orphan, pool=SHARE, follows="", mems=0))
+    containers, orphans = reduce(Crowd.without, ids, state.containers), followers(state, leaving)
+    staying = [replace(orphan, pool=SHARE, follows="", mems=0) for orphan in orphans]
+    containers = reduce(Crowd.adding, staying, containers)
     owners = state.owners
     if not ids.isdisjoint(owners):
         owners = {k: cpus for k, cpus in owners.items() if k not in ids}
-    return _with_owners(state, containers, owners, dict.fromkeys(a.container.pod_id for a in leaving))
+    gone = [*(state.containers[k] for k in ids if k in state.containers), *orphans]
+    changes = [*((each, -1) for each in gone), *((each, 1) for each in staying)]
+    return _with_owners(state, containers, owners, changes)
 
 
 def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:

@@ -295,5 +295,5 @@ def _asked(state: NodeState, listed: Listed) -> Mapping[str, Asked]:
         Assignment(container, wish.qos, tiers.pool_of(wish), hands_off=wish.is_hands_off, wish=wish)
         for container, wish in listed
     )
-    nothing, everything = tiers.Population(EMPTY, {}), tiers.Population(Crowd.of(members), state.pods)
-    return tiers.asked(replace(state.pools, asked={}), nothing, everything, state.pods)
+    nothing = replace(state, pools=replace(state.pools, asked={}), containers=EMPTY, tallies={})
+    return tiers.requests_after(nothing, tiers.Population(Crowd.of(members), state.pods), state.pods).asked

@@ -321,9 +321,10 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     owners = {a.id: a.exclusive for a in kept if a.exclusive}
     told = pools.as_told(state.pools, tuning)
     # as of a state without pods; their requests are counted when the pods are added
-    no_pods, with_kept = (tiers.Population(Crowd.of(found), {}) for found in ((), kept))
+    nothing = NodeState(event.topology, replace(told, asked={}))
     pod_ids = dict.fromkeys(a.container.pod_id for a in kept)
-    told = replace(told, asked=tiers.asked(replace(told, asked={}), no_pods, with_kept, pod_ids))
+    asked, tallies = tiers.requests_after(nothing, tiers.Population(Crowd.of(kept), {}), pod_ids)
+    told = replace(told, asked=asked)
     derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
     places = {k: _place_again(place, event) for k, place in state.pods.items()}
     crowd = Crowd.of(tiers.housed(derived, a) for a in kept)
@@ -336,6 +337,7 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
         generation=state.generation + 1,
         ended=state.ended,
         facts=state.facts,
+        tallies=tallies,
     )
     state = change.with_all_pods(state, places)
     state = pools.claimed(state, before.pools, derived.dedicated)

@@ -14,7 +14,7 @@ CPUs is read from their owners' cgroups. The use of CPUs beyond is read from the
 is on owned CPUs only if it runs nowhere else: so no use is subtracted twice, and unknown use is not subtracted.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache, reduce
 from itertools import groupby
 from operator import or_
@@ -34,12 +34,13 @@ from nri_coloc.core.state import (
     NodeState,
     PodPlace,
     Pools,
+    Tally,
 )
 from nri_coloc.core.texts import counted
 from nri_coloc.core.topology import Topology
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import QoSClass, Wish
-from nri_coloc.placing import allocator, claim, supply
+from nri_coloc.placing import allocator, claim, request
 
 _NOTHING_ASKED: Final = Asked(0, 0)
 _PACKED: Final = Wish(QoSClass.DEDICATED)
@@ -85,32 +86,85 @@ class Population(NamedTuple):
     pods: Mapping[str, PodPlace]
 
 
-def asked(pools: Pools, before: Population, after: Population, pod_ids: Iterable[str]) -> Mapping[str, Asked]:
-    """Return the requests of all containers by pool, after the containers of these pods have changed."""
-    names = {each.name for each in pools.plan}.difference(POOLS)
-    totals = dict(pools.asked)
+class Counted(NamedTuple):
+    """The requests of all containers by pool, and the tallies of their pods, which add up to them."""
+
+    asked: Mapping[str, Asked]
+    tallies: Mapping[str, Tally]
+
+
+def requests_after(
+    before: NodeState,
+    after: Population,
+    pod_ids: Iterable[str],
+    changes: Collection[tuple[Assignment, int]] = (),
+) -> Counted:
+    """Return the requests of all containers by pool, after these pods have changed.
+
+    changes: all assignments of these pods that are new (1), or not there any more (-1). A pod with another change than
+        these, such as one that was never counted, is counted as a whole.
+    """
+    names = {each.name for each in before.pools.plan}.difference(POOLS)
+    if not names:
+        return Counted({}, {})
+    asked, tallies = dict(before.pools.asked), dict(before.tallies)
     for pod_id in pod_ids:
-        _count(totals, names, before, pod_id, -1)
-        _count(totals, names, after, pod_id, 1)
-    return {pool: total for pool, total in totals.items() if total.members}
+        known, members = tallies.pop(pod_id, Tally()), after.containers.of_pod(pod_id)
+        own = [one for one in changes if one[0].container.pod_id == pod_id]
+        is_known = known.members is before.of_pod(pod_id) and (own or members is known.members)
+        now = (_changed(known, own) if is_known else _tally(members))._replace(members=members)
+        place = after.pods.get(pod_id)
+        now = now._replace(counted=_parts(now, names, place.pod.cpu_request if place else None))
+        _add(asked, known.counted, -1)
+        _add(asked, now.counted, 1)
+        if members:
+            tallies[pod_id] = now
+    return Counted({pool: total for pool, total in asked.items() if total.members}, tallies)
 
 
 def demand(state: NodeState) -> dict[str, Asked]:
     """Return the requests of all containers by pool, `share` included."""
     of_share: dict[str, Asked] = {}
-    now = Population(state.containers, state.pods)
     for pod_id in dict.fromkeys(member.container.pod_id for member in state.containers.of_pool(SHARE)):
-        _count(of_share, {SHARE}, now, pod_id, 1)
+        _add(of_share, _parts(_tally(state.of_pod(pod_id)), {SHARE}, state.cpu_request_of(pod_id)), 1)
     return {**state.pools.asked, **of_share}
 
 
-def _count(totals: dict[str, Asked], names: set[str], there: Population, pod_id: str, sign: int) -> None:
-    place = there.pods.get(pod_id)
-    members = list(there.containers.of_pod(pod_id))
-    for member, own in supply.counted(place.pod.cpu_request if place else None, members):
-        if not member.hands_off and base(member.pool) in names:
-            milli, number = totals.get(member.pool, _NOTHING_ASKED)
-            totals[member.pool] = Asked(milli + sign * own, number + sign)
+def _tally(members: tuple[Assignment, ...]) -> Tally:
+    return _changed(Tally(members), [(each, 1) for each in members])
+
+
+def _changed(tally: Tally, changes: Iterable[tuple[Assignment, int]]) -> Tally:
+    """Return the sums of a tally with containers added (1) or taken away (-1)."""
+    milli, by_pool = tally.milli, dict(tally.by_pool)
+    for each, sign in changes:
+        own = request.of_container(each.container, each.wish).milli
+        milli += sign * own
+        if not each.hands_off:
+            _add(by_pool, {each.pool: Asked(own, 1)}, sign)
+    return tally._replace(milli=milli, by_pool={pool: one for pool, one in by_pool.items() if one.members})
+
+
+def _parts(tally: Tally, names: Collection[str], pod: int | None) -> Mapping[str, Asked]:
+    """Return what a pod's containers count for in some pools: together at most the pod's request, as `supply.counted`.
+
+    names: of the pools, without their groups.
+    pod: the pod's request, thousandths of a CPU; None if it is unknown.
+    """
+    found = {pool: own for pool, own in tally.by_pool.items() if base(pool) in names}
+    if pod is None or 0 < tally.milli <= pod:
+        return found
+    all_of_pod = tally.milli or len(tally.members)
+    return {
+        pool: Asked(pod * (own.milli if tally.milli else own.members) // all_of_pod, own.members)
+        for pool, own in found.items()
+    }
+
+
+def _add(totals: dict[str, Asked], parts: Mapping[str, Asked], sign: int) -> None:
+    for pool, part in parts.items():
+        known = totals.get(pool, _NOTHING_ASKED)
+        totals[pool] = Asked(known.milli + sign * part.milli, known.members + sign * part.members)
 
 
 class Layout(NamedTuple):

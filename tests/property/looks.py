@@ -113,10 +113,10 @@ def every_cpu_is_lendable_or_owned_or_nobodys(state: NodeState, tuning: ReclaimT
 
 
 def what_members_ask_for_is_known(state: NodeState) -> None:
-    pools = state.pools
-    nobody, there = tiers.Population(EMPTY, {}), tiers.Population(state.containers, state.pods)
-    counted = tiers.asked(replace(pools, asked={}), nobody, there, state.pods)
-    assert counted == pools.asked
+    """Assert that the requests of pools are those of the present containers and pods."""
+    nothing = replace(state, pools=replace(state.pools, asked={}), containers=EMPTY, tallies={})
+    there = tiers.Population(state.containers, state.pods)
+    assert tiers.requests_after(nothing, there, state.pods).asked == state.pools.asked
 
 
 def what_is_repeated_agrees(state: NodeState) -> None:

@@ -5,11 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core.settings import Tuning
+from nri_coloc.core.settings import PoolTuning, Selector, Tuning
 from nri_coloc.nri.calls import HookKind
 from tests.property.tenancy import Kubelet, Tenancy, hook_of
 from tests.property.tenants import ContainerSpec, Figures, TenantPod
 from tests.rig import told
+
+WITH_A_POOL = Tuning(
+    pools=(PoolTuning("gold", members=(Selector(label=("tier", "gold")),), minimum=1, maximum=4),)
+)
 
 
 def calls_of(action: Callable[[], Any]) -> int:
@@ -28,12 +32,18 @@ def calls_of(action: Callable[[], Any]) -> int:
     return counted
 
 
-def resize_of_a_pod(number: int) -> int:
-    """Return the calls of a resize that gives all of a pod's containers class dedicated."""
+def run_pod(number: int, tuning: Tuning) -> Tenancy:
+    """Return a node with a pod of many containers, of class dedicated when the pod requests a CPU."""
     specs = tuple(ContainerSpec(f"c{each}", Figures(900 // number)) for each in range(number))
-    pod = TenantPod(specs, annotations={"coloc.nri.io/qos-class": "dedicated"})
-    node = Tenancy(Tuning(), Kubelet(1))
-    node.run(pod)
+    asking = {"coloc.nri.io/qos-class": "dedicated"}
+    node = Tenancy(tuning, Kubelet(1))
+    node.run(TenantPod(specs, annotations=asking, labels={"tier": "gold"}))
+    return node
+
+
+def resize_of_a_pod(number: int, tuning: Tuning) -> int:
+    """Return the calls of a resize that gives all of a pod's containers class dedicated."""
+    node = run_pod(number, tuning)
     message, wanted = node.pods["tenant"], nri_pb2.Container()
     node.kubelet.write(message.linux.cgroup_parent, 3000)
     wanted.linux.resources.cpu.shares.value = 2048
@@ -44,4 +54,13 @@ def resize_of_a_pod(number: int) -> int:
 
 
 def test_a_resize_costs_in_proportion_to_the_containers():
-    assert resize_of_a_pod(320) < 6 * resize_of_a_pod(80)
+    assert resize_of_a_pod(320, Tuning()) < 6 * resize_of_a_pod(80, Tuning())
+
+
+def test_a_resize_costs_in_proportion_beside_an_operators_pool():
+    assert resize_of_a_pod(160, WITH_A_POOL) < 6 * resize_of_a_pod(40, WITH_A_POOL)
+
+
+def test_a_restart_costs_in_proportion_beside_an_operators_pool():
+    small, large = (run_pod(number, WITH_A_POOL) for number in (40, 160))
+    assert calls_of(large.start_daemon) < 6 * calls_of(small.start_daemon)
