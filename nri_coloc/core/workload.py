@@ -15,6 +15,7 @@ the requests that the scores of one pod tell must not be added up.
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import field
 from enum import StrEnum
+from mmap import PAGESIZE
 from typing import Final
 
 from nri_coloc.core import kubepods
@@ -234,6 +235,7 @@ class Pod:
     cpu_request: thousandths of a CPU by the pod's own cgroup, None where not known.
     outdated_request: the figure that its cgroup had before a container's request was lowered; until the kubelet has
         written the new one it counts no more. None if there was no such resize, or the new one has been read.
+    memory_request: bytes by the own cgroup of a Guaranteed pod, None where not known.
     kube_qos: Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers).
     """
 
@@ -251,6 +253,7 @@ class Pod:
     claims_record: bool = False
     cpu_request: int | None = None
     outdated_request: int | None = None
+    memory_request: int | None = None
     kube_qos: KubeQoS = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -427,14 +430,16 @@ def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
 
     An in-place resize leaves the score as it was. No request is above its limit: if a limit falls below the amount
     that the score shows, the score is of a former request, and no later limit makes it valid again. An inferred limit
-    proves no more than `certain_limit`. A pod that carries our record key hides which values of its containers' specs
-    are ours, so nothing is certain of it.
+    proves no more than the request of its Guaranteed pod, if that is unknown no more than `certain_limit`. A pod that
+    carries our record key hides which values of its containers' specs are ours, so nothing is certain of it.
     """
     qos, score, limit = pod.kube_qos, container.oom_score_adj, known_memory_limit(container)
     if pod.claims_record:  # its annotations lack the key where they are over the bound
         return 0
     if qos is KubeQoS.GUARANTEED:
-        return limit if container.certain_limit is None else min(limit, container.certain_limit)
+        if (certain := container.certain_limit) is None:
+            return limit
+        return min(limit, certain) if pod.memory_request is None else _at_most(limit, pod.memory_request)
     if qos is not KubeQoS.BURSTABLE or score is None or not 3 <= score <= 998:
         return 0
     told = max(0, node_bytes) * (1000 - score) // 1000
@@ -444,9 +449,9 @@ def certain_memory(pod: Pod, container: Container, node_bytes: int) -> int:
 def certain_memory_of_pod(pod: Pod, containers: Iterable[Container], node_bytes: int) -> int:
     """Return bytes that the pod's memory request cannot be below; 0 where nothing is certain.
 
-    Burstable: the largest request of one container. Guaranteed: the limits of all, a retried container's once. With
-    pod-level resources the kubelet writes the pod's limit into each container without one of its own: so their sum is
-    at most the pod's limit, unless one container alone has more since a resize.
+    Burstable: the largest request of one container. Guaranteed: the limits of all, a retried container's once, at most
+    the pod's request: with pod-level resources the kubelet writes the pod's limit into each container without one of
+    its own. An unknown request is at most the limit in the sandbox, unless one container has more since a resize.
     """
     by_name: dict[str, int] = {}
     for each in containers:
@@ -454,9 +459,17 @@ def certain_memory_of_pod(pod: Pod, containers: Iterable[Container], node_bytes:
     largest = max(by_name.values(), default=0)
     if pod.kube_qos is not KubeQoS.GUARANTEED:
         return largest
-    of_pod = (pod.resources.memory_limit or 0) if pod.resources is not None else 0
     total = sum(by_name.values())
+    if pod.memory_request is not None:
+        return _at_most(total, pod.memory_request)
+    of_pod = (pod.resources.memory_limit or 0) if pod.resources is not None else 0
     return max(largest, min(total, of_pod)) if of_pod > 0 else total
+
+
+def _at_most(amount: int, request: int) -> int:
+    """Return an amount of bytes, at most the request that the limit of a pod's cgroup shows."""
+    # the kernel rounds limits and protections down to whole pages (mm/page_counter.c, page_counter_memparse)
+    return amount if amount - request < PAGESIZE else request
 
 
 def memory_bound_of_pod(pod: Pod, containers: Iterable[Container], node_bytes: int, told: int | None) -> int:

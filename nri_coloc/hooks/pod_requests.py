@@ -1,4 +1,4 @@
-"""Read the CPU request of a pod from its own cgroup: the kubelet writes it there, and no tenant can.
+"""Read the requests of a pod from its own cgroup: the kubelet writes them there, and no tenant can.
 
 The kubelet writes the shares of the whole pod at creation and at each resize (pkg/kubelet/cm/helpers_linux.go,
 ResourceConfigForPod), before it calls the runtime. On cgroup v2 many shares have one weight, and kubelets and runc map
@@ -9,27 +9,32 @@ Without cgroups for pods (`cgroupsPerQOS: false`) the runtime's figure is the re
 sandbox. It is not stale there, because a resize needs the pod's cgroup (pkg/kubelet/kuberuntime/kuberuntime_manager.go,
 doPodResizeAction).
 
-`placing.supply` decides whether a request has to be read.
+A Guaranteed pod requests the memory that is its limit. The kubelet writes the limit of the pod with the overhead of its
+runtime class: before the containers' limits if it grows, after them if it falls. So the file shows at least the request
+(decision 73). The daemon writes this file too, for reclaimed pods: such a value is not read.
+
+`placing.supply` decides whether a CPU request has to be read.
 """
 
 from collections.abc import Mapping
 from typing import Final, Literal, Protocol
 
 from nri_coloc.core import knobs, kubepods
-from nri_coloc.core.knobs import KERNELS_SHARES, MIN_SHARES
-from nri_coloc.core.workload import Pod, milli_of
+from nri_coloc.core.knobs import KERNELS_SHARES, MIN_SHARES, UNLIMITED_BYTES
+from nri_coloc.core.workload import KubeQoS, Pod, milli_of
 from nri_coloc.repair import targets
 
 _KERNELS_WEIGHT: Final = 100
 """cpu.weight of a new cgroup (Documentation/admin-guide/cgroup-v2, "Weights")."""
 
 _MOST_DIGITS: Final = 9
+_MOST_DIGITS_OF_BYTES: Final = 19
 
 
 class Files(Protocol):
     """Files of cgroups, and their original values."""
 
-    def text(self, path: str, controller: Literal["cpu"], name: str) -> str | None: ...
+    def text(self, path: str, controller: Literal["cpu", "memory"], name: str) -> str | None: ...
 
     def originals(self, path: str) -> Mapping[str, str]: ...
 
@@ -45,6 +50,7 @@ class PodRequests:
         self._is_v1 = version == 1
         self._name = "cpu.shares" if self._is_v1 else "cpu.weight"
         self._least = MIN_SHARES if self._is_v1 else knobs.MIN_WEIGHT
+        self._limit = "memory.limit_in_bytes" if self._is_v1 else "memory.max"
 
     def read(self, pod: Pod) -> int | None:
         """Return the request in thousandths of a CPU; None if no kubelet has written one."""
@@ -57,6 +63,14 @@ class PodRequests:
         if found == (KERNELS_SHARES if self._is_v1 else _KERNELS_WEIGHT) and not self._has_kubelet(path):
             return None
         return milli_of(found) if self._is_v1 else _behind(found, pod)
+
+    def memory(self, pod: Pod) -> int | None:
+        """Return a Guaranteed pod's memory request in bytes; None if its cgroup shows no limit of the kubelet's."""
+        path = targets.pod_path(pod)
+        if not path or pod.kube_qos is not KubeQoS.GUARANTEED or self._limit in self._files.originals(path):
+            return None
+        limit = _number(self._files.text(path, "memory", self._limit), _MOST_DIGITS_OF_BYTES)
+        return max(0, limit - pod.overhead_bytes) if limit and limit < UNLIMITED_BYTES else None
 
     def _value(self, path: str) -> int | None:
         """Return the value of a pod's file; None if there is none.
@@ -98,6 +112,6 @@ def _behind(weight: int, pod: Pod) -> int:
     return whole if whole >= max(least, 1000) else most
 
 
-def _number(text: str | None) -> int | None:
+def _number(text: str | None, most_digits: int = _MOST_DIGITS) -> int | None:
     word = (text or "").strip()
-    return int(word) if len(word) <= _MOST_DIGITS and word.isascii() and word.isdigit() else None
+    return int(word) if len(word) <= most_digits and word.isascii() and word.isdigit() else None

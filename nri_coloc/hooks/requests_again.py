@@ -1,8 +1,9 @@
-"""Read the CPU requests of pods again from time to time: perhaps no hook has reported that one fell.
+"""Read the requests of pods again from time to time: perhaps no hook has reported that one fell.
 
 The kubelet writes a lower request into the pod's cgroup after it has updated the containers, and a runtime without
 UpdatePodSandbox reports no change of a pod. Without a look a daemon that restarts in between would leave the CPUs of
-the former request to their owner. So it would where a pod's own resources shrink (pod-level resources).
+the former request to their owner, and its memory protected. So it would where a pod's own resources shrink (pod-level
+resources).
 """
 
 from functools import partial
@@ -27,7 +28,7 @@ class Reader(Protocol):
 
 
 class RequestsAgain:
-    """Takes over lower requests alone; on the housekeeping thread."""
+    """Takes over lower CPU requests and all memory requests; on the housekeeping thread."""
 
     def __init__(self, node: Node, reader: Reader, after: After) -> None:
         self._node = node
@@ -40,8 +41,10 @@ class RequestsAgain:
         if now < self._next_at:
             return
         self._next_at = now + EVERY_S
-        for place in self._node.state.pods.values():
-            if place.pod.cpu_request and supply.needs_request(place.wish, self._node.tuning):
+        state, tuning = self._node.state, self._node.tuning
+        for place in state.pods.values():
+            counts = place.pod.cpu_request and supply.needs_request(place.wish, tuning)
+            if counts or (place.pod.memory_request is not None and supply.has_memory(state, place.pod.id)):
                 self._take_over(place.pod)
 
     def _take_over(self, pod: Pod) -> None:

@@ -1,9 +1,9 @@
 """Translate a hook's messages to the policy's events: facts by `nri.codec`, wishes by `pods.annotations`.
 
 A pod that the state has is not decoded again. An unknown pod is taken from the hook itself, because events get lost
-around a registration. The only I/O reads the pod's CPU request (`pod_requests`): when the sandbox starts, at a resize,
-and before a low request denies a class or CPUs; if degrading is on, also at a container's resize. The requests of pods
-that are older than this process are read from the list, or when a change of the settings needs them.
+around a registration. The only I/O reads the pod's requests (`pod_requests`): when the sandbox starts, at a resize,
+and, of CPU, before a low request denies a class or CPUs; if degrading is on, also at a container's resize. The requests
+of pods that are older than this process are read from the list, or when a change of the settings needs them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,9 +54,11 @@ class _Now(NamedTuple):
 
 
 class Requests(Protocol):
-    """Reads the CPU request of a pod."""
+    """Reads the CPU and the memory request of a pod."""
 
     def read(self, pod: Pod) -> int | None: ...
+
+    def memory(self, pod: Pod) -> int | None: ...
 
 
 class Translator:
@@ -64,7 +66,7 @@ class Translator:
 
     memory_bytes: the machine's memory, for percentages of it.
     tuning: settings of the start; their rules name labels and annotations that are read.
-    requests: reads the CPU requests of pods.
+    requests: reads the requests of pods.
     journalled: returns the figures that a previous process changed in a container's spec, by its journal.
 
     Size: one method for each kind of message.
@@ -164,11 +166,11 @@ class Translator:
     def pod_started(self, hook: Hook, tuning: Tuning) -> PodStarted:
         """Translate RunPodSandbox."""
         pod = self._reader.pod_of(hook.pod)
-        pod = replace(pod, cpu_request=self._requests.read(pod))
+        pod = self._with_memory(replace(pod, cpu_request=self._requests.read(pod)))
         return PodStarted(pod, self.pod_wish(pod, tuning))
 
     def pod_resized(self, hook: Hook, state: NodeState, tuning: Tuning) -> PodResized | None:
-        """Translate UpdatePodSandbox; None if the pod's CPU request is unchanged."""
+        """Translate UpdatePodSandbox; None if the pod's requests are unchanged."""
         pod = self.pod_of(hook, state)
         told = pod
         if hook.resources is not None:
@@ -179,20 +181,20 @@ class Translator:
         return self._resized(pod, replace(told, outdated_request=None), _Now(state, tuning))
 
     def lower_request(self, pod: Pod, state: NodeState, tuning: Tuning) -> PodResized | None:
-        """Return the resize of a known pod to the request in its cgroup; None if that is higher or unchanged.
+        """Return the resize of a known pod to the requests in its cgroup; None if they are unchanged.
 
-        A higher one is left to its hook: the kubelet writes it before it calls the runtime.
+        None too for a higher CPU request. That is left to its hook: the kubelet writes it before it calls the runtime.
         """
         found = self._resized(pod, pod, _Now(state, tuning))
         return found if found is not None and (found.pod.cpu_request or 0) <= (pod.cpu_request or 0) else None
 
     def _resized(self, known: Pod, told: Pod, now: _Now) -> PodResized | None:
-        """Return a pod's resize to the request in its cgroup; None if it is unchanged, or has our weight there."""
+        """Return a pod's resize to the requests in its cgroup; None if unchanged, or if it has our values there."""
         if now.state.boxed(known.id):
             return None
-        read = self._read_again(told)
-        was, present = ((pod.cpu_request, pod.outdated_request) for pod in (known, read))
-        return None if was == present else PodResized(read, self._other_classes(now, read))
+        read = self._with_memory(self._read_again(told))
+        is_same = change.requests(known) == change.requests(read)
+        return None if is_same else PodResized(read, self._other_classes(now, read))
 
     def _other_classes(self, now: _Now, pod: Pod, but: str = "") -> dict[str, Wish]:
         """Return the wishes of a pod's containers that have another class under its present CPU request."""
@@ -213,6 +215,11 @@ class Translator:
         if found == pod.cpu_request and pod.outdated_request is None:
             return pod
         return replace(pod, cpu_request=found, outdated_request=None)
+
+    def _with_memory(self, pod: Pod) -> Pod:
+        """Return the pod with its present memory request; the same object if that is unchanged or cannot be read."""
+        found = self._requests.memory(pod)
+        return pod if found in (None, pod.memory_request) else replace(pod, memory_request=found)
 
     def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
         """Translate CreateContainer."""
@@ -253,6 +260,8 @@ class Translator:
         kubelets = record.before_us(container) if known is None else record.facts_of(container, known)
         figures = replace(requested, cpus="", mems="")
         asked = replace(as_asked(kubelets, figures), record="")
+        if figures.memory_limit and not state.boxed(pod.id):
+            pod = self._with_memory(pod)
         now = _Now(state, tuning)
         # a runtime without UpdatePodSandbox shows only here that the pod's request may have changed
         is_resized = known is not None and known.container.resources.shares != asked.resources.shares
@@ -301,12 +310,14 @@ class Translator:
         return Synchronized(tuple(wishes), tuple(listed[place] for place in range(len(containers))))
 
     def _listed_pod(self, pod: Pod, now: _Now) -> tuple[Pod, Wish]:
-        """Return a listed pod with its wish, and with its CPU request if that is needed."""
+        """Return a listed pod with its wish, its memory request, and its CPU request if that is needed."""
         place = now.state.pods.get(pod.id)
         if place is not None:
             known = place.pod
             pod = replace(pod, cpu_request=known.cpu_request, outdated_request=known.outdated_request)
         wish = self.pod_wish(pod, now.tuning)
+        if wish.qos is not QoSClass.RECLAIMED:  # its limit may be ours, also if the journal was lost
+            pod = self._with_memory(pod)
         is_known = pod.cpu_request is not None and pod.outdated_request is None
         if not wish.short and (is_known or not supply.needs_request(wish, now.tuning)):
             return pod, wish

@@ -96,21 +96,23 @@ def with_pod(state: NodeState, place: PodPlace) -> NodeState:
 
 
 def with_request(state: NodeState, pod: Pod) -> NodeState:
-    """Return the state with a new CPU request of a known pod, with its outdated one, and the runtime's figure of it."""
+    """Return the state with new requests of a known pod, with its outdated one, and the runtime's figures of it."""
     place = state.pods.get(pod.id)
-    if place is None or (place.pod is pod or _requests(place.pod) == _requests(pod)):
+    if place is None or (place.pod is pod or requests(place.pod) == requests(pod)):
         return state
     now = replace(
         place.pod,
         cpu_request=pod.cpu_request,
         outdated_request=pod.outdated_request,
+        memory_request=pod.memory_request,
         resources=pod.resources,
     )
     return with_pod(state, replace(place, pod=now))
 
 
-def _requests(pod: Pod) -> tuple[int | None, int | None]:
-    return pod.cpu_request, pod.outdated_request
+def requests(pod: Pod) -> tuple[int | None, int | None, int | None]:
+    """Return the requests of a pod that a resize changes."""
+    return pod.cpu_request, pod.outdated_request, pod.memory_request
 
 
 def lowered(state: NodeState, pod: Pod, was: Container, now: Container) -> Pod:

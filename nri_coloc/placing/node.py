@@ -38,6 +38,7 @@ from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.value import replace
+from nri_coloc.core.workload import Pod
 from nri_coloc.placing import (
     change,
     lifecycle,
@@ -65,14 +66,18 @@ def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
 
 
 def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outcome:
-    """Return the outcome of a container's event, after a resize of its pod if the event has a new CPU request of it."""
+    """Return the outcome of a container's event, after a resize of its pod if the event has another request of it."""
     place = state.pods.get(event.pod.id)
-    if place is None or place.pod.cpu_request == event.pod.cpu_request:
+    if place is None or _requested(place.pod) == _requested(event.pod):
         return _beside_owners(change.with_request(state, event.pod), event, tuning)
     judged = {} if isinstance(event, ContainerStarting) else event.judged
     others = {k: wish for k, wish in judged.items() if k != event.container.id}
     resized = ownership.pod_resized(state, PodResized(event.pod, others), tuning)
     return resized + _beside_owners(resized.state, event, tuning)
+
+
+def _requested(pod: Pod) -> tuple[int | None, int | None]:
+    return pod.cpu_request, pod.memory_request
 
 
 def _beside_owners(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outcome:

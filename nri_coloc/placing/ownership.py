@@ -229,12 +229,16 @@ def _under_request(state: NodeState, known: Assignment, wish: Wish | None, tunin
 
 
 def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome:
-    """Adopt a pod's CPU request, and the classes that its containers have under it.
+    """Adopt a pod's requests, and the classes that its containers have under them.
 
     Owners of CPUs get the CPUs that they may own now, owners before followers.
     """
     state, boxes = unboxed(change.with_request(before, event.pod), event.pod, event.wishes.values())
-    decisions = [*words.changed(before, state, (event.pod.id,))] if boxes else []
+    place, of_pod = before.pods.get(event.pod.id), tuple[Decision, ...]()
+    if boxes or (place is not None and place.pod.memory_request != event.pod.memory_request):
+        of_pod = words.changed(before, state, (event.pod.id,))
+    decisions: list[Decision] = [*of_pod]
+    moves = boxes if boxes or not of_pod else Moves(pods=(event.pod.id,))
     changed: list[Assignment] = []
     for known in sorted(state.of_pod(event.pod.id), key=lambda a: (not a.exclusive, a.id)):
         found = _under_request(state, state.containers[known.id], event.wishes.get(known.id), tuning)
@@ -248,7 +252,7 @@ def pod_resized(before: NodeState, event: PodResized, tuning: Tuning) -> Outcome
     returned = before.pools.dedicated & ~state.pools.dedicated
     reason = Reason.CPUS_RETURNED if returned else Reason.CPUS_TAKEN
     resizes = change.pool_decisions(before, state, reason, cause) if decisions else ()
-    return Outcome(state, (*decisions, *resizes), boxes + change.moved(before, state))
+    return Outcome(state, (*decisions, *resizes), moves + change.moved(before, state))
 
 
 def within_requests(

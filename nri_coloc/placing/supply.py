@@ -139,6 +139,14 @@ def needs_request(wish: Wish, tuning: Tuning) -> bool:
     return of_all or wish.qos is QoSClass.DEDICATED or wish.mixed
 
 
+def has_memory(state: NodeState, pod_id: str) -> bool:
+    """Return whether a container of the pod has memory that its request bounds: protected, or on memory nodes."""
+    return any(
+        each.knobs.memory_low or each.knobs.memory_min or each.wish.numa is not Numa.NONE
+        for each in state.of_pod(pod_id)
+    )
+
+
 def has_owner_beside(state: NodeState, container: Container) -> bool:
     """Return whether another container of the pod owns CPUs: it may have to leave this one a part of the request."""
     return bool(_owners_beside(state, container))

@@ -103,3 +103,25 @@ def test_share_of_a_limit_survives_every_restart(node, daemon):
         assert admitted["after"]["memory.limit"] == 500 * MI
         assert_unhurt(daemon)
         daemon.kill()
+
+
+def test_a_pods_own_limit_keeps_its_protection_over_a_restart(tmp_path):
+    with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
+        served(daemon)
+        wanted = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": "100Mi"}
+        sandbox = pod(node, "cache", annotations=wanted, kube=KubeQoS.GUARANTEED)
+        node.tree.write(node.runtime.pods[sandbox].cgroup, "memory.max", str(1000 * MI))
+        web = node.run_container(
+            sandbox, ContainerRequest("app", replace(native(1000, 1000), memory_limit=1000 * MI))
+        )
+        wait_until(lambda: file(node, sandbox, "memory.min") == str(1000 * MI), 60, "the pod's protection")
+        known = len(daemon.audit("container.admit", container_id=web))
+        daemon.kill()
+        daemon.start()
+        served(daemon)
+        wait_until(
+            lambda: len(daemon.audit("container.admit", container_id=web)) > known, 60, "the admission"
+        )
+        admitted = daemon.audit("container.admit", container_id=web)[-1]
+        assert admitted["after"]["memory.min"] == 1000 * MI
+        assert_unhurt(daemon)

@@ -51,6 +51,7 @@ class Kubelet:
     is_per_qos: whether it makes cgroups for pods (`cgroupsPerQOS`).
     updates_pods: whether the runtime reports resizes of pods (UpdatePodSandbox).
     named: the CPUs that its static CPU manager writes into every spec, "" without one.
+    shows_memory: whether the memory limits of pods' cgroups are the kubelet's; else they cannot be read.
     """
 
     version: Literal[1, 2] = 1
@@ -59,12 +60,19 @@ class Kubelet:
     is_per_qos: bool = True
     updates_pods: bool = True
     named: str = ""
+    shows_memory: bool = True
     files: dict[str, str] = field(default_factory=dict)
+    limits: dict[str, str] = field(default_factory=dict)
 
     def write(self, path: str, shares: int) -> None:
         self.files[path.lstrip("/")] = str(shares if self.version == 1 else self.mapping(shares))
 
-    def text(self, path: str, _controller: Literal["cpu"], _name: str) -> str | None:
+    def write_limit(self, path: str, limit: int) -> None:
+        self.limits[path.lstrip("/")] = str(limit)
+
+    def text(self, path: str, controller: Literal["cpu", "memory"], _name: str) -> str | None:
+        if controller == "memory":
+            return self.limits.get(path) if self.shows_memory else None
         return self.files.get(path)
 
     def originals(self, _path: str) -> dict[str, str]:
@@ -142,6 +150,7 @@ class Tenancy:
         message.linux.cgroup_parent = self._parent(pod)
         if self.kubelet.is_per_qos:
             self.kubelet.write(message.linux.cgroup_parent, pod.shares)
+            self.kubelet.write_limit(message.linux.cgroup_parent, pod.cgroup_limit)
         if self.kubelet.tells:
             message.linux.pod_resources.cpu.shares.value = pod.shares
             if pod.memory_limit:
@@ -174,8 +183,8 @@ class Tenancy:
         doPodResizeAction and updatePodContainerResources).
         """
         parent = self.pods[after.name].linux.cgroup_parent
-        if after.shares > before.shares:
-            self.kubelet.write(parent, after.shares)
+        if after.cgroup_limit > before.cgroup_limit:
+            self.kubelet.write_limit(parent, after.cgroup_limit)
             yield
         there = [
             (new, before.resources_of(old), after.resources_of(new), old.figures.defaulted())
@@ -186,6 +195,12 @@ class Tenancy:
             if had.memory_limit != asked.memory_limit:
                 self._update(after, container, replace(had, memory_limit=asked.memory_limit))
                 yield
+        if after.cgroup_limit < before.cgroup_limit:
+            self.kubelet.write_limit(parent, after.cgroup_limit)
+            yield
+        if after.shares > before.shares:
+            self.kubelet.write(parent, after.shares)
+            yield
         differing = [
             (container, asked)
             for container, had, asked, figures in there

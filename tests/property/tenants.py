@@ -96,6 +96,11 @@ class TenantPod:
         return shares_of(0 if self.qos is KubeQoS.BEST_EFFORT else self.cpu_request)
 
     @property
+    def cgroup_limit(self) -> int:
+        """Return the memory limit in bytes that the kubelet writes into the cgroup of a Guaranteed pod; else 0."""
+        return self.memory_request if self.qos is KubeQoS.GUARANTEED else 0
+
+    @property
     def qos(self) -> KubeQoS:
         every = [each.figures.defaulted() for each in self.containers]
         counted = [self._admitted()] if self.figures.is_set else every

@@ -59,7 +59,7 @@ KUBELETS = st.builds(
     updates_pods=st.booleans(),
 )
 
-STEPS = st.integers(0, 6)
+STEPS = st.integers(0, 8)
 """The place of a write among the kubelet's of one resize."""
 
 ALL = ContainerSpec("app", Figures(1, 6000), variables=("DRA_CPUSET_x=0-7",))
@@ -243,11 +243,6 @@ class Memory:
         assert self._before - memory_left(self._node) <= self.allowed(pod)
 
 
-def keeps_memory(pod: TenantPod) -> bool:
-    """Return whether the daemon cannot see a resize of the pod's memory (docs/security.md, "Known gaps")."""
-    return pod.figures.is_set and pod.qos is KubeQoS.GUARANTEED
-
-
 @given(st.data(), TUNINGS, KUBELETS)
 @settings(max_examples=examples.times(2))
 def test_no_restart_amid_a_resize_gives_a_pod_more(data, tuning, kubelet):
@@ -260,7 +255,7 @@ def test_no_restart_amid_a_resize_gives_a_pod_more(data, tuning, kubelet):
     node.run(pod)
     memory = Memory(node, pod, left)
     for _ in range(3):
-        before, pod = pod, data.draw(resized(pod, ("cpu",) if keeps_memory(pod) else ("memory", "cpu")))
+        before, pod = pod, data.draw(resized(pod, ("memory", "cpu")))
         assume(is_visible(before) and is_visible(pod))
         stops, starts = sorted(data.draw(st.tuples(STEPS, STEPS)))
         for step, _ in enumerate(node.steps_of_resize(before, pod)):
@@ -341,13 +336,30 @@ def test_a_push_hides_no_resize(word):
     assert protection.of_pod(node.state, pod.name).amount == 16 * GIB
 
 
-def test_a_part_of_a_hidden_limit_stays_protected():
-    words = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": "50%"}
-    pod = TenantPod((ContainerSpec("app", Figures(1000, 1000, 4 * GIB, 4 * GIB)),), annotations=words)
-    node = Tenancy(Tuning(), Kubelet())
+@pytest.mark.parametrize(
+    ("word", "shows", "amount"),
+    [("1Gi", True, 6), ("50%", True, 6), ("50%", False, 3), ("1Gi", False, 0)],
+    ids=["amount", "percentage", "percentage without the pod's limit", "amount without the pod's limit"],
+)
+def test_protection_outlasts_a_restart_as_far_as_it_is_proven(word, shows, amount):
+    words = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": word}
+    specs = ("app", Figures(1000, 1000, 4 * GIB, 4 * GIB)), ("log", Figures(1000, 1000, 2 * GIB, 2 * GIB))
+    pod = TenantPod(tuple(ContainerSpec(*each) for each in specs), annotations=words)
+    node = Tenancy(Tuning(), Kubelet(shows_memory=shows))
     node.run(pod)
     node.start_daemon()
-    assert protection.of_pod(node.state, pod.name).amount == 2 * GIB
+    assert protection.of_pod(node.state, pod.name).amount == amount * GIB
+
+
+@pytest.mark.parametrize("updates_pods", [True, False], ids=["with UpdatePodSandbox", "without it"])
+def test_smaller_resources_of_a_pod_protect_less(updates_pods):
+    words = {**ASKING, "coloc.nri.io/memory-min": "100%"}
+    pod = TenantPod(THREE, Figures(1000, 1000, 4 * GIB, 4 * GIB), words)
+    node = Tenancy(Tuning(), Kubelet(updates_pods=updates_pods))
+    node.run(pod)
+    node.resize(pod, replace(pod, figures=Figures(1000, 1000, GIB, GIB)))
+    node.wait_for_a_look()
+    assert protection.of_pod(node.state, pod.name).amount == GIB
 
 
 def test_a_cpu_resize_of_a_pod_keeps_its_memory_limit():

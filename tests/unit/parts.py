@@ -38,15 +38,22 @@ NOTHING_JOURNALLED = Original(frozenset())
 
 
 class Requests:
-    """Fake reader of pod cgroups: the CPU request of each pod, milli-CPU, by pod id; `reads` counts its calls."""
+    """Fake reader of pod cgroups, by pod id: CPU requests, milli-CPU, and `memory_by_pod`, bytes.
+
+    `reads` counts its calls for CPU.
+    """
 
     def __init__(self, by_pod: Mapping[str, int] | None = None) -> None:
         self.by_pod = dict(by_pod or {})
+        self.memory_by_pod: dict[str, int] = {}
         self.reads = 0
 
     def read(self, pod: Pod) -> int | None:
         self.reads += 1
         return self.by_pod.get(pod.id)
+
+    def memory(self, pod: Pod) -> int | None:
+        return self.memory_by_pod.get(pod.id)
 
 
 NO_REQUESTS = Requests()

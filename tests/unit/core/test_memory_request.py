@@ -89,6 +89,22 @@ def test_an_inferred_limit_proves_its_certain_part(pod, score, certain, expected
     assert workload.certain_memory(pod, inferred, 64 * GIB) == expected
 
 
+@pytest.mark.parametrize(
+    ("request_of_pod", "certain", "expected"),
+    [
+        (2 * GIB, 0, 2 * GIB),
+        (64 * GIB, GIB, 48 * GIB),
+        (48 * GIB - 4095, 0, 48 * GIB),
+        (2 * GIB, None, 48 * GIB),
+    ],
+    ids=["smaller", "larger", "rounded by the kernel", "beside a known limit"],
+)
+def test_the_pods_own_request_proves_an_inferred_limit(request_of_pod, certain, expected):
+    inferred = replace(container(-997, 48 * GIB), certain_limit=certain)
+    pod = replace(GUARANTEED, memory_request=request_of_pod)
+    assert workload.certain_memory(pod, inferred, 64 * GIB) == expected
+
+
 def test_a_guaranteed_request_is_that_of_the_last_resize():
     grown, shrunk = container(-997, 2 * GIB), container(-997, GIB // 2)
     assert [workload.certain_memory(GUARANTEED, one, 64 * GIB) for one in (grown, shrunk)] == [
@@ -131,6 +147,10 @@ class TestPods:
     def test_a_limit_that_was_raised_since_counts(self):
         pod = replace(GUARANTEED, resources=Resources(memory_limit=GIB))
         assert self.of(pod, container(-997, 3 * GIB)) == 3 * GIB
+
+    def test_limits_count_up_to_the_pods_own_request(self):
+        pod = replace(GUARANTEED, memory_request=3 * GIB, resources=Resources(memory_limit=4 * GIB))
+        assert self.of(pod, *(container(-997, 2 * GIB, name) for name in "abc")) == 3 * GIB
 
     @pytest.mark.parametrize("pod", [BEST_EFFORT, UNKNOWN], ids=["best effort", "not kubernetes"])
     def test_others_have_none(self, pod: Pod):

@@ -36,9 +36,11 @@ class Asking:
         event = self.translator.creating(self.container(name, shares), self.node.state, self.tuning)
         return self.node.decide(event).state.containers[name]
 
-    def update(self, name: str, shares: int) -> Assignment:
+    def update(self, name: str, shares: int, memory_limit: int = 0) -> Assignment:
         wanted = told_pb2.LinuxResources()
         wanted.cpu.shares.value = shares
+        if memory_limit:
+            wanted.memory.limit.value = memory_limit
         told = self.container(name, shares)._replace(resources=wanted)
         event = self.translator.updating(told, self.node.state, self.tuning)
         return self.node.decide(event).state.containers[name]

@@ -9,10 +9,12 @@ import pytest
 from nri_coloc.core import knobs
 from nri_coloc.core.workload import Pod, Resources
 from nri_coloc.hooks.pod_requests import PodRequests
+from nri_coloc.host.knob_files import FileValue
 from tests.unit.host.host import Host
 
 POD = "kubepods/burstable/pod1"
 BEST_EFFORT = "kubepods/besteffort"
+GIB = 1 << 30
 
 
 @dataclass
@@ -132,3 +134,34 @@ def test_it_is_read_from_files(version: int, tmp_path: Path):
     host = Host(tmp_path, version)
     host.cgroup(POD, **{"cpu_shares": "2048"} if version == 1 else {"cpu_weight": "79"})
     assert PodRequests(host.writer, version).read(Pod("p", cgroup_parent=f"/{POD}")) == 2000
+
+
+LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
+
+
+def memory(
+    host: Host, version: int, limit: str, *, parent: str = "kubepods/pod1", ours: bool = False
+) -> int | None:
+    """Return the memory request of a pod with 64 MiB of overhead whose cgroup has this limit."""
+    host.cgroup(parent, **{LIMIT[version].replace(".", "_", 1): limit})
+    if ours:
+        host.writer.bound(parent, (FileValue("memory", LIMIT[version], str(GIB)),))
+    pod = Pod("p", cgroup_parent=f"/{parent}", overhead_bytes=64 << 20)
+    return PodRequests(host.writer, version).memory(pod)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+class TestMemory:
+    def test_the_limit_of_a_guaranteed_pod_is_its_request(self, version: int, tmp_path: Path):
+        assert memory(Host(tmp_path, version), version, str(2 * GIB + (64 << 20))) == 2 * GIB
+
+    @pytest.mark.parametrize("limit", ["max", "9223372036854771712", "0", "-1", ""])
+    def test_no_limit_tells_nothing(self, version: int, limit: str, tmp_path: Path):
+        assert memory(Host(tmp_path, version), version, limit) is None
+
+    def test_our_own_limit_tells_nothing(self, version: int, tmp_path: Path):
+        assert memory(Host(tmp_path, version), version, str(2 * GIB), ours=True) is None
+
+    @pytest.mark.parametrize("parent", ["kubepods/burstable/pod1", "kubepods", "elsewhere/pod1"])
+    def test_the_limit_of_another_cgroup_tells_nothing(self, version: int, parent: str, tmp_path: Path):
+        assert memory(Host(tmp_path, version), version, str(2 * GIB), parent=parent) is None

@@ -6,8 +6,12 @@ from nri_coloc.core.reasons import Reason
 from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import PressureTuning, Tuning
 from nri_coloc.hooks.requests_again import EVERY_S, RequestsAgain
+from nri_coloc.placing import protection
+from tests.rig.told import entry
 from tests.unit.hooks.asking import Asking
 from tests.unit.parts import Requests
+
+GIB = 1 << 30
 
 
 class Looking:
@@ -78,3 +82,27 @@ def test_a_hook_that_was_faster_counts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Requests, "read", overtaken)
     assert looking.look(1000).asking.owned == 6
     assert (looking.changes, Requests.read) == ([], read)
+
+
+class TestMemory:
+    def looking(self, annotation: str) -> Looking:
+        asking = Asking(Requests({"p": 4000}), qos="shared")
+        asking.requests.memory_by_pod["p"] = 2 * GIB
+        asking.run.pod.linux.cgroup_parent = "/kubepods/podu"
+        asking.run.pod.annotations.append(entry(f"coloc.nri.io/{annotation}", "100%"))
+        looking = Looking(asking)
+        asking.update("c", 2, memory_limit=2 * GIB)
+        return looking
+
+    @pytest.mark.parametrize("amount", [1, 3], ids=["lower", "higher"])
+    def test_another_request_of_the_pod_counts(self, amount: int):
+        looking = self.looking("memory-min")
+        looking.asking.requests.memory_by_pod["p"] = amount * GIB
+        (change,) = looking.look(4000).changes
+        assert protection.of_pod(looking.asking.node.state, "p").min == min(amount, 2) * GIB
+        assert change.moves.pods == (("p",) if amount < 2 else ())
+
+    def test_a_pod_without_protected_memory_is_not_read(self):
+        looking = self.looking("memory-high")
+        looking.asking.requests.memory_by_pod["p"] = GIB
+        assert looking.look(4000).changes == []

@@ -11,7 +11,7 @@ from nri_coloc.placing import admission, record
 from nri_coloc.placing.node import Node
 from tests.rig.told import entry
 from tests.unit.hooks.hook_messages import TUNING, hook, synchronized
-from tests.unit.parts import a_node, a_translator
+from tests.unit.parts import Requests, a_node, a_translator
 
 
 @pytest.fixture
@@ -233,3 +233,12 @@ def test_every_wish_is_read_again_under_another_tuning(translator):
     containers, pods = translator.wishes_again(node.state, TUNING)
     assert (set(containers), set(pods)) == ({"c"}, {"p"})
     assert containers["c"].qos is QoSClass.SHARED, "system is for kube-system"
+
+
+@pytest.mark.parametrize(("qos", "expected"), [("shared", GI), ("reclaimed", None)])
+def test_a_listed_reclaimed_pod_shows_no_memory_request(qos, expected):
+    requests, told = Requests(), hook(HookKind.CREATE_CONTAINER, qos)
+    requests.memory_by_pod["p"] = GI
+    event = synchronized(a_translator(TUNING, requests), [told.pod], [told.container], a_node().state)
+    ((pod, _wish),) = event.pods
+    assert pod.memory_request == expected
