@@ -135,7 +135,8 @@ class Turn(NamedTuple):
     hurt: for each resource the pods that are hurt now.
     may: pods that may be throttled.
     gone: throttled pods that have ended.
-    idle: throttled pods that use next to nothing: a hurt beside them is not theirs, so it counts as calm.
+    idle: throttled pods that use next to nothing: a hurt beside them is not theirs, so it counts as calm. It ends no
+        count of their own hurt readings, because pods may use the resource in turns.
     """
 
     at: float
@@ -233,9 +234,10 @@ def _stepped(key: Key, one: Throttle, turn: Turn, floor: Floor | None) -> tuple[
         return _free(Cause.NOT_ALLOWED, key, one), None
     new = frozenset(each.victim for each in turn.accused.get(resource, ()) if each.pod_id == pod_id)
     one = one._replace(victims=one.victims | new)
-    if key not in turn.idle and not one.victims.isdisjoint(turn.hurt.get(resource, ())):
+    is_hurt = not one.victims.isdisjoint(turn.hurt.get(resource, ()))
+    if is_hurt and key not in turn.idle:
         return _down(key, one._replace(hurt=one.hurt + 1, calm=0), turn.at, floor)
-    return _up(key, one._replace(calm=one.calm + 1, hurt=0), turn.at, floor)
+    return _up(key, one._replace(calm=one.calm + 1, hurt=one.hurt if is_hurt else 0), turn.at, floor)
 
 
 def _down(key: Key, one: Throttle, now: float, floor: Floor) -> tuple[Step | None, Throttle | None]:

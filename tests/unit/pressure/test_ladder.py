@@ -90,6 +90,16 @@ def test_an_idle_culprit_is_set_free_beside_a_hurt():
     ]
 
 
+def test_idle_seconds_end_no_count_of_hurt_readings():
+    climber = Climber()
+    climber.second(hurt=True)
+    steps: list[Step] = []
+    for second in range(1, 13):
+        climber.idle = {("hog", Resource.IO)} if second % 3 else set()
+        steps += climber.second(hurt=True)
+    assert limits(steps) == [100, 50]
+
+
 def test_a_second_throttling_holds_twice_as_long():
     climber = Climber()
     climber.seconds(3, hurt=True)
