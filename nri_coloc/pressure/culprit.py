@@ -6,9 +6,9 @@ rise of other online pods speaks for them:
 
     confidence = rise of the culprits / rise of all pods * rise of the culprits / their use in hurt turns
 
-0 is no evidence, 1 means that only the culprits rose, and from nothing. A pod that was as busy in the calm turns is no
-culprit: neither a pod that was busy all the time, nor a pod that was busy in as many calm turns as in hurt ones, such
-as a pod that works in bursts. Without calm turns, or with unknown use, there is no evidence.
+0 is no evidence, 1 means that only the culprits rose, and from nothing. Two kinds of turns speak against each culprit:
+the calm turns in which it was as busy, as of a pod that works all the time or in bursts, and the hurt turns before its
+use rose, because no effect comes before its cause. Without calm turns, or with unknown use, there is no evidence.
 
 Culprits are all pods with at least a fifth of the largest rise. The confidence counts them all, also if they are more
 than the eight that a verdict names: else many small pods would hide each other.
@@ -48,8 +48,11 @@ _BESIDE_THE_FIRST: Final = 0.2
 _AS_BUSY: Final = 0.75
 """Part of its use in hurt turns from which a pod was as busy in a calm turn. A throttled pod uses half of it."""
 
-_THERE: Final = 0.25
-"""Part of its mean use in hurt turns from which a pod was there in a hurt turn: it may begin between two readings."""
+_BUSY_AND_CALM: Final = 2
+"""Hurt turns in which a pod is busy that outweigh one calm turn in which it was as busy."""
+
+_BEFORE_ITS_RISE: Final = 4
+"""Hurt turns in which a pod is busy that outweigh one hurt turn before its use rose."""
 
 Uses = tuple[float | None, ...]
 """One pod's use in the last turns, the newest first; None is unknown."""
@@ -169,7 +172,7 @@ def evidence(
         (one for one in suspects if one is not None and one.rise >= least_rise),
         key=lambda one: (-one.rise, one.pod_id),
     )
-    ranked = [one for one in ranked if _agrees(reclaimed[one.pod_id], one.hurt, feeling)]
+    ranked = [one for one in ranked if _agrees(one, reclaimed[one.pod_id], feeling, least_rise)]
     if not ranked:
         return NO_EVIDENCE
     culprits = tuple(one for one in ranked if one.rise >= _BESIDE_THE_FIRST * ranked[0].rise)
@@ -187,15 +190,14 @@ def _suspect(pod_id: str, uses: Uses, feeling: Feeling) -> Suspect | None:
     return None if calm is None or hurt is None else Suspect(pod_id, calm, hurt)
 
 
-def _agrees(uses: Uses, hurt: float, feeling: Feeling) -> bool:
-    """Return whether the hurt comes and goes with a pod's use.
-
-    Most turns in which it was as busy as now were hurt turns, and it was there in most turns of the present hurt.
-    """
-    busy, there = _turns(uses, _AS_BUSY * hurt), _turns(uses, _THERE * hurt)
-    late = feeling.hurt & feeling.present & _turns(uses, 0.0)
-    is_specific = (busy & feeling.hurt).bit_count() > (busy & feeling.calm).bit_count()
-    return is_specific and 2 * (there & late).bit_count() > late.bit_count()
+def _agrees(suspect: Suspect, uses: Uses, feeling: Feeling, least_rise: float) -> bool:
+    """Return whether the present hurt comes with a pod's use, and not without it."""
+    hurt, busy = feeling.hurt & feeling.present, _turns(uses, _AS_BUSY * suspect.hurt)
+    rose = _turns(uses, suspect.calm + least_rise) & hurt
+    too_early = (hurt & _turns(uses, 0.0)) >> rose.bit_length()
+    calm = busy & feeling.before
+    against = _BUSY_AND_CALM * calm.bit_count() + _BEFORE_ITS_RISE * too_early.bit_count()
+    return (hurt & busy).bit_count() >= max(1, against)
 
 
 def _turns(uses: Uses, least: float) -> int:

@@ -45,6 +45,10 @@ def make(node: Node, tmp_path: Path) -> Callable[..., Bed]:
     return bed
 
 
+SLOW = 1500
+"""Operations a second below which the online reader of the bed is hurt; it reads 2,500 alone."""
+
+
 def test_a_disk_reader_is_limited_in_two_seconds(make: Callable[..., Bed]):
     bed = hurt(make())
     (verdict,) = bed.told.events(AuditEvent.PRESSURE_VERDICT)
@@ -138,6 +142,21 @@ def test_the_limit_falls_until_the_reader_is_calm(make: Callable[..., Bed]):
     steps = len(bed.told.events(AuditEvent.PRESSURE_THROTTLE))
     bed.seconds(5, day(bed, BUSY_READER))
     assert len(bed.told.events(AuditEvent.PRESSURE_THROTTLE)) == steps
+
+
+@LONG
+def test_readers_that_take_turns_are_limited(make: Callable[..., Bed]):
+    bed = make()
+    readers = ("hog", "quiet", bed.pod("third", QoSClass.RECLAIMED))
+    bed.seconds(30, day(bed, 0))
+    slow = []
+    for second in range(180):
+        reads = {name: bed.reads(name, BUSY_READER * (second % 3 == at)) for at, name in enumerate(readers)}
+        web = bed.waits([*reads.values()])
+        slow.append(web.operations < SLOW)
+        bed.second({"web": web, **reads})
+    assert all((bed.limit(name) or BUSY_READER) < BUSY_READER for name in readers)
+    assert sum(slow) < 90
 
 
 def test_a_culprit_that_stops_is_set_free(make: Callable[..., Bed]):

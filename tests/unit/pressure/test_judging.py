@@ -72,8 +72,44 @@ def test_a_pod_that_begins_after_the_hurt_is_suspected_later():
     node = bench()
     node.seconds(20, {"web": READER}, {"hog": IDLE})
     node.second({"web": SLOWED}, {"hog": IDLE})
-    assert not node.second({"web": SLOWED}, {"hog": DISK_HOG}).verdicts
+    found = [bool(node.second({"web": SLOWED}, {"hog": DISK_HOG}).verdicts) for _ in range(6)]
+    assert found == [False, False, False, True, True, True]
+
+
+def test_a_part_of_a_second_is_no_late_begin():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    node.second({"web": SLOWED}, {"hog": Doing(read=8 * MIB, operations=128)})
     assert node.second({"web": SLOWED}, {"hog": DISK_HOG}).verdicts
+
+
+def test_a_pod_that_was_busy_before_is_suspected_later():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"job": IDLE})
+    node.seconds(3, {"web": READER}, {"job": DISK_HOG})
+    found = [bool(node.second({"web": SLOWED}, {"job": DISK_HOG}).verdicts) for _ in range(8)]
+    assert found == [False] * 5 + [True] * 3
+
+
+def test_calm_turns_within_a_hurt_clear_no_pod():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    found = [
+        bool(node.second({"web": READER if number % 4 else SLOWED}, {"hog": DISK_HOG}).verdicts)
+        for number in range(9)
+    ]
+    assert found == [False] * 4 + [True] + [False] * 3 + [True]
+
+
+def test_pods_that_take_turns_are_all_named():
+    node, hogs = bench(), ("first", "second", "third")
+    node.seconds(20, {"web": READER}, dict.fromkeys(hogs, IDLE))
+    named = set[str]()
+    for number in range(30):
+        doing = dict.fromkeys(hogs, IDLE) | {hogs[number % 3]: DISK_HOG}
+        for verdict in node.second({"web": SLOWED}, doing).verdicts:
+            named |= {one.pod_id for one in verdict.evidence.culprits}
+    assert named == {*hogs}
 
 
 def test_a_short_look_does_not_end_a_small_hurt():
