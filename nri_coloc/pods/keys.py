@@ -23,7 +23,17 @@ from typing import Any, Final
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.knobs import LEAST_MEMORY, MAX_IO_WEIGHT, MIN_WEIGHT
-from nri_coloc.core.workload import PREFIX, Finding, FindingKind, Numa, Placement, QoSClass, Tolerance, Wish
+from nri_coloc.core.workload import (
+    PREFIX,
+    Finding,
+    FindingKind,
+    Numa,
+    Placement,
+    QoSClass,
+    Texts,
+    Tolerance,
+    Wish,
+)
 from nri_coloc.pods import gate, quantity
 from nri_coloc.pods.gate import Subject
 
@@ -298,6 +308,36 @@ class Written:
 
 def ours(annotations: Mapping[str, str]) -> Pairs:
     """Return the annotations with our prefix, sorted by name; most pods have none."""
+    if isinstance(annotations, Texts) and len(annotations) >= _MANY:
+        return _ours_once(_Same(annotations))
+    return _ours(annotations)
+
+
+_MANY: Final = 32
+"""Annotations from which a pod's are sorted once for all its containers; its author decides how many both are."""
+
+
+class _Same:
+    """Texts as the key of a cache. Only the same object is equal: to compare contents costs as much as to sort them."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.texts is other.texts
+
+    def __hash__(self) -> int:
+        return id(self.texts)
+
+
+@lru_cache(maxsize=PODS_KEPT)
+def _ours_once(annotations: _Same) -> Pairs:
+    return _ours(annotations.texts)
+
+
+def _ours(annotations: Mapping[str, str]) -> Pairs:
     mine = [name for name in annotations if name.startswith(PREFIX)]
     return tuple((name, annotations[name]) for name in sorted(mine)) if mine else ()
 

@@ -1,7 +1,7 @@
 """A pod may have any number of containers: a decision on all of them costs in proportion to their number."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
@@ -11,6 +11,7 @@ from tests.property.tenancy import Kubelet, Tenancy, hook_of
 from tests.property.tenants import ContainerSpec, Figures, TenantPod
 from tests.rig import told
 
+NO_WORDS: Mapping[str, str] = {}
 WITH_A_POOL = Tuning(
     pools=(PoolTuning("gold", members=(Selector(label=("tier", "gold")),), minimum=1, maximum=4),)
 )
@@ -32,10 +33,10 @@ def calls_of(action: Callable[[], Any]) -> int:
     return counted
 
 
-def run_pod(number: int, tuning: Tuning) -> Tenancy:
+def run_pod(number: int, tuning: Tuning, words: Mapping[str, str] = NO_WORDS) -> Tenancy:
     """Return a node with a pod of many containers, of class dedicated when the pod requests a CPU."""
     specs = tuple(ContainerSpec(f"c{each}", Figures(900 // number)) for each in range(number))
-    asking = {"coloc.nri.io/qos-class": "dedicated"}
+    asking = {"coloc.nri.io/qos-class": "dedicated", **words}
     node = Tenancy(tuning, Kubelet(1))
     node.run(TenantPod(specs, annotations=asking, labels={"tier": "gold"}))
     return node
@@ -64,3 +65,14 @@ def test_a_resize_costs_in_proportion_beside_an_operators_pool():
 def test_a_restart_costs_in_proportion_beside_an_operators_pool():
     small, large = (run_pod(number, WITH_A_POOL) for number in (40, 160))
     assert calls_of(large.start_daemon) < 6 * calls_of(small.start_daemon)
+
+
+def restart_beside_annotations(number: int) -> int:
+    """Return the calls of a restart beside a pod with three annotations for each of its containers."""
+    keys = {"numa": "none", "priority": "1", "cpu-burst": "0"}
+    words = {f"coloc.nri.io/{key}.c{each}": word for each in range(number) for key, word in keys.items()}
+    return calls_of(run_pod(number, Tuning(), words).start_daemon)
+
+
+def test_annotations_of_containers_are_sorted_once():
+    assert restart_beside_annotations(160) < 6 * restart_beside_annotations(40)
