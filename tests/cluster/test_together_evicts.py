@@ -29,8 +29,10 @@ KUBEPODS: Final = f"{CGROUP_ROOT}/kubepods"
 LEFT: Final = 170 * MIB
 """Available below the limit: less than the daemon's bound of 200 MiB, more than the kubelet's own of 100 MiB."""
 
-HOLDS: Final = f"trap 'exit 0' TERM; dd if=/dev/zero bs={320 * MIB} count=1 | sleep 1000000 & wait"
-"""dd keeps its buffer, because no process reads the other end of the pipe."""
+HOLDS: Final = (
+    "trap 'exit 0' TERM; (busybox head -c 320m /dev/zero; exec sleep 1000000) | busybox tail -c 320m & wait"
+)
+"""head reads on after a freeze. One large read would end early, for runc freezes a v1 container while it updates it."""
 
 SIGTERM: Final = "Killing"
 """The kubelet's Event."""
