@@ -91,7 +91,6 @@ class EventWriter:
     def run(self, stop: Event) -> None:
         """Write Events until `stop` is set and `end` was called."""
         while not stop.is_set():
-            self._taken.clear()  # before the look: an Event that comes after it is not missed
             try:
                 pause_s = self.turn(time.monotonic())
             except Exception as error:  # noqa: BLE001 - one Event must not end the thread
@@ -100,6 +99,7 @@ class EventWriter:
                 self._taken.wait()
             else:
                 stop.wait(pause_s)
+            self._taken.clear()  # before both looks: neither an Event nor the end that comes after it is missed
 
     def end(self) -> None:
         """Wake `run`, whose `stop` is set already."""

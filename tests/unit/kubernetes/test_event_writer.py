@@ -192,6 +192,28 @@ def is_recorded(writer, number):
     return writer.recorded == number
 
 
+class EndsAmidALook(Event):
+    """A stop that is set, and told to the writer, between a look at it and the next step."""
+
+    def __init__(self, writer):
+        super().__init__()
+        self._writer = writer
+
+    def is_set(self):
+        was_set = super().is_set()
+        self.set()
+        self._writer.end()
+        return was_set
+
+
+def test_an_end_amid_a_look_is_not_missed(tmp_path):
+    with writing(tmp_path, lambda _: Reply(status=201)) as (writer, _, _):
+        thread = Thread(target=writer.run, args=(EndsAmidALook(writer),), daemon=True)
+        thread.start()
+        thread.join(PATIENCE_SECONDS)
+    assert not thread.is_alive()
+
+
 def test_an_event_wakes_the_thread(tmp_path):
     stop = Event()
     with writing(tmp_path, lambda _: Reply(status=201)) as (writer, _, _):
