@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tests.rig import RigError, kubepods
-from tests.rig.owner import started
+from tests.rig import RigError, kubepods, owner
 from tests.rig.waiting import comes
 
 CGROUP_ROOT: Final = "/kubelet"
@@ -31,9 +30,9 @@ def new_folder() -> Path:
     return FOLDERS / f"{PREFIX}{secrets.token_hex(4)}"
 
 
-def note(folder: Path, owner: int, settings: Mapping[str, str], cgroup: str = CGROUP_ROOT) -> None:
-    """Write down the owner process of a rig, the settings to restore and the cgroup to remove."""
-    noted = {"owner": [owner, started(owner)], "settings": dict(settings), "cgroup": cgroup}
+def note(folder: Path, pid: int, settings: Mapping[str, str], cgroup: str = CGROUP_ROOT) -> None:
+    """Write down the owner process of a rig, `pid`, the settings to restore and the cgroup to remove."""
+    noted = {"owner": [pid, owner.started(pid)], "settings": dict(settings), "cgroup": cgroup}
     (folder / "rig.json").write_text(json.dumps(noted))
 
 
@@ -64,13 +63,12 @@ def take_away_ended(folders: Path = FOLDERS) -> list[Path]:
 
 def _rigs(folders: Path) -> Iterable[tuple[Path, Mapping[str, Any]]]:
     """Yield the folder of each rig and what it noted."""
-    for path in folders.glob(f"{PREFIX}*/rig.json"):
+    for path in owner.notes(folders, PREFIX, "rig.json"):
         yield path.parent, json.loads(path.read_text())
 
 
 def _has_owner(noted: Mapping[str, Any]) -> bool:
-    pid, since = noted["owner"]
-    return bool(since) and started(pid) == since
+    return owner.lives(*noted["owner"])
 
 
 def _remove(folder: Path, noted: Mapping[str, Any]) -> None:

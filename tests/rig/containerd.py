@@ -191,8 +191,7 @@ def _brought_up(version: Version, options: Options | None, package: Unpacked | N
 def _prepared(folder: Path | None) -> Path:
     """Return an empty folder whose sockets can be reached."""
     if folder is None:
-        place = cleanup.FOLDERS
-        folder = Path(tempfile.mkdtemp(prefix=cleanup.PREFIX, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=cleanup.PREFIX, dir=cleanup.FOLDERS))
     folder = folder.absolute()
     if len(bytes(folder / "containerd.sock.ttrpc")) > LONGEST_SOCKET_PATH:
         raise RigError(f"{folder} is too long a path for the sockets in it")

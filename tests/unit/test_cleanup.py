@@ -1,5 +1,6 @@
 """The clean-up of a rig keeps what may be another rig's, and ends rigs of killed runs."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -31,5 +32,14 @@ def test_a_living_owners_rig_stays(tmp_path: Path):
     rig = tmp_path / f"{cleanup.PREFIX}0"
     rig.mkdir()
     owner.note(rig)
+    assert cleanup.take_away_left(tmp_path) == []
+    assert rig.exists()
+
+
+def test_another_users_folder_is_no_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    rig = tmp_path / f"{cleanup.PREFIX}0"
+    rig.mkdir()
+    (rig / "owner").write_text("1 1")
+    monkeypatch.setattr(os, "geteuid", lambda: rig.stat().st_uid + 1)
     assert cleanup.take_away_left(tmp_path) == []
     assert rig.exists()
