@@ -231,12 +231,17 @@ class ContainerCreated:
 
 @value
 class ContainerStarting:
-    """The container's task exists and has not run an instruction: the last safe moment. `running`: it already runs."""
+    """The container's task exists and has not run an instruction: the last safe moment.
+
+    running: whether it already runs.
+    judged: as of a creation, if the creation was missed.
+    """
 
     pod: Pod
     container: Container
     wish: Wish
     running: bool = False
+    judged: Mapping[str, Wish] = field(default_factory=dict)
 
 
 @value

@@ -223,12 +223,16 @@ class Translator:
 
     def creating(self, hook: Hook, state: NodeState, tuning: Tuning) -> ContainerCreating:
         """Translate CreateContainer."""
-        now = _Now(state, tuning)
-        pod, container = self._subject(hook, state)
-        read, container, wish = self._in_pod(now, pod, container, is_created=True)
-        if read is pod:
-            return ContainerCreating(read, container, wish)
-        return ContainerCreating(read, container, wish, self._other_classes(now, read, but=container.id))
+        return ContainerCreating(*self._new(hook, _Now(state, tuning), is_created=True))
+
+    def _new(
+        self, hook: Hook, now: _Now, *, is_created: bool
+    ) -> tuple[Pod, Container, Wish, dict[str, Wish]]:
+        """Return the pod of an unknown container, the container, its wish, and the pod's other new classes."""
+        pod, container = self._subject(hook, now.state)
+        read, container, wish = self._in_pod(now, pod, container, is_created=is_created)
+        judged = {} if read is pod else self._other_classes(now, read, but=container.id)
+        return read, container, wish, judged
 
     def created(self, hook: Hook) -> ContainerCreated | None:
         """Translate PostCreateContainer; None if the specification names no CPUs."""
@@ -241,10 +245,9 @@ class Translator:
         assert hook.container is not None  # the session gives one to every hook of a container
         known = state.containers.get(hook.container.id)
         if known is None:
-            return ContainerStarting(*self._in_pod(_Now(state, tuning), *self._subject(hook, state)), running)
+            pod, container, wish, judged = self._new(hook, _Now(state, tuning), is_created=False)
+            return ContainerStarting(pod, container, wish, running, judged)
         pod = self.pod_of(hook, state)
-        if supply.may_gain(state, pod, known.container, known.wish):
-            pod = self._read_again(pod)
         return ContainerStarting(pod, codec.started(hook.container, known.container), known.wish, running)
 
     def updating(

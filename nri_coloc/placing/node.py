@@ -70,8 +70,7 @@ def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outc
     place = state.pods.get(event.pod.id)
     if place is None or _requested(place.pod) == _requested(event.pod):
         return _beside_owners(change.with_request(state, event.pod), event, tuning)
-    judged = {} if isinstance(event, ContainerStarting) else event.judged
-    others = {k: wish for k, wish in judged.items() if k != event.container.id}
+    others = {k: wish for k, wish in event.judged.items() if k != event.container.id}
     resized = ownership.pod_resized(state, PodResized(event.pod, others), tuning)
     return resized + _beside_owners(resized.state, event, tuning)
 

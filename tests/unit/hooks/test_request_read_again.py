@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc.core.settings import ClassTuning, PoolTuning, PressureTuning, ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass
+from nri_coloc.hooks.requests_again import RequestsAgain
 from nri_coloc.placing import record
 from tests.rig.told import entry
 from tests.unit.hooks.asking import Asking
@@ -297,3 +298,28 @@ def test_a_pods_resize_is_newer_than_its_containers():
     asking = a_lowered_pod()
     asking.resize_pod()
     assert asking.request == 4000
+
+
+class TestAStart:
+    """A start takes over no lower request without the classes that follow from it."""
+
+    TUNING = Tuning(classes={QoSClass.DEDICATED: ClassTuning(min_request=1500)})
+
+    def started(self, name: str) -> Asking:
+        asking = Asking(Requests({"p": 4000}), tuning=self.TUNING).started()
+        asking.create(shares=2)
+        asking.requests.by_pod["p"] = 1000
+        event = asking.translator.starting(
+            asking.container(name, 2), asking.node.state, self.TUNING, running=False
+        )
+        asking.node.decide(event)
+        return asking
+
+    def test_a_known_container_leaves_it_to_the_next_look(self):
+        asking = self.started("c")
+        RequestsAgain(asking.node, asking.translator, ()).look(0.0)
+        assert (asking.request, asking.owned) == (1000, 0)
+
+    def test_an_unknown_container_brings_the_others_classes(self):
+        asking = self.started("missed")
+        assert (asking.request, asking.owned) == (1000, 0)
