@@ -82,10 +82,12 @@ def end(cgroup: str) -> None:
 def test_a_pod_bound_too_late_is_rejected_once(cluster: Cluster, colocation: Colocation):
     """The test binds the pod to the node, as a scheduler does that has not seen the newest report yet.
 
-    Memory decides: other work on the machine changes the lent CPU by more than the schedule does.
+    Memory decides: other work on the machine changes the lent CPU by more than the schedule does. The node lends much
+    first, or the report that answers an earlier test's configuration might follow the lower one.
     """
     large = quantity.whole_bytes(colocation.allocatable()["memory"]) // LARGE_PART
     amounts = {DEFAULT.memory: str(large), OPEN: "1"}
+    cluster.wait(lambda: lent_memory(colocation) >= large, "a wide report")
     colocation.configure(NARROW)
     cluster.wait(lambda: 0 < lent_memory(colocation) < large, "a lower report")
     template = pod("late", container(requests=amounts, limits=amounts), qos_class="reclaimed")
