@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nri_coloc.core import cpuset
+from nri_coloc.core.texts import counted
 from nri_coloc.errors import ColocError
 from nri_coloc.sim.node import Node
 
@@ -68,7 +69,7 @@ def differences(node: Node, reported: Reported) -> Iterator[str]:
     """Yield a sentence for each container whose files differ from the daemon's report."""
     known = node.runtime.containers
     if {one["id"] for one in reported} != set(known):
-        yield f"{len(reported)} containers are reported, {len(known)} exist"
+        yield f"{counted(len(reported), 'container')} in the report, {len(known)} on the node"
         return
     files = {one["id"]: node.cpus(one["id"]) for one in reported}
     for one in reported:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from nri_coloc.core import knobs
 from nri_coloc.core.knobs import AUDIT_NAMES, CONTROLLERS, NO_KNOBS, Knobs, Original
+from nri_coloc.core.texts import counted
 from nri_coloc.core.workload import Container, Phase
 from nri_coloc.errors import ColocError, KernelInterfaceError, TransportLost
 from nri_coloc.host import cgroup_layout, files, oom_scores, originals, write_back
@@ -108,7 +109,7 @@ class SpecRestoration:
                 lost = "the runtime went away" if isinstance(error, TransportLost) else ""
             refused += (f"{subject.name}: {words}" for words in self._mended(subject))
         if lost:
-            refused.append(f"{lost}: {len(failed)} containers keep the values of their specs; run it again")
+            refused.append(f"{lost}: specs of {counted(len(failed), 'container')} not restored; run it again")
         return SpecsRestored(tuple(done), tuple(refused), frozenset(failed))
 
     # ---- the containers concerned ----

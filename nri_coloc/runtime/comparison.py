@@ -17,6 +17,7 @@ from nri_coloc.core.decisions import ContainerGone
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import After, all_of, tell
+from nri_coloc.core.texts import counted
 from nri_coloc.errors import ColocError
 from nri_coloc.placing.node import Node
 from nri_coloc.runtime.connection import Connection
@@ -151,9 +152,8 @@ class Comparison:
             return
         if missing:
             # it may just be ending: its StopContainer came before CRI changed its state. Compare again.
-            self.detail = (
-                f"{len(missing)} containers of CRI's list are not in the runtime's list; comparing again"
-            )
+            lacking = counted(len(missing), "container")
+            self.detail = f"the runtime's list lacks {lacking} of CRI's list; comparing again"
             self._next_compare = now + RETRY_S
             return
         if self._compared_for != synchronised_at:
@@ -183,7 +183,7 @@ class Comparison:
 
     def _missing(self, missing: set[str], now: float) -> None:
         names = ", ".join(sorted(k[:12] for k in missing)[:5])
-        self.detail = f"{len(missing)} containers of CRI's list are missing from the runtime's list: {names}"
+        self.detail = f"the runtime's list lacks {counted(len(missing), 'container')} of CRI's list: {names}"
         self._report.said(AuditEvent.RUNTIME_COMPARE, Reason.MISSING, f"lists compared: {self.detail}")
         self._next_compare = now + RETRY_S
         if now - self._resynchronised_at > RESYNCHRONISE_S or not self._resynchronised_at:

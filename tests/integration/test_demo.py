@@ -262,7 +262,7 @@ def test_a_report_that_agrees_with_the_files_has_no_differences(pinned):
     [
         ({"cpus": "0-1"}, "shop/web/app: cpus 0-1, the files have 0-7"),
         ({"actual_cpus": ""}, "shop/web/app: actual_cpus none, the files have 0-7"),
-        ({"id": "other"}, "1 containers are reported, 1 exist"),
+        ({"id": "other"}, "1 container in the report, 1 on the node"),
     ],
     ids=["decided", "read-back", "unknown"],
 )

@@ -251,14 +251,14 @@ def test_a_runtime_that_went_away_is_not_asked_again(rig):
     done = rig.run()
     assert [k for k, _, _ in rig.told] == ["a"]
     assert done.failed == {f"{PATH}/b", f"{PATH}/c"}
-    assert "2 containers keep the values of their specs" in done.refused[-1]
+    assert "specs of 2 containers not restored" in done.refused[-1]
 
 
 def test_without_time_nobody_is_told_and_that_is_said(rig):
     rig.container("c", recorded(shares=2))
     done = rig.run(until=0.0)
     assert rig.told == []
-    assert done.refused == ("the time was over: 1 containers keep the values of their specs; run it again",)
+    assert done.refused == ("the time was over: specs of 1 container not restored; run it again",)
 
 
 def test_a_file_that_the_kernel_refuses_is_told(rig):

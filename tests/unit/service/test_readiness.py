@@ -178,7 +178,7 @@ def test_a_missing_container_causes_one_reconnection_a_minute(rig):
     rig.listing.found["hidden"] = "running"
     assert not rig.at(COMPARE_AFTER_S)
     assert not rig.at(SURE_S)
-    assert "1 containers of CRI's list are missing from the runtime's list: hidden" in rig.detail
+    assert "the runtime's list lacks 1 container of CRI's list: hidden" in rig.detail
     assert rig.trunk.dropped == ["containers were missing from Synchronize"]
     for tenth in range(1, int(RESYNCHRONISE_S * 10)):
         rig.at(SURE_S + tenth / 10)
@@ -396,7 +396,7 @@ def test_what_is_missing_is_the_answer(rig):
     rig.listing.found["hidden"] = "running"
     answer = asked(rig)
     rig.at(COMPARE_AFTER_S + 0.1)
-    assert "1 containers of CRI's list are not in the runtime's list" in answer.result(0)
+    assert "the runtime's list lacks 1 container of CRI's list; comparing again" in answer.result(0)
 
 
 def test_without_a_registration_that_is_the_answer(rig):
