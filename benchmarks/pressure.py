@@ -7,7 +7,7 @@ Each case is played twice. In mode `observe` the daemon places and limits nothin
 reclaimed pod that has the weight of its request. In mode `enforce` the daemon protects the online pod: a case that hurt
 before and hurts no longer is counted as `protected`.
 
-A case takes 23 s in each mode: two cases of each kind nine minutes, with two minutes for the nodes. Other load on the
+A case takes 24 s in each mode: two cases of each kind ten minutes, with two minutes for the nodes. Other load on the
 machine hurts the online pod too, so the figures are worth something on an idle machine alone.
 """
 
@@ -62,7 +62,9 @@ DATA_BYTES: Final = 2 << 30
 """More than the page cache of all pods may hold."""
 
 LEARNS_S: Final = 20.0
-BESIDE_S: Final = 10.0
+BESIDE_S: Final = 2 * (CALM_S - FIRST_S)
+"""Two parts as long as a calm one: a pause of the machine has the same weight in the p99 of each."""
+
 RESTS_S: Final = 3.0
 
 BEGINS_S: Final = 0.5
@@ -78,14 +80,14 @@ MODES: Final = ("observe", "enforce")
 
 
 class Stage:
-    """The node with its online pod, its innocents and the daemon. `calm`: the calm parts up to now."""
+    """The node with its online pod, its innocents and the daemon. `calm`: as in `pressure_cases.neighbours`."""
 
     def __init__(
         self, cri: Cri, daemon: Daemon, folder: Path, built: Path, *, rate: int, record: Path | None
     ) -> None:
         self._cri, self._daemon, self._folder, self._built = cri, daemon, folder, built
         self._rate, self._record = rate, record
-        self.calm: list[Part] = []
+        self.calm: list[Part | None] = []
         online = folder / "online"
         online.mkdir()
         self.server = Server(cri, online, direct=True)
@@ -94,16 +96,30 @@ class Stage:
         os.sync()
 
     def learn(self) -> None:
-        """Let the daemon learn the online pod's baseline; its second half is calm parts."""
+        """Let the daemon learn the online pod's baseline; its end is the first calm part."""
         if self._record:
             recorded_turns.mark(self._record, "learning")
         with self._load(LEARNS_S, 0) as running:
-            time.sleep(WARM_UP_S + LEARNS_S / 2)
-            before = self._stalls()
-            requests = _requests(running)
-            shares = self._stalls().shares_since(before)
-        ends = LEARNS_S / 2 + CALM_S, LEARNS_S
-        self.calm += [Part(_p99(requests, end - CALM_S, end), shares) for end in ends]
+            first = self._alone(running, LEARNS_S)
+        if first is None:
+            raise RigError("requests were overdue before the first case")
+        self.calm.append(first)
+
+    def close(self) -> None:
+        """Measure the calm part after the last case."""
+        if self._record:
+            recorded_turns.mark(self._record, "closing")
+        with self._load(CALM_S, 0) as running:
+            self.calm.append(self._alone(running, CALM_S))
+
+    def _alone(self, running: Any, ends_s: float) -> Part | None:
+        """Return the calm part at the end of a load."""
+        begins_s = ends_s - (CALM_S - FIRST_S)
+        time.sleep(WARM_UP_S + begins_s)
+        before = self._stalls()
+        requests = _requests(running)
+        shares = self._stalls().shares_since(before)
+        return Part((_p99(requests, begins_s, ends_s),), shares) if requests else None
 
     def play(self, case: Case) -> Played:
         """Play a case. The hog's pod is there before; its container begins after the calm part."""
@@ -120,12 +136,17 @@ class Stage:
             moments.append(self._stalls())
         self._cri.remove_pod(pod.id)
         kubepods.remove(pod.cgroup)
-        begun = CALM_S + BEGINS_S
-        if requests:
-            self.calm.append(Part(_p99(requests, FIRST_S, CALM_S), moments[1].shares_since(moments[0])))
-        beside_ms = _p99(requests, begun, begun + BESIDE_S) if requests else OVERDUE_MS
+        begun, half = CALM_S + BEGINS_S, BESIDE_S / 2
+        alone_ms, *beside_ms = (
+            _p99(requests, begin, begin + half) if requests else OVERDUE_MS
+            for begin in (FIRST_S, begun, begun + half)
+        )
+        calm = Part((alone_ms,), moments[1].shares_since(moments[0]))
+        self.calm.append(calm if requests else None)
         time.sleep(RESTS_S)
-        return Played(case, Part(beside_ms, moments[2].shares_since(moments[1])), tuple(self._verdicts(seen)))
+        return Played(
+            case, Part(tuple(beside_ms), moments[2].shares_since(moments[1])), tuple(self._verdicts(seen))
+        )
 
     def _load(self, seconds: float, seed: int) -> AbstractContextManager[Any]:
         return load(self._built, self.server.port, Pace(self._rate, self._rate, seconds), seed)
@@ -188,6 +209,7 @@ def run(arguments: Sequence[str]) -> None:
                     for case in cases(options.seed, options.cases, options.kinds):
                         played.append(stage.play(case))
                         print(f"  {mode}: {case.kind} {case.number} played", flush=True)
+                    stage.close()
                 finally:
                     found += results(mode, stage.calm, played, found) if played else []
     finally:

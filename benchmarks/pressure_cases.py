@@ -2,17 +2,23 @@
 
 A case is one reclaimed pod of one of five kinds that begins beside an online pod and two innocent reclaimed pods. The
 kind, the program and the CPU request of the reclaimed pod follow from the seed. In a case of the sixth kind, `none`,
-the pod sleeps: p99 above 1.2 times is the measurement's own noise there.
+the pod sleeps: a hurt is the measurement's own noise there, and each verdict is wrong.
 
-The online pod is hurt if its p99 is more than 1.2 times its p99 alone, the median of all calm parts of that mode. Right
-is a verdict that names the hog and no innocent if it was hurt, and no verdict if it was not. A hurt without a verdict
-is counted apart if no wait for CPU, memory or a disk rose, but the CPU time of the same requests did: then it shared
-memory bandwidth or a cache, for which the kernel counts no wait.
+A hog does the same throughout, and the calm parts before and after it are neighbours of the time beside it. So the p99
+of each half beside the hog is compared with that of each neighbour, all of the same length: the online pod is hurt if
+all of these pairs differ by more than 1.2 times, and not hurt if none does. If the pairs disagree, the machine's own
+noise is larger than the bound: the case is `undecided` and counted apart.
+
+Right is a verdict that names the hog and no innocent if it was hurt, and no verdict if it was not. A verdict that names
+an innocent is wrong in each case. A hurt without a verdict is counted apart if no wait for CPU, memory or a disk rose,
+but the CPU time of the same requests did: then it shared memory bandwidth or a cache, for which the kernel counts no
+wait.
 """
 
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from statistics import median
 from typing import Final, NamedTuple
@@ -25,6 +31,9 @@ from tests.rig.load import burners
 HURT: Final = 1.2
 """p99 beside the hog, in multiples of the p99 alone, above which the online pod was hurt."""
 
+SIDES: Final = 2
+"""Calm parts that a case needs: one before and one after it."""
+
 SLOWER: Final = 1.1
 """The online pod's CPU time, in multiples of that alone, above which its requests took more of it each."""
 
@@ -34,12 +43,15 @@ REQUESTS: Final = (LEAST_SHARES, REQUEST_SHARES // 2, REQUEST_SHARES, 2 * REQUES
 RESOURCES: Final = ("cpu", "memory", "io")
 OWN: Final = "own"
 
+APART: Final = ("apart", "undecided")
+"""Outcomes that are neither right nor wrong."""
+
 Shares = Mapping[str, float]
 """Shares of the time in which the online pod waited, by resource, and of its own CPU time (`own`)."""
 
 
 FIRST_S: Final = 1.0
-CALM_S: Final = 5.0
+CALM_S: Final = 6.0
 """The calm part is before the hog, from a second after the load's begin on: nginx and its connections are new then."""
 
 RESOLUTION: Final = RESOLUTION_S / (CALM_S - FIRST_S)
@@ -62,9 +74,9 @@ class Stalls(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The online pod in one part of a case."""
+    """The online pod alone, or beside the hog: the p99 of each part of `CALM_S - FIRST_S`, and its stalls in all."""
 
-    p99_ms: float
+    p99_ms: tuple[float, ...]
     shares: Shares
 
 
@@ -97,16 +109,21 @@ class Played(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a case: the online pod alone and beside the hog, the verdicts as in `Played`, and the outcome."""
+    """The result of a case: the online pod alone and beside the hog, the verdicts as in `Played`, and the outcome.
+
+    p99_ms: of the parts alone, and of those beside the hog.
+    hurt: None if it is undecided.
+    """
 
     mode: str
     kind: str
     number: int
     command: str
     request: int
-    p99_ms: tuple[float, float]
+    p99_ms: tuple[tuple[float, ...], tuple[float, ...]]
     stalls: tuple[Shares, Shares]
     verdicts: tuple[tuple[str, tuple[str, ...]], ...]
+    hurt: bool | None
     outcome: str
 
     @property
@@ -117,7 +134,7 @@ class Result:
     @property
     def mark(self) -> str:
         """Return the judgement in a word for people."""
-        return "right" if self.right else "apart" if self.outcome == "apart" else "WRONG"
+        return "right" if self.right else "apart" if self.outcome in APART else "WRONG"
 
 
 def cases(seed: int, count: int, kinds: Sequence[str]) -> list[Case]:
@@ -130,58 +147,87 @@ def cases(seed: int, count: int, kinds: Sequence[str]) -> list[Case]:
     ]
 
 
+def neighbours(calm: Sequence[Part | None], number: int) -> list[Part]:
+    """Return the last known calm part before a case and the first one after it.
+
+    calm: before the first case, of each case before its hog, and after the last case. None is unknown: requests of that
+        case were overdue.
+    """
+    sides = reversed(calm[: number + 2]), calm[number + 2 :]
+    return [part for side in sides if (part := next((one for one in side if one), None))]
+
+
 def alone(parts: Sequence[Part]) -> Part:
-    """Return the median of calm parts: single ones are slow, such as while the kernel writes data back."""
+    """Return calm parts as one: each p99, and the median stalls."""
     return Part(
-        median(one.p99_ms for one in parts),
+        tuple(p99 for one in parts for p99 in one.p99_ms),
         {name: median(one.shares[name] for one in parts) for name in (*RESOURCES, OWN)},
     )
 
 
 def results(
-    mode: str, calm: Sequence[Part], played: Iterable[Played], before: Iterable[Result] = ()
+    mode: str, calm: Sequence[Part | None], played: Sequence[Played], before: Iterable[Result] = ()
 ) -> list[Result]:
-    """Return the results of the cases of a mode. before: of the mode without protection."""
-    usual = alone(calm)
-    hurt_before = {(one.kind, one.number) for one in before if is_hurt(*one.p99_ms)}
+    """Return the results of the cases of a mode. calm: as in `neighbours`. before: of the mode without protection."""
+    hurt_before = {(one.kind, one.number) for one in before if one.hurt}
     return [
-        Result(
-            mode=mode,
-            kind=one.case.kind,
-            number=one.case.number,
-            command=one.case.command[-1],
-            request=one.case.request,
-            p99_ms=(usual.p99_ms, one.beside.p99_ms),
-            stalls=(usual.shares, one.beside.shares),
-            verdicts=one.verdicts,
-            outcome=outcome(usual, one, was_hurt=(one.case.kind, one.case.number) in hurt_before),
-        )
-        for one in played
+        _result(mode, alone(neighbours(calm, number)), one, hurt_before) for number, one in enumerate(played)
     ]
 
 
-def is_hurt(alone_ms: float, beside_ms: float) -> bool:
-    """Return whether a p99 is a hurt."""
-    return beside_ms > HURT * alone_ms
+def _result(mode: str, usual: Part, played: Played, hurt_before: AbstractSet[tuple[str, int]]) -> Result:
+    case = played.case
+    return Result(
+        mode=mode,
+        kind=case.kind,
+        number=case.number,
+        command=case.command[-1],
+        request=case.request,
+        p99_ms=(usual.p99_ms, played.beside.p99_ms),
+        stalls=(usual.shares, played.beside.shares),
+        verdicts=played.verdicts,
+        hurt=is_hurt(usual.p99_ms, played.beside.p99_ms),
+        outcome=outcome(usual, played, was_hurt=(case.kind, case.number) in hurt_before),
+    )
+
+
+def is_hurt(alone_ms: Sequence[float], beside_ms: Sequence[float]) -> bool | None:
+    """Return whether each p99 beside the hog is a hurt compared with each one alone.
+
+    None if they disagree, or without a part before and a part after the hog.
+    """
+    if len(alone_ms) < SIDES:
+        return None
+    if min(beside_ms) > HURT * max(alone_ms):
+        return True
+    return None if max(beside_ms) > HURT * min(alone_ms) else False
 
 
 def outcome(usual: Part, played: Played, *, was_hurt: bool = False) -> str:
     """Return the outcome of a case.
 
     named: hurt, and each verdict names the hog alone.
-    innocent: hurt, and a verdict names another pod.
+    innocent: a verdict names another pod.
     missed: hurt, without a verdict.
     apart: the same, and no wait rose.
     quiet: not hurt, without a verdict.
     protected: the same, and it was hurt without protection (`was_hurt`).
-    false: not hurt, with a verdict.
+    false: not hurt, or beside a hog that sleeps, with a verdict.
+    undecided: the parts disagree (`is_hurt`).
     """
-    named = [pods for _, pods in played.verdicts]
-    if not is_hurt(usual.p99_ms, played.beside.p99_ms):
-        return "false" if named else "protected" if was_hurt else "quiet"
-    if not named:
-        return "apart" if is_only_slower(usual.shares, played.beside.shares) else "missed"
-    return "named" if all(set(each) == {played.hog} for each in named) else "innocent"
+    named = {pod for _, pods in played.verdicts for pod in pods}
+    hurt = is_hurt(usual.p99_ms, played.beside.p99_ms)
+    if named - {played.hog}:
+        return "innocent"
+    if named and (hurt is False or played.case.kind == "none"):
+        return "false"
+    if hurt is None:
+        return "undecided"
+    if not hurt:
+        return "protected" if was_hurt else "quiet"
+    if named:
+        return "named"
+    return "apart" if is_only_slower(usual.shares, played.beside.shares) else "missed"
 
 
 def is_only_slower(usual: Shares, beside: Shares) -> bool:
@@ -245,14 +291,14 @@ INNOCENTS: Final = {
 
 def told(result: Result) -> str:
     """Return a case's line for people."""
-    usual, beside = result.p99_ms
+    usual, beside = (" and ".join(f"{one:.2f}" for one in parts) or "unknown" for parts in result.p99_ms)
     stalls = ", ".join(
         f"{n} {result.stalls[0][n]:.1%} -> {result.stalls[1][n]:.1%}" for n in (*RESOURCES, OWN)
     )
     named = "; ".join(f"{resource}: {', '.join(pods)}" for resource, pods in result.verdicts) or "none"
     return (
         f"{result.mode} {result.kind:9} {result.mark} ({result.outcome}): "
-        f"p99 alone {usual:.2f} ms, beside {beside:.2f} ms ({beside / usual:.2f} x); verdict {named}; "
+        f"p99 alone {usual} ms, beside {beside} ms; verdict {named}; "
         f"stalls {stalls}; shares {result.request}: {result.command[:60]}"
     )
 
@@ -263,10 +309,10 @@ def summary(found: Sequence[Result]) -> list[str]:
     for mode, kind in sorted({(one.mode, one.kind) for one in found}, reverse=True):
         some = [one for one in found if (one.mode, one.kind) == (mode, kind)]
         counts = Counter(one.outcome for one in some)
-        hurts = counts["named"] + counts["missed"] + counts["innocent"]
+        hurts = sum(one.hurt is True and one.outcome != "apart" for one in some)
         right = sum(one.right for one in some)
         lines.append(
-            f"{mode} {kind:9} right {right} of {len(some) - counts['apart']}, "
-            f"hurts named {counts['named']} of {hurts}: {dict(counts)}"
+            f"{mode} {kind:9} right {right} of {len(some) - sum(counts[each] for each in APART)}, "
+            f"undecided {counts['undecided']}, hurts named {counts['named']} of {hurts}: {dict(counts)}"
         )
     return lines
