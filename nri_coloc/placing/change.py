@@ -46,24 +46,18 @@ def with_container(state: NodeState, assignment: Assignment) -> NodeState:
         owners = {**owners, assignment.id: assignment.exclusive}
     elif assignment.id in owners:
         owners = {k: cpus for k, cpus in owners.items() if k != assignment.id}
-    former = state.containers.get(assignment.id)
-    changes = [(assignment, 1)] if former is None else [(former, -1), (assignment, 1)]
-    return _with_owners(state, state.containers.adding(assignment), owners, changes)
+    return _with_owners(state, state.containers.adding(assignment), owners, (assignment.id,))
 
 
 def _with_owners(
-    state: NodeState,
-    containers: Crowd,
-    owners: Mapping[str, CPUMask],
-    changes: Collection[tuple[Assignment, int]],
+    state: NodeState, containers: Crowd, owners: Mapping[str, CPUMask], changed: Collection[str]
 ) -> NodeState:
-    """Return the state with these containers and owners; `changes` as for `tiers.requests_after`."""
+    """Return the state with these containers and owners; `changed` as for `tiers.requests_after`."""
     derived = state.pools
     owned = derived.dedicated if owners is state.owners else reduce(or_, owners.values(), 0)
     asked, tallies = derived.asked, state.tallies
     if derived.plan:
-        pod_ids = dict.fromkeys(each.container.pod_id for each, _ in changes)
-        asked, tallies = tiers.requests_after(state, Population(containers, state.pods), pod_ids, changes)
+        asked, tallies = tiers.requests_after(state, Population(containers, state.pods), changed=changed)
     if owned != derived.dedicated or asked != derived.asked:
         told = derived if asked == derived.asked else replace(derived, asked=asked)
         derived = pools.derive(state.topology, derived.reserved, owned, derived.kept, told)
@@ -176,14 +170,12 @@ def without(state: NodeState, leaving: Collection[Assignment]) -> NodeState:
     """Return the state without these containers; their followers return to `share`."""
     ids = frozenset(a.id for a in leaving)
     containers, orphans = reduce(Crowd.without, ids, state.containers), followers(state, leaving)
-    staying = [replace(orphan, pool=SHARE, follows="", mems=0) for orphan in orphans]
-    containers = reduce(Crowd.adding, staying, containers)
+    for orphan in orphans:
+        containers = containers.adding(replace(orphan, pool=SHARE, follows="", mems=0))
     owners = state.owners
     if not ids.isdisjoint(owners):
         owners = {k: cpus for k, cpus in owners.items() if k not in ids}
-    gone = [*(state.containers[k] for k in ids if k in state.containers), *orphans]
-    changes = [*((each, -1) for each in gone), *((each, 1) for each in staying)]
-    return _with_owners(state, containers, owners, changes)
+    return _with_owners(state, containers, owners, (*ids, *[orphan.id for orphan in orphans]))
 
 
 def followers(state: NodeState, leaving: Collection[Assignment]) -> list[Assignment]:

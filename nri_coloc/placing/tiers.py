@@ -96,19 +96,21 @@ class Counted(NamedTuple):
 def requests_after(
     before: NodeState,
     after: Population,
-    pod_ids: Iterable[str],
-    changes: Collection[tuple[Assignment, int]] = (),
+    pod_ids: Iterable[str] = (),
+    changed: Collection[str] = (),
 ) -> Counted:
-    """Return the requests of all containers by pool, after these pods have changed.
+    """Return the requests of all containers by pool, after some pods have changed: these, and those of `changed`.
 
-    changes: all assignments of these pods that are new (1), or not there any more (-1). A pod with another change than
-        these, such as one that was never counted, is counted as a whole.
+    changed: ids of all containers that are new, changed or gone. A pod with another change than these, such as one that
+        was never counted, is counted as a whole.
     """
     names = {each.name for each in before.pools.plan}.difference(POOLS)
     if not names:
         return Counted({}, {})
     asked, tallies = dict(before.pools.asked), dict(before.tallies)
-    for pod_id in pod_ids:
+    sides = ((before.containers, -1), (after.containers, 1))
+    changes = [(a, sign) for crowd, sign in sides for a in map(crowd.get, changed) if a is not None]
+    for pod_id in dict.fromkeys([*pod_ids, *(each.container.pod_id for each, _ in changes)]):
         known, members = tallies.pop(pod_id, Tally()), after.containers.of_pod(pod_id)
         own = [one for one in changes if one[0].container.pod_id == pod_id]
         is_known = known.members is before.of_pod(pod_id) and (own or members is known.members)
