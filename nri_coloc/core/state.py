@@ -393,8 +393,15 @@ class NodeState:
 
     def owners_of_pod(self, pod_id: str) -> list[Assignment]:
         """Return the containers of a pod that own CPUs. A node has at most one for each CPU, a pod any number."""
-        found = (self.containers.get(k) for k in self.owners)
+        members = self.of_pod(pod_id)
+        if len(members) <= len(self.owners):
+            return [a for a in members if a.exclusive]
+        found = map(self.containers.get, self.owners)
         return [a for a in found if a is not None and a.exclusive and a.container.pod_id == pod_id]
+
+    def owners_beside(self, container: Container) -> list[Assignment]:
+        """Return the other containers of its pod that own CPUs."""
+        return [a for a in self.owners_of_pod(container.pod_id) if a.id != container.id]
 
     def cpu_request_of(self, pod_id: str) -> int | None:
         """Return a pod's CPU request, thousandths of a CPU; None if unknown."""

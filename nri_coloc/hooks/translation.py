@@ -130,8 +130,12 @@ class Translator:
         """
         if wish is None:
             wish = self._wish(now, pod, container, is_created=is_created)
-        reads = reads or supply.has_owner_beside(now.state, container)
-        if not (reads or supply.may_gain(now.state, pod, container, wish)):
+        # an owner beside it may have to leave it a part of the request
+        reads = reads or bool(now.state.owners_beside(container))
+        # another request may give it another class or more CPUs; an outdated one awaits the kubelet's own
+        reads = reads or wish.short or pod.outdated_request is not None
+        is_owner = wish.qos is QoSClass.DEDICATED
+        if not (reads or (is_owner and supply.falls_short(now.state, container, wish))):
             return pod, container, wish
         read = self._read_again(pod)
         if read is pod:

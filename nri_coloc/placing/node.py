@@ -68,7 +68,7 @@ def step(state: NodeState, event: Event, tuning: Tuning) -> Outcome:
 def _with_request(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outcome:
     """Return the outcome of a container's event, after a resize of its pod if the event has another request of it."""
     place = state.pods.get(event.pod.id)
-    if place is None or _requested(place.pod) == _requested(event.pod):
+    if place is None or place.pod is event.pod or _requested(place.pod) == _requested(event.pod):
         return _beside_owners(change.with_request(state, event.pod), event, tuning)
     others = {k: wish for k, wish in event.judged.items() if k != event.container.id}
     resized = ownership.pod_resized(state, PodResized(event.pod, others), tuning)
@@ -81,8 +81,9 @@ def _requested(pod: Pod) -> tuple[int | None, int | None]:
 
 def _beside_owners(state: NodeState, event: _OfContainer, tuning: Tuning) -> Outcome:
     """Return the outcome of a container's event; before a new container comes its pod's owners make room for it."""
-    is_new = event.container.id not in state.containers
-    room = ownership.beside_new(state, event.container, event.wish, tuning) if is_new else None
+    room = None
+    if event.container.id not in state.containers and state.owners_of_pod(event.container.pod_id):
+        room = ownership.beside_new(state, event.container, event.wish, tuning)
     return _answered(state, event, tuning) if room is None else room + _answered(room.state, event, tuning)
 
 

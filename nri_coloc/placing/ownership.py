@@ -317,9 +317,6 @@ def beside_new(state: NodeState, container: Container, wish: Wish, tuning: Tunin
     """
     if wish.qos is QoSClass.DEDICATED and not wish.is_hands_off:
         return None
-    members = state.of_pod(container.pod_id)
-    if not any(each.exclusive for each in members):
-        return None
     over = lifecycle.failed_attempts(state, container)
     new = Assignment(container, wish.qos, SHARE, wish=wish)
     crowd = reduce(Crowd.without, [each.id for each in over], state.containers).adding(new)

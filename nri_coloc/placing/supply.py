@@ -6,7 +6,7 @@ every container that names no request and no limit of its own (pkg/kubelet/kuber
 getCPULimit), and no request at all if the pod has no limit. Such a pod owns its request together: the first of these
 containers owns the rest of it, the others run on the same CPUs.
 
-A pod's request is read from a file. `needs_request`, `may_gain` and `has_owner_beside` tell when it must be read.
+A pod's request is read from a file. `needs_request` and `falls_short` tell when it must be read.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ from nri_coloc.core.decisions import NO_ROOM, Figure, Room
 from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, Assignment, NodeState
-from nri_coloc.core.workload import ISOLATED, Container, Numa, Pod, QoSClass, Wish
+from nri_coloc.core.workload import ISOLATED, Container, Numa, QoSClass, Wish
 from nri_coloc.placing import record, request
 from nri_coloc.placing.search import levelled
 
@@ -73,7 +73,7 @@ def of(state: NodeState, container: Container, wish: Wish, known: Beside | None 
     pod = state.cpu_request_of(container.pod_id)
     if pod is None or 0 < asked.milli < 1000:
         return Due(asked.whole)
-    owners = _owners_beside(state, container)
+    owners = state.owners_beside(container)
     if not asked.milli and any(not owner.hands_off for owner in owners):
         return Due(0)
     left = pod - sum([_used(owner) for owner in owners])
@@ -89,11 +89,7 @@ def of(state: NodeState, container: Container, wish: Wish, known: Beside | None 
 
 def owned_beside(state: NodeState, container: Container) -> int:
     """Return how many CPUs other containers of a pod own."""
-    return _owned(_owners_beside(state, container))
-
-
-def _owners_beside(state: NodeState, container: Container) -> list[Assignment]:
-    return [a for a in state.owners_of_pod(container.pod_id) if a.id != container.id]
+    return _owned(state.owners_beside(container))
 
 
 def _asked_elsewhere(pods: Beside, container: Container) -> int:
@@ -144,22 +140,6 @@ def has_memory(state: NodeState, pod_id: str) -> bool:
     return any(
         each.knobs.memory_low or each.knobs.memory_min or each.wish.numa is not Numa.NONE
         for each in state.of_pod(pod_id)
-    )
-
-
-def has_owner_beside(state: NodeState, container: Container) -> bool:
-    """Return whether another container of the pod owns CPUs: it may have to leave this one a part of the request."""
-    return bool(_owners_beside(state, container))
-
-
-def may_gain(state: NodeState, pod: Pod, container: Container, wish: Wish) -> bool:
-    """Return whether another CPU request of its pod could give a container another class or more CPUs.
-
-    That is checked at each event while the pod's known request awaits the kubelet's own.
-    """
-    is_owner = wish.qos is QoSClass.DEDICATED
-    return (
-        wish.short or pod.outdated_request is not None or (is_owner and falls_short(state, container, wish))
     )
 
 
