@@ -99,7 +99,7 @@ class Resize:
 
     def _tell_resize(self, pod_id: str, before: NodeState, after: NodeState) -> None:
         """Note the kubelet's resize of a pod, with its shares if they become fewer: the kubelet writes them last."""
-        was, now = (state.cpu_request_of(pod_id) for state in (before, after))
+        was, now = before.cpu_request_of(pod_id), after.cpu_request_of(pod_id)
         is_lowered = was is not None and now is not None and now < was
         self._actuator.resized(pod_id, Knobs(shares=shares_of_request(now or 0)) if is_lowered else NO_KNOBS)
 

@@ -266,7 +266,7 @@ class Translator:
         known = state.containers.get(container.id)
         kubelets = record.before_us(container) if known is None else record.facts_of(container, known)
         figures = replace(requested, cpus="", mems="")
-        asked = replace(as_asked(kubelets, figures), record="")
+        asked = as_asked(kubelets, figures)
         if figures.memory_limit and not state.boxed(pod.id):
             pod = self._with_memory(pod)
         now = _Now(state, tuning)

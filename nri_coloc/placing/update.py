@@ -90,9 +90,10 @@ def _asks_anew(state: NodeState, known: Assignment, now: Assignment, event: Cont
     """
     if not event.requested.shares:
         return False
-    before, after = (request.of_container(a.container, a.wish).milli for a in (known, now))
+    before = request.of_container(known.container, known.wish)
+    after = request.of_container(now.container, now.wish)
     owned = now.exclusive.bit_count()
-    return before != after or 0 < owned != supply.of(state, now.container, now.wish).cpus
+    return before.milli != after.milli or 0 < owned != supply.of(state, now.container, now.wish).cpus
 
 
 def _refused(state: NodeState, event: ContainerUpdating, resize: Resize) -> Outcome:
@@ -194,13 +195,16 @@ def _files_only(had: Knobs, has: Knobs) -> Knobs:
 
 
 def as_asked(container: Container, requested: Resources) -> Container:
-    """Return the container with the kubelet's values after an update; `lowest_limit` has its former memory limit."""
-    is_told = bool(requested.memory_limit)
+    """Return the container with the kubelet's values after an update; `lowest_limit` has its former memory limit.
+
+    A record is older than these values.
+    """
     return replace(
         container,
+        record="",
         resources=merge(container.resources, requested),
         lowest_limit=workload.lowest_memory_limit(container),
-        certain_limit=None if is_told else container.certain_limit,
+        certain_limit=None if requested.memory_limit else container.certain_limit,
     )
 
 
@@ -224,20 +228,20 @@ def _overlay(state: NodeState, assignment: Assignment, event: ContainerUpdating,
     kernel grants the part that the pod has: a smaller set would stay when the reclaim pool grows.
     """
     ours = admission.orders(state, assignment)
-    own = Knobs(cpus=ours.cpus, mems=_widened(merged.mems, ours.mems))
+    own = Knobs(cpus=ours.cpus, mems=_widened(merged.mems, ours.mems) if ours.mems else None)
     held = own.overlaid(ours.where_set(_annotated(assignment)))
     if event.within_pod:
         held = held.overlaid(fitting(state, assignment, merged.cpus))
     return held.differing(merged)
 
 
-def _widened(named: str | None, ours: str | None) -> str | None:
+def _widened(named: str | None, ours: str) -> str | None:
     """Return the memory nodes for the spec: with ours, if it names too few; None if it names none or enough.
 
     The runtime never takes nodes from a running container: the kernel would move its memory in that write. Files do if
     it has little memory there (`host.cpusets.bearable`).
     """
-    has, wanted = claim.of_text(named or ""), claim.of_text(ours or "")
+    has, wanted = claim.of_text(named or ""), claim.of_text(ours)
     return cpuset.render(has | wanted) if has and wanted & ~has else None
 
 
