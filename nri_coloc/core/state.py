@@ -225,10 +225,10 @@ The runtime may report a container's start some milliseconds after its end. In t
 
 
 class Asked(NamedTuple):
-    """The requests of a pool's members.
+    """The requests of a pool's or a pod's containers.
 
     milli: sum, thousandths of a CPU.
-    members: number of members.
+    members: number of containers.
     """
 
     milli: int

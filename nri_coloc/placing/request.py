@@ -3,6 +3,7 @@
 NRI carries no requests. A quota never stands for one: a tenant sets a limit without any cost.
 """
 
+from nri_coloc.core.state import Asked
 from nri_coloc.core.value import value
 from nri_coloc.core.workload import DEFAULT_WISH, Container, Resources, Wish
 from nri_coloc.placing import record
@@ -36,3 +37,17 @@ def of_container(container: Container, wish: Wish = DEFAULT_WISH) -> Request:
     if 0 < wish.cpu_milli < own.milli:
         return Request(wish.cpu_milli, is_lowered=True)
     return own
+
+
+def part_of(pod: int | None, own: Asked, all_of_pod: Asked) -> int:
+    """Return the part of a pod's request that some of its containers count for, thousandths of a CPU.
+
+    All parts together are at most the pod's request. Containers without any request of their own share the pod's.
+
+    pod: the pod's request, thousandths of a CPU; None if it is unknown.
+    """
+    if pod is None or 0 < all_of_pod.milli <= pod:
+        return own.milli
+    if all_of_pod.milli:
+        return pod * own.milli // all_of_pod.milli
+    return pod * own.members // all_of_pod.members

@@ -19,7 +19,7 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import NO_ROOM, Figure, Room
 from nri_coloc.core.knobs import UNLIMITED_BYTES
 from nri_coloc.core.settings import Tuning
-from nri_coloc.core.state import DEDICATED, Assignment, NodeState
+from nri_coloc.core.state import DEDICATED, Asked, Assignment, NodeState
 from nri_coloc.core.workload import ISOLATED, Container, Numa, QoSClass, Wish
 from nri_coloc.placing import record, request
 from nri_coloc.placing.search import levelled
@@ -151,19 +151,11 @@ def falls_short(state: NodeState, container: Container, wish: Wish) -> bool:
 
 
 def counted(pod: int | None, members: list[Assignment]) -> Iterator[tuple[Assignment, int]]:
-    """Yield the containers of a pod, each with its part of their common request, thousandths of a CPU.
-
-    The sum is never more than the pod's request. Containers without any request of their own share the pod's.
-    """
-    own = [request.of_container(each.container, each.wish).milli for each in members]
-    yield from zip(members, _within(pod, own), strict=True)
-
-
-def _within(pod: int | None, own: list[int]) -> list[int]:
-    total = sum(own)
-    if pod is None or 0 < total <= pod:
-        return own
-    return [milli * pod // total for milli in own] if total else [pod // len(own) for _ in own]
+    """Yield the containers of a pod, each with its part of their common request, thousandths of a CPU."""
+    own = [Asked(request.of_container(each.container, each.wish).milli, 1) for each in members]
+    all_of_pod = Asked(sum([each.milli for each in own]), len(own))
+    for member, asked in zip(members, own, strict=True):
+        yield member, request.part_of(pod, asked, all_of_pod)
 
 
 def isolated(state: NodeState) -> CPUMask:

@@ -148,18 +148,16 @@ def _changed(tally: Tally, changes: Iterable[tuple[Assignment, int]]) -> Tally:
 
 
 def _parts(tally: Tally, names: Collection[str], pod: int | None) -> Mapping[str, Asked]:
-    """Return what a pod's containers count for in some pools: together at most the pod's request, as `supply.counted`.
+    """Return what a pod's containers count for in some pools: together at most the pod's request.
 
     names: of the pools, without their groups.
     pod: the pod's request, thousandths of a CPU; None if it is unknown.
     """
-    found = {pool: own for pool, own in tally.by_pool.items() if base(pool) in names}
-    if pod is None or 0 < tally.milli <= pod:
-        return found
-    all_of_pod = tally.milli or len(tally.members)
+    all_of_pod = Asked(tally.milli, len(tally.members))
     return {
-        pool: Asked(pod * (own.milli if tally.milli else own.members) // all_of_pod, own.members)
-        for pool, own in found.items()
+        pool: own._replace(milli=request.part_of(pod, own, all_of_pod))
+        for pool, own in tally.by_pool.items()
+        if base(pool) in names
     }
 
 
