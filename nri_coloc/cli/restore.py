@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nri_coloc.cli.exit_codes import DONE, FAILED
-from nri_coloc.core.texts import plain
+from nri_coloc.core.texts import counted, plain
 from nri_coloc.errors import SettingsError
 from nri_coloc.host import cgroup_layout, state_file
 from nri_coloc.host.journal import Journal
@@ -121,9 +121,8 @@ def _remarks(undone: Undone, journal: Journal) -> Iterator[str]:
         yield f"{undone.lacking}; settings of pods that are not listed here end with the pods"
     yield from _elsewhere(journal)
     if journal.dropped:
-        yield (
-            f"{journal.dropped} values of the journal are from before the last boot, and their cgroups no longer exist"
-        )
+        values = counted(journal.dropped, "value")
+        yield f"the journal had {values} from before the last boot, whose cgroups no longer exist"
 
 
 def _elsewhere(journal: Journal) -> Iterator[str]:

@@ -23,6 +23,7 @@ from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Drift, Report
 from nri_coloc.core.seams import After, BeforeAnswer, Decided, Prepare, prepared, tell
+from nri_coloc.core.texts import counted
 from nri_coloc.host.alarm import Alarm
 from nri_coloc.nri import codec, events
 from nri_coloc.nri.calls import HookKind
@@ -383,7 +384,9 @@ class CgroupSteps:
             return
         self._report.metrics.late_exclusivity()
         cpus = cpuset.render(barrier.taken)
-        because = f"started before its CPUs were free: {barrier.open} cgroups not yet off CPUs {cpus}"
+        because = (
+            f"started before its CPUs were free: {counted(barrier.open, 'cgroup')} not yet off CPUs {cpus}"
+        )
         state = decided.outcome.state
         assignment = state.containers[decided.container_id]
         self._report.about(assignment, state, (AuditEvent.LATE, Reason.TOO_LATE, because))

@@ -14,6 +14,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Report
 from nri_coloc.core.seams import After, Change, tell
 from nri_coloc.core.state import Assignment, NodeState
+from nri_coloc.core.texts import counted
 from nri_coloc.placing import waiting
 from nri_coloc.placing.node import Node
 from nri_coloc.repair.actuator import Actuator
@@ -90,9 +91,8 @@ class SecondChances:
 
     def _tell_late(self, owner: Assignment, state: NodeState, left_behind: int, taken: CPUMask) -> None:
         self._report.metrics.late_exclusivity()
-        because = (
-            f"pinned before its CPUs were free: {left_behind} cgroups not yet off CPUs {cpuset.render(taken)}"
-        )
+        left = counted(left_behind, "cgroup")
+        because = f"pinned before its CPUs were free: {left} not yet off CPUs {cpuset.render(taken)}"
         self._report.about(owner, state, (AuditEvent.LATE, Reason.TOO_LATE, because))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from nri_coloc.core.texts import counted
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files, state_file
 from nri_coloc.host.originals import Entry
@@ -86,7 +87,7 @@ class Contents:
         """Return the file's defect, without the sentence's subject; "" if it has none."""
         if self.is_foreign:
             return f"is of another version than {VERSION}, which this program cannot read"
-        unread = f"holds {self.unread} lines that are no entries" if self.unread else ""
+        unread = f"holds {counted(self.unread, 'line')} without an entry" if self.unread else ""
         return " and ".join(filter(None, (self.problem, unread)))
 
 

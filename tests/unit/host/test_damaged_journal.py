@@ -39,7 +39,7 @@ class TestFilesThatAreNoJournal:
 
     def test_foreign_lines_are_moved_aside_and_the_others_count(self, path, tmp_path):
         path.write_text("hello\n" + lines({str(tmp_path): "1"}))
-        assert "holds 1 lines that are no entries" in self.taken_over(path)
+        assert "holds 1 line without an entry" in self.taken_over(path)
         assert load(path)[str(tmp_path)] == "1"
         assert self.kept(path).read_text().startswith("hello\n")
 
@@ -52,7 +52,7 @@ class TestFilesThatAreNoJournal:
         )
         book.load()
         assert book.files() == ["/cg/pod/cpu.shares"]
-        assert book.complaint == "holds 1 lines that are no entries"
+        assert book.complaint == "holds 1 line without an entry"
 
     def test_a_folder_is_moved_aside(self, path):
         path.mkdir()
@@ -106,7 +106,7 @@ class TestLacking:
         [
             ('{"file":"/a","was":"1"}\n', ""),
             ('{"file":"/a","was":"1"}\n{"file":"/t","wa', "is not whole: its last line was cut off"),
-            ("hello\n", "holds 1 lines that are no entries"),
+            ("hello\n", "holds 1 line without an entry"),
         ],
         ids=["whole", "torn", "foreign lines"],
     )

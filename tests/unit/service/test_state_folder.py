@@ -169,7 +169,7 @@ def test_a_journal_that_was_amiss_is_said_at_the_start(tmp_path):
     (tmp_path / "restore.jsonl").write_text("hello\n")
     rig = Rig(tmp_path)
     assert rig.heard.said() == [("state.folder", "taken_over")]
-    assert "holds 1 lines that are no entries" in rig.said[0]
+    assert "holds 1 line without an entry" in rig.said[0]
 
 
 class TestTrials:
