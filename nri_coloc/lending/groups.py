@@ -17,6 +17,11 @@ from nri_coloc.core.readings import Role
 MOST_TOGETHER: Final = 4
 """The most cgroups that a tier's figure may subtract. With more, its members are read round-robin, one by one."""
 
+MOST_OF_A_POD: Final = 16
+"""The most files of one pod's containers that the sums read at each tick, because a pod may have hundreds.
+
+The use of those beyond it counts as use of lendable CPUs by online pods."""
+
 Paths = tuple[str, ...]
 
 
@@ -48,6 +53,7 @@ class PodFacts(NamedTuple):
     containers: its containers; needed for ONLINE and SYSTEM only.
     shares_box: whether reclaimed tasks may run on its CPUs.
     apart: all of its containers are `apart`; never true for BOX.
+    is_whole: whether `containers` are all of its containers: its use less that of some is that of the others.
     """
 
     path: str
@@ -55,6 +61,7 @@ class PodFacts(NamedTuple):
     containers: tuple[ContainerFacts, ...] = ()
     shares_box: bool = True
     apart: bool = False
+    is_whole: bool = True
 
 
 class TierFacts(NamedTuple):
@@ -148,7 +155,7 @@ def _node(facts: Facts) -> Iterator[Group]:
 def _box(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Group]:
     yield from (Group(Role.HOST, (path,)) for path in facts.host_groups)
     boxed = [*_summed(families, lambda pod: pod.role is Role.BOX)]
-    boxed += (((one.path,), ()) for pod in facts.pods for one in pod.containers if one.boxed)
+    boxed += (each for pod in facts.pods for each in _within(pod, lambda one: one.boxed))
     for add, less in boxed:
         # use outside of kubepods is in the rest, as host groups are
         yield Group(Role.BOX if _is_below(facts.kubepods, add[0]) else Role.HOST, add, less)
@@ -160,9 +167,22 @@ def _apart(facts: Facts, families: Sequence[_Family[PodFacts]]) -> Iterator[Grou
         Group(Role.DEDICATED, *of, shares_box=False) for of in _summed(families, lambda pod: pod.apart)
     )
     for pod in facts.pods:
-        for container in pod.containers:
-            if container.apart and not pod.apart:
-                yield Group(Role.DEDICATED, (container.path,), shares_box=False)
+        if not pod.apart:
+            single = _within(pod, lambda one: one.apart)
+            yield from (Group(Role.DEDICATED, *of, shares_box=False) for of in single)
+
+
+def _within(pod: PodFacts, is_meant: Callable[[ContainerFacts], bool]) -> Iterator[tuple[Paths, Paths]]:
+    """Yield the paths to add and to subtract for the use of these containers of a pod, as `_summed` does for pods.
+
+    At most `MOST_OF_A_POD` files: of more containers the first ones are read.
+    """
+    meant = [one.path for one in pod.containers if is_meant(one)]
+    others = tuple(one.path for one in pod.containers if not is_meant(one))
+    if pod.is_whole and 1 + len(others) < min(len(meant), MOST_OF_A_POD + 1):
+        yield (pod.path,), others
+    else:
+        yield from (((path,), ()) for path in meant[:MOST_OF_A_POD])
 
 
 def _summed(

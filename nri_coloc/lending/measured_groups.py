@@ -264,10 +264,11 @@ def _facts(
         known = tuple(_containers(state, place, members, owned))
     if path:
         apart = _is_apart(state, place, members, owned)
-        return PodFacts(path, _role(place), known, _shares_box(state, members), apart)
+        is_whole = len(known) == len(members)
+        return PodFacts(path, _role(place), known, _shares_box(state, members), apart, is_whole=is_whole)
     if known:
         # no pod has this cgroup alone, so no other cgroup may be taken for the sum of its pods
-        return PodFacts(known[0].path.rpartition("/")[0], Role.SYSTEM, known)
+        return PodFacts(known[0].path.rpartition("/")[0], Role.SYSTEM, known, is_whole=False)
     return None
 
 

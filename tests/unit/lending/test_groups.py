@@ -19,6 +19,10 @@ def pods(parent: str, count: int, role: Role, **facts: bool) -> tuple[PodFacts, 
     return tuple(pod(parent, f"{role}{number}", role, **facts) for number in range(count))
 
 
+def containers(name: str, count: int, **facts: bool) -> tuple[ContainerFacts, ...]:
+    return tuple(ContainerFacts(f"{BURSTABLE}/p/{name}{number}", **facts) for number in range(count))
+
+
 def chosen(role: Role, *facts: PodFacts) -> list[Group]:
     return [group for group in groups.choose(Facts(("kubepods",), facts)) if group.role is role]
 
@@ -212,8 +216,8 @@ class TestApart:
 
     @pytest.mark.parametrize("role", [Role.ONLINE, Role.SYSTEM])
     def test_a_pod_on_owned_cpus_is_subtracted_whole(self, role):
-        containers = ContainerFacts("p/a", apart=True), ContainerFacts("p/b", apart=True, limited=True)
-        facts = PodFacts("p", role, containers, apart=True)
+        members = ContainerFacts("p/a", apart=True), ContainerFacts("p/b", apart=True, limited=True)
+        facts = PodFacts("p", role, members, apart=True)
         assert chosen(Role.DEDICATED, facts) == [Group(Role.DEDICATED, ("p",), shares_box=False)]
         assert chosen(Role.ONLINE, facts) == []
 
@@ -221,6 +225,25 @@ class TestApart:
         other = pod(BURSTABLE, "other")
         found = chosen(Role.DEDICATED, other, *pods(BURSTABLE, 50, Role.SYSTEM, apart=True))
         assert found == [Group(Role.DEDICATED, (BURSTABLE,), (other.path,), shares_box=False)]
+
+    def test_a_pod_less_one_container_stands_for_all(self):
+        known = *containers("own", 300, apart=True), ContainerFacts("p/other")
+        found = chosen(Role.DEDICATED, PodFacts("p", Role.ONLINE, known))
+        assert found == [Group(Role.DEDICATED, ("p",), ("p/other",), shares_box=False)]
+
+    def test_a_pod_known_in_part_stands_for_none(self):
+        known = *containers("own", 3, apart=True), ContainerFacts("p/other")
+        found = chosen(Role.DEDICATED, PodFacts("p", Role.SYSTEM, known, is_whole=False))
+        assert [group.add for group in found] == [(one.path,) for one in known[:3]]
+
+    @pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "in part"])
+    @pytest.mark.parametrize("others", [0, 1, 15, 16, 200, 399])
+    @pytest.mark.parametrize("role", [Role.DEDICATED, Role.BOX])
+    def test_hundreds_of_containers_cost_few_files(self, role, others, is_whole):
+        kind = {"apart" if role is Role.DEDICATED else "boxed": True}
+        known = *containers("own", 400 - others, **kind), *containers("other", others)
+        found = chosen(role, PodFacts(f"{BURSTABLE}/p", Role.ONLINE, known, is_whole=is_whole))
+        assert 0 < sum(len(group.add) + len(group.less) for group in found) <= groups.MOST_OF_A_POD
 
     def test_containers_straight_in_a_qos_cgroup_are_nobodys_part_of_it(self):
         straight = PodFacts(BURSTABLE, Role.SYSTEM, (ContainerFacts(f"{BURSTABLE}/c"),))

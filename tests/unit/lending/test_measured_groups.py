@@ -54,6 +54,19 @@ def test_a_dedicated_container_beside_one_in_share_is_left_out_alone():
     assert [group.stalled for group in groups(node, Role.ONLINE)] == ["kubepods/podweb/exporter"]
 
 
+def test_only_a_wholly_known_pod_stands_for_owners():
+    node = a_node()
+    create(node, "db", kit.DEDICATED, 2000)
+    for name in ("a", "b"):
+        create(node, name, kit.DEDICATED, 100)
+    create(node, "other")
+    (found,) = groups(node, Role.DEDICATED)
+    assert (found.add, found.less) == (("kubepods/podweb",), ("kubepods/podweb/other",))
+    elsewhere = kit.container("elsewhere", "web", cgroups_path="")
+    node.decide(ContainerCreating(kit.pod("web"), elsewhere, kit.SHARED))
+    assert [group.less for group in groups(node, Role.DEDICATED)] == [(), (), ()]
+
+
 def test_an_online_pods_reclaimed_container_counts_as_reclaimed():
     node = a_node()
     create(node, "app")
