@@ -219,6 +219,7 @@ def test_a_socket_that_was_removed_comes_back(rig):
 
 def test_its_end_removes_the_socket_despite_a_client(rig):
     with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(PATIENCE_SECONDS)
         client.connect(str(rig.socket))
         client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         assert client.recv(1), "gRPC greets"

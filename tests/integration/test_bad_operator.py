@@ -26,7 +26,7 @@ from tests.integration.harness import (
 )
 from tests.rig.daemon import PROJECT
 from tests.rig.own_time import ends_within
-from tests.rig.waiting import wait_until
+from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 
 SOON_S = 60
 
@@ -259,6 +259,7 @@ def test_a_silent_cri_stops_neither_health_nor_end(node):
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(node.cri_socket))
         mute.listen(16)
+        mute.settimeout(PATIENCE_SECONDS)
         with daemon_of(node) as daemon:
             served(daemon)
             connection, _ = mute.accept()  # the daemon connects to compare, and gets no answer

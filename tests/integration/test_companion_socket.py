@@ -48,6 +48,9 @@ def state(path: Path) -> State:
 def test_the_companion_sees_the_capacity(node_v2, path):
     with daemon(node_v2, path, CONFIG + LENDING) as running:
         served(running)
+        wait_until(
+            lambda: running.capacity()["cpu_milli"], SOON_S, "an offer: it is 0 before the first snapshot"
+        )
         found, capacity = state(path), running.capacity()
     assert found.offer.cpu_milli == capacity["cpu_milli"]
     assert found.lending is Lending.ON
