@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ MOST_MIB = 44
 """Of its own memory. Files that other processes have mapped too count for it less or more as those come and go."""
 
 PODS = "/api/v1/namespaces/default/pods"
+PROBES = count()
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,20 @@ def is_refused(admin: Api, name: str, resource: str) -> bool:
     return any(f"Insufficient {resource}" in condition.get("message", "") for condition in conditions)
 
 
+def wait_closed(admin: Api) -> None:
+    """Wait until the node is closed and the scheduler knows it: its watches of nodes and pods are two streams."""
+    wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
+    wait_until(lambda: _knows_closed(admin), SOON_S, "a scheduler that knows the closed node")
+
+
+def _knows_closed(admin: Api) -> bool:
+    """Return whether the scheduler counts no place for a new pod, which is too large for every node."""
+    name = f"probe-{next(PROBES)}"
+    pod(admin, name, lent("1000000"))
+    wait_until(lambda: is_refused(admin, name, CPU), SOON_S, "a refusal of a pod that is too large")
+    return is_refused(admin, name, OPEN)
+
+
 def test_the_offer_is_capacity_and_allocatable(rig, admin):
     status = admin.get(f"/api/v1/nodes/{NODE}")["status"]
     assert status["capacity"] == status["allocatable"]
@@ -127,7 +143,7 @@ def test_the_stock_scheduler_uses_lent_amounts(rig, admin):
 
 def test_a_closed_node_gets_no_reclaimed_pod(rig, admin):
     rig.state = OFFER._replace(lending=Lending.OFF)
-    wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
+    wait_closed(admin)
     pod(admin, "late", lent())
     pod(admin, "online", {"cpu": "1"})
     wait_until(lambda: is_bound(admin, "online"), SOON_S, "a node for the online pod")
@@ -137,7 +153,7 @@ def test_a_closed_node_gets_no_reclaimed_pod(rig, admin):
 
 def test_a_closed_node_opens_again(rig, admin):
     rig.state = OFFER._replace(lending=Lending.COOLING)
-    wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
+    wait_closed(admin)
     pod(admin, "waits", lent())
     wait_until(lambda: is_refused(admin, "waits", OPEN), SOON_S, "a refusal for want of an open node")
     rig.state = OFFER
