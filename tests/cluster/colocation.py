@@ -1,9 +1,10 @@
 """Daemon, companion and controller together, as `kubectl apply -k deploy` brings them up, all from one image.
 
 Three changes, named here. The companion waits seconds where the product waits half a minute
-(`tests/rig/hasty_companion.py`). The daemon raises quotas, and may lend up to twice the machine's CPUs, so that
-a busy machine still has an offer. The controller may evict. `tests/cluster/product.py` names a fourth one. A module
-with `DAEMON_PROGRAM` names the program that runs in place of the image's daemon.
+(`tests/rig/hasty_companion.py`). The daemon raises quotas, and may lend up to three times the machine's CPUs, so that
+a busy machine still has an offer (`tests/rig/lavish_daemon.py`; other programs have twice, which the configuration
+allows). The controller may evict. `tests/cluster/product.py` names a fourth one. A module with `DAEMON_PROGRAM` names
+another program that runs in place of the image's daemon.
 """
 
 import json
@@ -28,6 +29,7 @@ DAEMON: Final = "nri-coloc"
 COMPANION: Final = "nri-coloc-cluster"
 CONTROLLER: Final = "nri-coloc-controller"
 HASTY: Final = PROJECT / "tests/rig/hasty_companion.py"
+LAVISH: Final = PROJECT / "tests/rig/lavish_daemon.py"
 RECLAIM: Final = "reclaim: {cpuWatermark: 200, features: [scheduler-hints, scheduler-idle, quota-burst]}"
 NO_EVICTIONS: Final = "evict: false"
 SOCKET: Final = "run/nri-coloc-cluster/cluster.sock"
@@ -36,7 +38,7 @@ SOCKET: Final = "run/nri-coloc-cluster/cluster.sock"
 class Colocation:
     """The three workloads on the node of a cluster."""
 
-    def __init__(self, cluster: Cluster, product: Product, daemon: Path | None = None) -> None:
+    def __init__(self, cluster: Cluster, product: Product, daemon: Path) -> None:
         self._cluster = cluster
         self.product = product
         self._daemon = daemon
@@ -149,7 +151,7 @@ class Colocation:
                 found["data"]["config.yaml"] = merged(may_evict, RECLAIM, sections)
             if found["kind"] == "DaemonSet" and found["metadata"]["name"] == COMPANION:
                 found["spec"]["template"]["spec"]["containers"][0]["command"] = companion(HASTY.read_text())
-            if self._daemon and found["kind"] == "DaemonSet" and found["metadata"]["name"] == DAEMON:
+            if found["kind"] == "DaemonSet" and found["metadata"]["name"] == DAEMON:
                 daemon = found["spec"]["template"]["spec"]["containers"][0]
                 daemon["command"] = ["python", "-c", self._daemon.read_text()]
         return granted(objects)

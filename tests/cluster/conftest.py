@@ -8,7 +8,7 @@ import pytest
 from tests.cluster import programs
 from tests.cluster.binaries import MATRIX, PAIRS, Pair, in_time
 from tests.cluster.cluster import Cluster, bring_up
-from tests.cluster.colocation import COMPANION, CONTROLLER, Colocation
+from tests.cluster.colocation import COMPANION, CONTROLLER, LAVISH, Colocation
 from tests.cluster.product import NAME, NAMESPACE, Product, missing_capabilities
 from tests.cluster.running import Pods
 
@@ -99,7 +99,7 @@ def product(shared_product: Product, cluster: Cluster) -> Product:
 
 @pytest.fixture(scope="module")
 def installed(request: pytest.FixtureRequest, shared_cluster: Cluster, shared_product: Product) -> Colocation:
-    found = Colocation(shared_cluster, shared_product, getattr(request.module, "DAEMON_PROGRAM", None))
+    found = Colocation(shared_cluster, shared_product, getattr(request.module, "DAEMON_PROGRAM", LAVISH))
     found.install()
     return found
 
