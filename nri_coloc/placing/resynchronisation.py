@@ -16,6 +16,7 @@ from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import POOLS, Assignment, Crowd, NodeState, PodPlace
+from nri_coloc.core.texts import counted
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, Phase, Pod, Wish
 from nri_coloc.placing import (
@@ -88,7 +89,8 @@ def synchronize(state: NodeState, event: Synchronized, tuning: Tuning) -> Outcom
     state, met = _requests_met(before, state, event, tuning)
     decisions += (*said, *more, *met)
     state = pools.settled(box_again(state), near)
-    cause = f"pool resized: the runtime listed {len(event.containers)} containers in {len(event.pods)} pods"
+    found = f"{counted(len(event.containers), 'container')} in {counted(len(event.pods), 'pod')}"
+    cause = f"pool resized: the runtime listed {found}"
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     decisions.extend(words.changed_of_all(before, state))
     return Outcome(_unless_same(before, state), tuple(decisions), everyone(state))

@@ -73,6 +73,13 @@ def test_a_document_draws_every_room(document):
     assert set(ROOMS) - set(re.findall(r"[a-z]+", drawing)) == set()
 
 
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/changes.md"])
+def test_a_document_names_modules_that_exist(document):
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / document).read_text()))
+    assert {name for name in named if not ((PACKAGE / name).exists() or (ROOT / name).exists())} == set()
+    assert named
+
+
 def test_no_room_has_two_floors():
     names = [name for floor in floors() for name in floor]
     assert len(names) == len(set(names))

@@ -79,7 +79,7 @@ def _group(path: str) -> str:
     if not parts or ".." in parts or "\0" in path:
         raise ValueError(f"{path[:80]!r} is not the path of a cgroup below the root")
     if any("kubepods" in part for part in parts) or "/".join(parts) in _NOT_YOURS:
-        raise ValueError(f"{path[:80]!r} holds others too")
+        raise ValueError(f"{path[:80]!r} holds other pods, or processes of the system, too")
     return "/".join(parts)
 
 
