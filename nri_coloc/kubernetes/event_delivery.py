@@ -44,13 +44,21 @@ class Delivery:
         """Begin with the numbers of a new connection."""
         self._open, self._newest = {}, 0
 
-    def take(self, events: Iterable[Told]) -> None:
-        """Take the Events of an answer; known Events are repetitions."""
+    def take(self, events: Iterable[Told], newest: int = 0) -> None:
+        """Take the Events of an answer; known Events are repetitions.
+
+        newest: highest sequence number of the answer. An Event that was left out is confirmed like a written one:
+            otherwise the daemon repeats it for ever, and 32 such Events leave no place for others.
+        """
         for event in events:
             if event.sequence > self._newest:
                 self._newest = event.sequence
+                self._end(
+                    self._waiting.get(_key(event))
+                )  # the daemon dropped its entry, and counts from 1 again
                 self._open[event.sequence] = _key(event)
                 self._waiting[_key(event)] = event
+        self._newest = max(self._newest, newest)
         while len(self._waiting) > MOST_WAITING:
             self._drop(self._waiting[next(iter(self._waiting))])
 
@@ -92,8 +100,12 @@ class Delivery:
         self._refused.pop(_key(event), None)
         if self._waiting.get(_key(event)) is event:
             del self._waiting[_key(event)]
-            if self._open.get(event.sequence) == _key(event):
-                del self._open[event.sequence]
+            self._end(event)
+
+    def _end(self, event: Told | None) -> None:
+        """Let no number wait for an Event: it was written or given up, or another one stands for it."""
+        if event is not None and self._open.get(event.sequence) == _key(event):
+            del self._open[event.sequence]
 
 
 def _key(event: Told) -> _Key:

@@ -75,8 +75,9 @@ class EventWriter:
 
     def take(self, answer: pb.NextResponse) -> None:
         """Take the Events of an answer."""
+        newest = max((each.sequence for each in answer.events), default=0)
         with self._lock:
-            self._delivery.take(event_messages.events_of(answer, time.time()))
+            self._delivery.take(event_messages.events_of(answer, time.time()), newest)
             lost = answer.events_lost + self._delivery.lost
         if answer.events:
             self._taken.set()

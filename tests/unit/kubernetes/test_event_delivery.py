@@ -2,10 +2,12 @@
 
 import pytest
 
-from nri_coloc.kubernetes import event_delivery
+from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.kubernetes import event_delivery, event_messages, node_events
 from nri_coloc.kubernetes.event_delivery import Delivery
 from nri_coloc.kubernetes.event_messages import Told
-from nri_coloc.kubernetes.event_reasons import Subject
+from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
+from nri_coloc.kubernetes.node_events import REPEAT_S, NodeEvents
 
 
 def event(sequence: int, pod: str = "", times: int = 1) -> Told:
@@ -73,6 +75,22 @@ def test_an_event_that_occurred_again_is_written_again():
     assert first(found).times == 5
 
 
+def test_an_event_that_waits_is_replaced():
+    found = delivery(1, 2)
+    found.take([event(3, "web-1", times=5)])
+    found.written(first(found))
+    found.written(first(found))
+    assert (found.first(), found.recorded) == (None, 3)
+
+
+def test_an_event_that_cannot_be_used_is_confirmed():
+    found = delivery(1)
+    found.take([], newest=3)
+    assert found.recorded == 0
+    found.written(first(found))
+    assert found.recorded == 3
+
+
 def test_a_failed_event_waits_behind_others():
     found = delivery(1, 2)
     found.failed(first(found))
@@ -137,3 +155,37 @@ def test_waiting_events_are_bounded(connections):
         waiting += 1
     assert waiting == min(32 * connections, event_delivery.MOST_WAITING)
     assert waiting + found.lost == 32 * connections
+
+
+# ---- beside the daemon's own list ----
+
+
+def occurred(events: NodeEvents, pod: str, now_s: float) -> None:
+    events.occurred(Occurrence(Subject("shop", pod, f"uid-{pod}"), EventReason.PLACED_LATE, "late"), now_s)
+
+
+def told(found: Delivery, events: NodeEvents, now_s: float) -> int:
+    """Let the daemon answer once; return the number of Events in the answer."""
+    events.recorded(found.recorded)
+    batch, answer = events.publish(now_s), pb.NextResponse()
+    event_messages.add(answer, batch, now_s)
+    found.take(event_messages.events_of(answer, now_s))
+    return len(answer.events)
+
+
+def test_a_dropped_event_that_returns_blocks_no_other(monkeypatch):
+    """While the API server is away, the daemon drops Events that the companion has, and one of them occurs again."""
+    monkeypatch.setattr(node_events, "MOST_KEPT", 40)
+    found, events = delivery(), NodeEvents()
+    for number in range(120):
+        occurred(events, f"web-{number}", float(number))
+        if number > 40:
+            occurred(events, "web-0", float(number))
+        told(found, events, float(number))
+        found.failed(first(found))
+    for turn in range(5):
+        while (waiting := found.first()) is not None:
+            found.written(waiting)
+        told(found, events, 1000 + turn * REPEAT_S)
+    assert found.first() is None
+    assert told(found, events, 2000.0) == 0

@@ -251,3 +251,12 @@ def test_a_control_character_of_the_daemon_is_no_event(tmp_path, field):
         take(writer, bad, message(2))
         assert len(api.asked) == 1
     assert writer.recorded == 2
+
+
+def test_an_event_that_cannot_be_used_is_not_repeated(tmp_path):
+    bad = message(1)
+    bad.reason = "a\x1bb"
+    with writing(tmp_path, lambda _: Reply()) as (writer, api, _):
+        take(writer, bad)
+        assert api.asked == []
+    assert writer.recorded == 1
