@@ -204,7 +204,7 @@ class Translator:
         """Return the wishes of a pod's containers that have another class under its present CPU request."""
         others = [a for a in now.state.of_pod(pod.id) if a.id != but]
         later = now._replace(state=change.with_request(now.state, pod))
-        found = {known.id: self._wish_again(pod, known, later) for known in others}
+        found = self._wishes_of(pod, others, later)
         return {known.id: found[known.id] for known in others if found[known.id].qos is not known.qos}
 
     def _read_again(self, pod: Pod) -> Pod:
@@ -390,18 +390,21 @@ class Translator:
         pods: dict[str, Wish] = {}
         for pod_id, place in state.pods.items():
             pods[pod_id] = self.pod_wish(place.pod, tuning)
-            for assignment in state.of_pod(pod_id):
-                containers[assignment.id] = self._wish_again(place.pod, assignment, _Now(state, tuning))
+            containers |= self._wishes_of(place.pod, state.of_pod(pod_id), _Now(state, tuning))
         for assignment in state.containers.values():
             if assignment.id not in containers:
                 pod = Pod(assignment.container.pod_id)
-                containers[assignment.id] = self._wish_again(pod, assignment, _Now(state, tuning))
+                containers |= self._wishes_of(pod, state.of_pod(pod.id), _Now(state, tuning))
         return containers, pods
 
-    def _wish_again(self, pod: Pod, known: Assignment, now: _Now) -> Wish:
-        own = known.container
-        wish = self.wish(pod, own, now.tuning, _members_request(now.state, pod, own))
-        return _as_resized(_with_claims(wish, own, now, is_created=False), known, own)
+    def _wishes_of(self, pod: Pod, members: Sequence[Assignment], now: _Now) -> dict[str, Wish]:
+        """Return the wishes of known containers of a pod, by id."""
+        asked, found = _members_request(now.state, pod), dict[str, Wish]()
+        for known in members:
+            own = known.container
+            wish = _with_claims(self.wish(pod, own, now.tuning, asked), own, now, is_created=False)
+            found[known.id] = _as_resized(wish, known, own)
+        return found
 
     def _subject(self, hook: Hook, state: NodeState) -> tuple[Pod, Container]:
         assert hook.container is not None  # the session gives one to every hook of a container
@@ -419,12 +422,13 @@ def _kubelets(container: Container, state: NodeState) -> Container:
     return container if known is None else record.facts_of(container, known)
 
 
-def _members_request(state: NodeState, pod: Pod, container: Container) -> int | None:
-    """Return the sum of this and the pod's other containers' CPU requests; None if the pod's own request is known."""
+def _members_request(state: NodeState, pod: Pod, *changed: Container) -> int | None:
+    """Return the sum of a pod's containers' CPU requests, some new or changed; None if the pod's own is known."""
     if pod.cpu_request is not None:
         return None
-    others = [a.container for a in state.of_pod(pod.id) if a.id != container.id]
-    return sum([request.of_container(each).milli for each in (container, *others)])
+    ids = {each.id for each in changed}
+    others = [a.container for a in state.of_pod(pod.id) if a.id not in ids]
+    return sum([request.of_container(each).milli for each in (*changed, *others)])
 
 
 def _unchanged(known: Assignment | None, asked: Container) -> Wish | None:

@@ -2,14 +2,19 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from nri_coloc._pb import nri_pb2
 from nri_coloc.core.settings import PoolTuning, Selector, Tuning
+from nri_coloc.hooks.pod_requests import PodRequests
 from nri_coloc.nri.calls import HookKind
 from tests.property.tenancy import Kubelet, Tenancy, hook_of
 from tests.property.tenants import ContainerSpec, Figures, TenantPod
 from tests.rig import told
+from tests.unit.parts import a_translator
 
 NO_WORDS: Mapping[str, str] = {}
 WITH_A_POOL = Tuning(
@@ -60,6 +65,25 @@ def test_a_resize_costs_in_proportion_to_the_containers():
 
 def test_a_resize_costs_in_proportion_beside_an_operators_pool():
     assert resize_of_a_pod(160, WITH_A_POOL) < 6 * resize_of_a_pod(40, WITH_A_POOL)
+
+
+def new_settings_beside_an_unknown_request(number: int, *, is_listed: bool) -> int:
+    """Return the calls of reading the wishes again beside a pod whose CPU request is unknown."""
+    node = run_pod(number, Tuning())
+    state = node.node.state
+    (place,) = state.pods.values()
+    unknown = replace(place, pod=replace(place.pod, cpu_request=None))
+    state = replace(state, pods={place.pod.id: unknown} if is_listed else {})
+    translator = a_translator(Tuning(), PodRequests(node.kubelet, node.kubelet.version))
+    return calls_of(lambda: translator.wishes_again(state, Tuning()))
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_new_settings_cost_in_proportion_beside_an_unknown_request(is_listed):
+    small, large = (
+        new_settings_beside_an_unknown_request(number, is_listed=is_listed) for number in (40, 160)
+    )
+    assert large < 6 * small
 
 
 def test_a_restart_costs_in_proportion_beside_an_operators_pool():
