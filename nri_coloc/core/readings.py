@@ -132,7 +132,8 @@ class MemoryReading(NamedTuple):
     """One cgroup's memory. `working_set` = usage − inactive file cache (as the kubelet counts it).
 
     `file`: page cache that can go back to a file; tmpfs and shared memory, `shared`, cannot. `slab_reclaimable`: the
-    kernel's own that can, dentries and inodes; None where it does not tell (v1).
+    kernel's own that can, dentries and inodes; None where it does not tell (v1). `locked`: the part of `file` that a
+    process keeps in memory (mlock(2)).
     """
 
     usage: int
@@ -145,6 +146,7 @@ class MemoryReading(NamedTuple):
     high_events: int = 0
     shared: int = 0
     slab_reclaimable: int | None = None
+    locked: int = 0
 
     @property
     def most_slab(self) -> int:
@@ -154,9 +156,14 @@ class MemoryReading(NamedTuple):
         return max(0, self.usage - self.anon - self.file - self.shared)
 
     @property
+    def cache(self) -> int:
+        """Page cache that the kernel can take back, bytes."""
+        return self.file - self.locked
+
+    @property
     def unreclaimable(self) -> int:
-        """Memory that no bound gets back, bytes: all but page cache and the slab that is known as reclaimable."""
-        return max(0, self.usage - self.file - (self.slab_reclaimable or 0))
+        """Memory that no bound gets back, bytes: all but unlocked page cache and known reclaimable slab."""
+        return max(0, self.usage - self.cache - (self.slab_reclaimable or 0))
 
 
 class IOReading(NamedTuple):
@@ -352,6 +359,7 @@ def _memory_of(each: Sequence[MemoryReading]) -> MemoryReading:
         limit=None if None in limits else sum(filter(None, limits)),
         shared=sum(one.shared for one in each),
         slab_reclaimable=None if None in slabs else sum(filter(None, slabs)),
+        locked=sum(one.locked for one in each),
     )
 
 

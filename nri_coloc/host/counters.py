@@ -229,8 +229,8 @@ def stolen_us(text: bytes | None) -> int | None:
 KIB: Final = 1024
 
 _STAT: Final = re.compile(
-    rb"^(total_rss|total_cache|total_shmem|total_inactive_file|anon|file|shmem|inactive_file|slab_reclaimable)"
-    rb" (\d{1,20})$",
+    rb"^(total_rss|total_cache|total_shmem|total_inactive_file|total_active_file|total_unevictable"
+    rb"|anon|file|shmem|inactive_file|active_file|unevictable|slab_reclaimable) (\d{1,20})$",
     re.MULTILINE,
 )
 _LOW: Final = re.compile(rb"^ +low +(\d{1,20})$", re.MULTILINE)
@@ -272,11 +272,14 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
     inactive = stat.get(b"total_inactive_file", stat.get(b"inactive_file"))
     if usage is None or anon is None or cache is None or inactive is None or not _is_limit(files.limit):
         return None
+    file = max(0, cache - shared)
+    active = stat.get(b"total_active_file", stat.get(b"active_file", file))
+    unevictable = stat.get(b"total_unevictable", stat.get(b"unevictable", 0))
     events = flat(files.events)
     return MemoryReading(
         usage=usage,
         anon=anon,
-        file=max(0, cache - shared),
+        file=file,
         inactive_file=inactive,
         working_set=max(0, usage - inactive),
         limit=limit(files.limit),
@@ -284,7 +287,16 @@ def reading(files: CgroupFiles) -> MemoryReading | None:
         high_events=events.get(b"high", 0),
         shared=shared,
         slab_reclaimable=stat.get(b"slab_reclaimable"),
+        locked=locked(file, inactive + active, unevictable),
     )
+
+
+def locked(file: int, on_lists: int, unevictable: int) -> int:
+    """Return the part of page cache that processes keep in memory (mlock(2)), bytes.
+
+    on_lists: active and inactive pages of files. Locked pages are on neither list; nor are pages that are on none yet.
+    """
+    return min(unevictable, max(0, file - on_lists))
 
 
 def limit(text: bytes | None) -> int | None:
@@ -313,11 +325,13 @@ def swap_free(text: bytes | None) -> int:
 
 
 def numa_meminfo(text: bytes | None) -> NumaMemory | None:
-    """Read a node's meminfo; `file` is the page cache without tmpfs, as in a cgroup's."""
+    """Read a node's meminfo; `file` is the page cache without tmpfs, and without pages that processes lock."""
     found = _kib_lines(text)
     if b"MemTotal" not in found or b"MemFree" not in found:
         return None
     file = max(0, found.get(b"FilePages", 0) - found.get(b"Shmem", 0))
+    listed = found.get(b"Inactive(file)", 0) + found.get(b"Active(file)", file)
+    file -= locked(file, listed, found.get(b"Unevictable", 0))
     return NumaMemory(found[b"MemTotal"], found[b"MemFree"], file)
 
 

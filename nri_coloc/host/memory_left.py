@@ -16,11 +16,11 @@ from nri_coloc.host.readings import CgroupReader, content, whole
 WATERMARK_S: Final = 60.0
 """Seconds for which the watermarks count. They change if an operator writes vm.min_free_kbytes, or memory comes."""
 
-_ON_NODE: Final = re.compile(rb"N(\d+)=(\d+)")
-
-_HELD_V1: Final = (b"hierarchical_anon=",)
+_HELD_V1: Final = (b"hierarchical_anon=", b"hierarchical_unevictable=")
 _HELD_V2: Final = (b"anon ", b"shmem ", b"kernel_stack ", b"pagetables ", b"slab_unreclaimable ")
-"""The lines of memory.numa_stat with memory that cannot go back to a file."""
+"""The lines of memory.numa_stat with memory that cannot go back to a file; on cgroup v2 without locked page cache."""
+
+_CACHE_V2: Final = (b"file ", b"shmem ", b"inactive_file ", b"active_file ", b"unevictable ")
 
 
 class MemoryLeftReader:
@@ -59,7 +59,7 @@ class MemoryLeftReader:
         found = self.held(path, at)
         if found is None or found.limit is None:
             return None
-        cache = found.inactive_file + max(0, found.file - found.inactive_file) // 2
+        cache = found.inactive_file + max(0, found.cache - found.inactive_file) // 2
         slab = (found.slab_reclaimable or 0) // 2
         return MemoryLeft(found.limit, found.limit - found.usage + cache + slab)
 
@@ -72,14 +72,17 @@ class MemoryLeftReader:
         """Read the memory of a cgroup on one memory node that the end of its pod frees, without page cache, bytes.
 
         0 if it is unknown. tmpfs counts: on cgroup v1 the kernel counts it as anonymous (mm/memcontrol.c,
-        memcg_numa_stat_show: LRU_ALL_ANON).
+        memcg_numa_stat_show: LRU_ALL_ANON). So does locked page cache.
         """
         below = cgroup_layout.below_root(path)
         text = content(f"{self._layout.memory}/{below}/memory.numa_stat") if self._layout.memory else None
-        names, unit = (_HELD_V2, 1) if self._layout.version == 2 else (_HELD_V1, self._page_size)
-        lines = (line for line in (text or b"").splitlines() if line.startswith(names))
-        counts = (dict(_ON_NODE.findall(line)) for line in lines)
-        return sum(int(found.get(b"%d" % number, 0)) for found in counts) * unit
+        on_node = re.compile(rb"^(\w+[ =]).*\bN%d=(\d{1,20})\b" % number, re.MULTILINE)
+        found = {name: int(amount) for name, amount in on_node.findall(text or b"")}
+        if self._layout.version == 1:
+            return sum(found.get(name, 0) for name in _HELD_V1) * self._page_size
+        file, shared, inactive, active, unevictable = (found.get(name, 0) for name in _CACHE_V2)
+        locked = counters.locked(file - shared, inactive + active, unevictable)
+        return sum(found.get(name, 0) for name in _HELD_V2) + locked
 
     def _low_watermark(self, at: float) -> int | None:
         known = self._watermark

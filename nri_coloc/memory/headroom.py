@@ -6,7 +6,7 @@ the other for the reclaimed pods alone: host groups lie outside of kubepods, so 
     node:     available + held − claim − growth − reserve − margin
       available = free + inactive file + ½ active file + ½ reclaimable slab − low watermarks
       held      = use of the reclaim cgroups that `available` does not contain already:
-                  use − inactive file − ½ other file − ½ reclaimable slab
+                  use − inactive file − ½ other file that no process locks − ½ reclaimable slab
     kubepods: limit − working set + the working set of the reclaimed pods − claim − growth − margin
 
 `margin` (`core.memory_margin`) keeps lent memory from causing an eviction, by the daemon or by the kubelet. Both bounds
@@ -214,7 +214,7 @@ def _terms(
 
 def _held(node: NodeReading, members: list[MemoryReading]) -> int:
     """Return the members' use that is not counted as available, bytes. Their slab is bounded by the node's slab."""
-    held = sum(max(0, m.usage - m.inactive_file - max(0, m.file - m.inactive_file) // 2) for m in members)
+    held = sum(max(0, m.usage - m.inactive_file - max(0, m.cache - m.inactive_file) // 2) for m in members)
     return max(0, held - min(node.slab_reclaimable, sum(m.most_slab for m in members)) // 2)
 
 

@@ -201,4 +201,4 @@ class Reclaimer:
 
 def _source(found: HeldMemory, lent_bytes: int) -> Source:
     held = found.memory
-    return Source(held.usage, held.file, found.kept, found.stall, lent_bytes)
+    return Source(held.usage, held.cache, found.kept, found.stall, lent_bytes)

@@ -16,15 +16,16 @@ _LINE: Final = re.compile(r"^(\S+):( +)\d+ kB$", re.MULTILINE)
 
 
 class Held(NamedTuple):
-    """Bytes that a cgroup itself holds: anonymous memory, active page cache, inactive page cache."""
+    """Bytes that a cgroup itself holds: anonymous memory, and active, inactive and locked page cache."""
 
     anon: int = 0
     active_file: int = 0
     inactive_file: int = 0
+    locked: int = 0
 
     @property
     def file(self) -> int:
-        return self.active_file + self.inactive_file
+        return self.active_file + self.inactive_file + self.locked
 
     @property
     def usage(self) -> int:
@@ -56,14 +57,14 @@ class MemoryUse:
         if self._tree.version == 2:
             stat = (
                 f"anon {total.anon}\nfile {total.file}\nkernel 0\ninactive_anon 0\nactive_anon {total.anon}\n"
-                f"inactive_file {total.inactive_file}\nactive_file {total.active_file}\nunevictable 0"
+                f"inactive_file {total.inactive_file}\nactive_file {total.active_file}\nunevictable {total.locked}"
             )
             self._files.put(path, "memory.current", str(total.usage))
         else:
             stat = (
                 f"total_cache {total.file}\ntotal_rss {total.anon}\ntotal_inactive_anon 0\n"
                 f"total_active_anon {total.anon}\ntotal_inactive_file {total.inactive_file}\n"
-                f"total_active_file {total.active_file}\ntotal_unevictable 0"
+                f"total_active_file {total.active_file}\ntotal_unevictable {total.locked}"
             )
             self._files.put(path, "memory.usage_in_bytes", str(total.usage))
         self._files.put(path, "memory.stat", stat)
@@ -78,7 +79,7 @@ class MemoryUse:
         free = kib.get("MemTotal", 0) - total.usage // KIB
         kib |= {
             "MemFree": max(0, free),
-            "MemAvailable": max(0, free + total.file // KIB),
+            "MemAvailable": max(0, free + (total.file - total.locked) // KIB),
             "Active(file)": total.active_file // KIB,
             "Inactive(file)": total.inactive_file // KIB,
             "AnonPages": total.anon // KIB,

@@ -165,6 +165,16 @@ def lowered(bed: Machine) -> Machine:
 # ---- urgent ----
 
 
+def test_urgent_takes_no_locked_page_cache(make: Callable[..., Machine]):
+    bed = make(swap=0, hog=0, small=0)
+    bed.set_held("hog", Held(locked=4 * GIB))
+    bed.holds("small", 0, 1)
+    bed.leaves(0.1)
+    bed.turns(1)
+    assert bed.memory["small"].usage < GIB
+    assert bed.memory["hog"].usage == 4 * GIB
+
+
 def test_urgent_takes_the_missing_amount_alone(make: Callable[..., Machine]):
     bed = make(hog=4, small=1)
     bed.leaves(0.1)

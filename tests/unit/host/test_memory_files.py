@@ -70,6 +70,19 @@ class TestReading:
         assert found is not None
         assert (found.slab_reclaimable, found.shared, found.most_slab) == (None, 3000, 500)
 
+    @pytest.mark.parametrize(("files", "prefix"), [(V1, b"total_"), (V2, b"")], ids=["v1", "v2"])
+    def test_locked_page_cache_is_use(self, files, prefix):
+        stat = (files.stat or b"").replace(b"active_file 2500\n", b"")
+        lines = b"%bactive_file 500\n%bunevictable 2000\n" % (prefix, prefix)
+        found = counters.reading(files._replace(stat=stat + lines))
+        assert found is not None
+        assert (found.file, found.locked, found.unreclaimable) == (4000, 2000, 7500)
+
+    def test_locked_anonymous_memory_is_no_page_cache(self):
+        found = counters.reading(V2._replace(stat=(V2.stat or b"") + b"unevictable 3000\n"))
+        assert found is not None
+        assert (found.locked, found.unreclaimable) == (0, 5500)
+
     def test_a_working_set_is_never_negative(self):
         found = counters.reading(V2._replace(usage=b"1000\n"))
         assert found is not None
@@ -135,6 +148,12 @@ class TestNode:
         assert counters.numa_meminfo(text) == NumaMemory(102_400, 40_960, 30_720)
         shared = text + b"Node 1 Shmem:         10 kB\n"
         assert counters.numa_meminfo(shared) == NumaMemory(102_400, 40_960, 20_480)
+
+    def test_locked_page_cache_of_a_numa_node_is_not_available(self):
+        amounts = {"MemTotal": 100, "MemFree": 40, "FilePages": 30, "Shmem": 10}
+        amounts |= {"Active(file)": 6, "Inactive(file)": 4, "Unevictable": 12}
+        text = "".join(f"Node 1 {name}: {kib} kB\n" for name, kib in amounts.items())
+        assert counters.numa_meminfo(text.encode()) == NumaMemory(102_400, 40_960, 10_240)
 
     def test_the_low_watermarks_of_all_zones_are_summed(self):
         zone = b"Node 0, zone  DMA\n  pages free 3840\n        min      23\n        low      %d\n        high     33\n"

@@ -77,6 +77,12 @@ def test_below_a_limit(node: Node):
     assert found.below_limit(path, 0.0) == MemoryLeft(4 * GIB, GIB + GIB + GIB // 2)
 
 
+def test_locked_page_cache_is_not_available_below_a_limit(node: Node):
+    path = held(node, Held(locked=GIB))
+    node.tree.write(path, "memory.max" if node.tree.version == 2 else "memory.limit_in_bytes", str(4 * GIB))
+    assert reader(node).below_limit(path, 0.0) == MemoryLeft(4 * GIB, 3 * GIB)
+
+
 def test_anonymous_memory_of_a_node(node: Node):
     path = held(node, Held(anon=GIB))
     assert reader(node).unreclaimable_on(path, 1) == 0
@@ -96,3 +102,15 @@ def test_tmpfs_counts_on_a_memory_node(tmp_path: Path):
         text = "anon N0=1 N1=1\nfile N0=9 N1=9\nshmem N0=2 N1=2\nslab_reclaimable N1=9\nslab_unreclaimable N1=4\n"
         (node.tree.folder("memory.numa_stat", path) / "memory.numa_stat").write_text(text)
         assert reader(node).unreclaimable_on(path, 1) == 7
+
+
+def test_locked_memory_counts_on_a_memory_node(node: Node):
+    """On cgroup v1 it is on a list of its own, anonymous or not; on v2 anonymous memory contains its locked part."""
+    path = held(node, Held(anon=GIB))
+    lists = "inactive_file N1=3\nactive_file N0=7 N1=6\nunevictable N0=1 N1=9\n"
+    text, expected = {
+        1: ("unevictable=1 N1=1\nhierarchical_anon=2 N1=2\nhierarchical_unevictable=5 N0=1 N1=4\n", 6 * PAGE),
+        2: (f"anon N0=1 N1=5\nfile N0=9 N1=20\nshmem N0=1 N1=4\n{lists}", 5 + 4 + 7),
+    }[node.tree.version]
+    (node.tree.folder("memory.numa_stat", path) / "memory.numa_stat").write_text(text)
+    assert reader(node).unreclaimable_on(path, 1) == expected

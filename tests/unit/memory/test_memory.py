@@ -90,6 +90,11 @@ CASES = [
         box=holding(0, 2, 4),
     ),
     Case(
+        "its locked cache is not in the node's",
+        42,
+        box={"job": GroupReading(9, 0.0, memory=MemoryReading(2 * GIB, file=2 * GIB, locked=2 * GIB))},
+    ),
+    Case(
         "its slab is half in the node's",
         44,
         node=replace(IDLE, slab_reclaimable=4 * GIB),
