@@ -232,7 +232,7 @@ def _values_of(carrier: str, name: str) -> dict[str, Mark]:
 def _text(values: Mapping[str, Entry], owner: Owner) -> bytes:
     """Return the text of a mark: its originals, the files whose original is unknown, the daemon, and values of ours.
 
-    The last part is a list of lists, each with a file's name first: a version that did not know of it leaves it out.
+    The last part is a list of lists, each with a file's name first: an older version ignores it.
     """
     texts = {name: entry.original for name, entry in values.items()}
     unknown = [name for name, entry in values.items() if not entry.is_known]

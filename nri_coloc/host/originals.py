@@ -218,7 +218,10 @@ class Entry(NamedTuple):
         return self.is_known and self.original == shown
 
     def is_anothers(self, shown: str) -> bool:
-        """Return whether a file shows a value that another writer wrote after us: no original and no value of ours."""
+        """Return whether a file shows a value that another writer wrote after us: no original and no value of ours.
+
+        False if no value of ours is known.
+        """
         known = (self.original, *self.ours)
         return bool(self.ours) and not any(same(shown, text) or holds(shown, text) for text in known)
 

@@ -66,7 +66,10 @@ def _busiest(
 
 
 def _containers(state: NodeState, pod_id: str, groups: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield each cgroup in which a pod's containers run (for a VM its pod's), with the group that contains it."""
+    """Yield each cgroup in which a pod's containers run (for a VM its pod's), with the measured group above it.
+
+    groups: the measured ones. A container with none of them above it is left out.
+    """
     for assignment in state.of_pod(pod_id):
         path = targets.lives_in(state, assignment)
         group = next((above for above in _upwards(path or "") if above in groups), None)

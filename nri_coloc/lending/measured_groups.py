@@ -70,7 +70,7 @@ class PodFactsCache:
 class Cost(NamedTuple):
     """CPU time of ticks, seconds.
 
-    took_s: mean of the ticks since the last call.
+    took_s: mean of the ticks since the last call of `TickCost.take`.
     mean_took_s: mean of the last `COST_OF_LATE` ticks.
     """
 

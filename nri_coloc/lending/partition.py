@@ -139,7 +139,9 @@ def _unusable(late: float, tuning: ReclaimTuning) -> str:
     if tuning.paused:
         return f"each tier has the CPUs that its containers request: {tuning.paused}; "
     # an average over so long hides the peaks within it
-    return f"tick {late:.2f} s late, more than {tuning.stale_s} s; " if late > tuning.stale_s else ""
+    if late <= tuning.stale_s:
+        return ""
+    return f"each tier has the CPUs that its containers request: the tick was {late:.2f} s late; "
 
 
 def _loads(

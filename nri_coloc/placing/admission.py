@@ -273,7 +273,7 @@ def _unmet(wish: Wish, free: CPUMask) -> str:
     if not wish.cpus_ordered:
         return ""
     left = cpuset.render(wish.cpus_ordered & free) or "none"
-    return f"; of the ordered CPUs {cpuset.render(wish.cpus_ordered)} too few are free: {left}"
+    return f"; a scheduler ordered CPUs {cpuset.render(wish.cpus_ordered)}, of which too few are free: {left}"
 
 
 def satisfiable(state: NodeState, wish: Wish, count: int, room: Room) -> tuple[Wish, tuple[Finding, ...]]:

@@ -263,7 +263,7 @@ def fit(topology: Topology, free: CPUMask, owned: CPUMask, count: int, wish: Wis
     if owned.bit_count() > count:
         return shrink(topology, owned, count, wish)
     if owned.bit_count() == count:
-        return Grant(owned, Reason.RESTORED, f"own CPUs {cpuset.render(owned)}: kept as they are")
+        return Grant(owned, Reason.RESTORED, f"own CPUs {cpuset.render(owned)}: kept, as many as it asks for")
     return grow(topology, free, owned, count, wish)
 
 

@@ -176,7 +176,8 @@ def _outdone(topology: Topology, node: _Node, considered: Considered, won: list[
     if node.whole_cores < cores <= winner.whole_cores:
         return f"its free CPUs make {node.whole_cores} whole cores, {cores} are needed; node {winner.id} has them"
     if node.free.bit_count() > winner.free.bit_count():
-        return f"looser fit: {_free(node.free)} here, {winner.free.bit_count()} on node {winner.id}"
+        compared = f"{_free(node.free)} here, {winner.free.bit_count()} on node {winner.id}"
+        return f"looser fit: {compared}, and fuller nodes go first"
     if node.free.bit_count() == winner.free.bit_count():
         return f"equal to node {winner.id}; the lower id wins"
     if count < topology.threads_per_core:

@@ -47,10 +47,11 @@ class Quotas(Protocol):
 
 
 class Judge(Protocol):
-    """The verdicts after their last turn."""
+    """What the degrader needs of the verdicts."""
 
     @property
-    def short_of_cpu(self) -> Mapping[str, int]: ...
+    def short_of_cpu(self) -> Mapping[str, int]:
+        """Return the hurt readings in a row, by pod that waits for CPU without a reclaimed culprit."""
 
 
 class _Read(NamedTuple):

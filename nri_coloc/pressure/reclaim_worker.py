@@ -22,7 +22,7 @@ class Files(Protocol):
 
 
 class Order(NamedTuple):
-    """A take, and the cgroup and regime that it is for."""
+    """The bytes to take back from one pod (`take`), its cgroup, and the regime, which says how urgent that is."""
 
     take: Take
     path: str

@@ -186,7 +186,10 @@ class Metrics:
         self._loads = loads
 
     def surveyed(self, picture_s: float, headroom_bytes: int, by_node: Mapping[int, int]) -> None:
-        """Observe one turn of the slow loop; `by_node` is the headroom in bytes by NUMA node."""
+        """Observe one pass of the slow loop.
+
+        picture_s: how long its snapshot took, seconds. by_node: the headroom in bytes by NUMA node.
+        """
         self._picture.observe(picture_s)
         self._memory.set(headroom_bytes)
         for node, amount in by_node.items():

@@ -62,7 +62,7 @@ class Member(NamedTuple):
 
     @property
     def floor(self) -> float:
-        """Milli-CPU below which it is not degraded; infinity if its pod's request is unknown."""
+        """Milli-CPU below which it is not degraded: its pod's request, at least LEAST; infinite if that is unknown."""
         return float("inf") if self.request is None else max(self.request, LEAST)
 
     @property

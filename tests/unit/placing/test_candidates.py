@@ -40,7 +40,11 @@ def test_every_node_is_counted():
     ("count", "free", "expected"),
     [
         (2, "0-7", ["chosen", "equal to node 0; the lower id wins"]),
-        (2, "0-3,6-7", ["looser fit: 4 CPUs are free here, 2 on node 1", "chosen"]),
+        (
+            2,
+            "0-3,6-7",
+            ["looser fit: 4 CPUs are free here, 2 on node 1, and fuller nodes go first", "chosen"],
+        ),
         (2, "4-7", ["no CPU is free", "chosen"]),
         (4, "1-7", ["3 CPUs are free, 4 are asked for", "chosen"]),
         (2, "1,3,4-7", ["its free CPUs make 0 whole cores, 1 are needed; node 1 has them", "chosen"]),

@@ -145,7 +145,7 @@ class TestWhyNotItsWish:
         node = Node()
         node.create("db", 3000, on="db")
         because = first(node.create("web", 4000, replace(DEDICATED, cpus_ordered=mask("0-3")))).because
-        assert because.endswith("; of the ordered CPUs 0-3 too few are free: 3")
+        assert because.endswith("; a scheduler ordered CPUs 0-3, of which too few are free: 3")
 
     def test_isolated_cpus_are_missed_only_where_they_were_asked_for(self):
         node = Node("isolated")
