@@ -67,7 +67,7 @@ _PLACING: Final = (
     *("nodes", "ownership", "pools", "protection", "reclaim_cgroups", "record", "resynchronisation"),
     *("returned_values", "search", "starts", "supply", "tiers", "update", "vm_pods", "waiting"),
 )
-_LENDING: Final = ("bands", "fast_loop", "glance", "groups", "partition", "pool_size", "records", "usage")
+_LENDING: Final = ("bands", "fast_loop", "groups", "partition", "pool_size", "records", "usage")
 _RESTORE: Final = ("restore/restoration", "restore/spec_restoration")
 _ORIGINALS: Final = ("host/journal", "host/mark_owners", "host/marks", "host/originals", "host/write_back")
 

@@ -1,6 +1,6 @@
 """The fast loop: reads a few counters, decides the size of the reclaim pool, and applies it at once.
 
-Most readings of an idle pool need no decision and are passed over (`lending.glance`). Changes in one direction are
+Most readings of an idle pool need no decision (`fast_loop.passed_over`). Changes in one direction are
 recorded once a second at most, and once a minute while the pool swings (`lending.records`). In `observe` the loop
 records the changes that it would make, and makes none. Where pools are sized by load, `Partition` takes the tick's
 readings instead.
@@ -41,10 +41,9 @@ from nri_coloc.core.seams import UNPREPARED
 from nri_coloc.core.state import RECLAIM, NodeState
 from nri_coloc.core.workload import QoSClass
 from nri_coloc.host.alarm import Alarm
-from nri_coloc.lending import fast_loop, glance, records
-from nri_coloc.lending.fast_loop import LoopMemory, Tick
+from nri_coloc.lending import fast_loop, records
+from nri_coloc.lending.fast_loop import Glance, LoopMemory, Tick
 from nri_coloc.lending.file_watch import FileWatch
-from nri_coloc.lending.glance import Glance
 from nri_coloc.lending.measured_groups import Measuring
 from nri_coloc.lending.partition_loop import Partition
 from nri_coloc.lending.records import Folding, Record, Step
@@ -211,7 +210,7 @@ class ReclaimPool:
         known_state, known_tuning = self._glance_for
         if look is None or before is None or known_state is not state or known_tuning is not tuning:
             return None
-        passed = glance.over(before, look, late_s)
+        passed = fast_loop.passed_over(before, look, late_s)
         if passed is not None:
             self._glance = passed
         return passed
@@ -223,10 +222,10 @@ class ReclaimPool:
     def decide(self, readings: FastReadings, look: Look | None, state: NodeState) -> Tick:
         """Return the decision of a tick."""
         tuning = self._node.tuning.reclaim
-        memory = glance.caught_up(self._glance, self._memory)
+        memory = fast_loop.caught_up(self._glance, self._memory)
         tick = fast_loop.tick(memory, readings, tuning, readings.at)
         self._memory = tick.memory
-        self._glance, self._glance_for = glance.begin(tick, readings, look, tuning), (state, tuning)
+        self._glance, self._glance_for = fast_loop.glance_after(tick, readings, look, tuning), (state, tuning)
         return tick
 
     def carry_out(self, tick: Tick, state: NodeState, now: float) -> None:

@@ -30,6 +30,9 @@ SHORTEST_S = 0.005
 LONGEST_S = 10.0
 """Seconds. A rate over more than this is no evidence of the present."""
 
+BUCKETS = 8
+"""Buckets of a window. It moves by an eighth of its length and covers at most a quarter more than its length."""
+
 _UNREAD = -1
 """A meter's unknown counter: the next sample starts a new interval."""
 
@@ -249,6 +252,40 @@ def judged(newest: int, span_s: float, mean: int, window_s: float, behind_s: flo
     return max(averaged, newest - int(1000 * behind_s / span_s))
 
 
+class Peaks(NamedTuple):
+    """The highest use within a moving window; milli-CPU, seconds.
+
+    closed: buckets that have ended, as (end, peak).
+    highest: the highest peak of the closed buckets.
+    opened_at: start of the open bucket.
+    open: peak of the open bucket.
+    """
+
+    closed: tuple[tuple[float, int], ...] = ()
+    highest: int = 0
+    opened_at: float = 0.0
+    open: int = 0
+
+    @property
+    def peak(self) -> int:
+        """Return the highest value of the window, milli-CPU."""
+        return max(self.highest, self.open)
+
+
+def first_peak(value: int, now: float) -> Peaks:
+    """Return a window with this single value."""
+    return Peaks(opened_at=now, open=value)
+
+
+def with_peak(peaks: Peaks, value: int, now: float, window_s: float) -> Peaks:
+    """Return the window with one more value, without the buckets that ended before the window begins."""
+    if now - peaks.opened_at < window_s / BUCKETS:
+        return peaks if value <= peaks.open else peaks._replace(open=value)
+    horizon = now - window_s
+    closed = tuple(bucket for bucket in (*peaks.closed, (now, peaks.open)) if bucket[0] > horizon)
+    return Peaks(closed, max((peak for _, peak in closed), default=0), now, value)
+
+
 class Gauge(NamedTuple):
     """One online group's last counters and its averaged wait; shares of wall time, 0 to 1.
 
@@ -267,6 +304,14 @@ class Gauge(NamedTuple):
     own: float = 0.0
     lasting: float = 0.0
     signal: Signal = Signal.PSI
+
+
+def is_calm(before: Sample | Gauge | None, sample: Sample, stall: float) -> bool:
+    """Return whether a group waited less than a share of the time, `stall`, since its last sample."""
+    known = None if before is None else before.stalled_us
+    if before is None or known is None or sample.stalled_us is None:
+        return sample.stalled_us is known  # without pressure files no group has any
+    return 0 <= sample.stalled_us - known <= stall * (sample.at - before.at) * 1e6
 
 
 class Cause(NamedTuple):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nri_coloc.core.readings import FastReadings, Role, Sample
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.forecast.use import uses_between
-from nri_coloc.lending import glance, usage
+from nri_coloc.lending import fast_loop, usage
 from nri_coloc.pods.replicas import OnlinePod
 from tests.unit.lending.fast_kit import Watcher
 from tests.unit.lending.kit import group, picture
@@ -97,7 +97,7 @@ def test_skipped_readings_decide_as_full_ones(flows):
         watcher.take(read(flows.samples(number * PERIOD_S)))
         if watcher.glance is None:
             continue
-        rates = glance.caught_up(watcher.glance, watcher.memory).rates
+        rates = fast_loop.caught_up(watcher.glance, watcher.memory).rates
         assert abs(rates.online + rates.system - flows.claim) <= 4
     assert watcher.passed
 

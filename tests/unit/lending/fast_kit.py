@@ -5,10 +5,9 @@ from typing import Any
 
 from nri_coloc.core.readings import FastReadings, Look, Role, Sample
 from nri_coloc.core.settings import ReclaimTuning
-from nri_coloc.lending import glance
-from nri_coloc.lending.fast_loop import LoopMemory, Tick, tick
+from nri_coloc.lending import fast_loop
+from nri_coloc.lending.fast_loop import Glance, LoopMemory, Tick, tick
 from nri_coloc.lending.gauges import BOXED, LEFT, REST, SUMMED
-from nri_coloc.lending.glance import Glance
 
 KEYS = {role: number for number, role in enumerate(Role, 1)}
 
@@ -44,7 +43,7 @@ class Watcher:
 
     def retune(self, tuning: ReclaimTuning) -> None:
         """Use other settings from now on, as the daemon does: the next readings are decided about."""
-        self.memory = glance.caught_up(self.glance, self.memory)
+        self.memory = fast_loop.caught_up(self.glance, self.memory)
         self.tuning, self.glance = tuning, None
 
     def take(self, readings: FastReadings) -> Tick | None:
@@ -52,7 +51,7 @@ class Watcher:
         look = look_of(readings) if _summed(self._looked) == _summed(readings.samples) else None
         decided = None if self._passes_over(look, readings.late_s) else self.decided(readings)
         if decided is not None:
-            self.glance = glance.begin(decided, readings, look, self.tuning)
+            self.glance = fast_loop.glance_after(decided, readings, look, self.tuning)
             self.memory, self.next_s = decided.memory, decided.next_s
         self._looked = readings.samples
         return decided
@@ -60,12 +59,12 @@ class Watcher:
     def decided(self, readings: FastReadings) -> Tick:
         """Return the decision that these readings would get now."""
         readings = readings._replace(samples=(*self._looked, *readings.samples))
-        return tick(glance.caught_up(self.glance, self.memory), readings, self.tuning, readings.at)
+        return tick(fast_loop.caught_up(self.glance, self.memory), readings, self.tuning, readings.at)
 
     def _passes_over(self, look: Look | None, late_s: float) -> bool:
         if look is None or self.glance is None:
             return False
-        passed = glance.over(self.glance, look, late_s)
+        passed = fast_loop.passed_over(self.glance, look, late_s)
         if passed is not None:
             self.glance, self.next_s, self.passed = passed, passed.next_s, self.passed + 1
         return passed is not None

@@ -1,4 +1,4 @@
-"""lending/glance.py: readings that need no decision are skipped, and their values still count later."""
+"""lending/fast_loop.py: readings that need no decision are skipped, and their values still count later."""
 
 from dataclasses import replace
 from math import inf
@@ -8,9 +8,8 @@ import pytest
 
 from nri_coloc.core.lending import Binding, Change
 from nri_coloc.core.readings import FastReadings, Look, Role, Sample
-from nri_coloc.lending import glance
-from nri_coloc.lending.fast_loop import CLOSER_S, Tick
-from nri_coloc.lending.glance import PASSES_S, Glance
+from nri_coloc.lending import fast_loop
+from nri_coloc.lending.fast_loop import CLOSER_S, PASSES_S, Glance, Tick
 from nri_coloc.lending.pool_size import Lent, Yielded, decide
 from tests.unit.lending.fast_kit import Feed, Watcher, look_of
 from tests.unit.lending.scene import CALM
@@ -109,7 +108,7 @@ def test_what_was_passed_over_counts_among_the_peaks(feed):
     peak = feed.watcher.memory.rates.peaks.peak
     assert peak == pytest.approx(ONLINE, abs=10), "with the system's 100"
     assert feed.given(ONLINE - 20)
-    caught_up = glance.caught_up(feed.watcher.glance, feed.watcher.memory)
+    caught_up = fast_loop.caught_up(feed.watcher.glance, feed.watcher.memory)
     assert caught_up.rates.peaks.peak > peak
     assert caught_up.rates.online > ONLINE - 100
     assert caught_up.at == pytest.approx(feed.now, abs=0.001)
@@ -117,11 +116,11 @@ def test_what_was_passed_over_counts_among_the_peaks(feed):
 
 def test_where_nothing_was_passed_over_the_use_is_as_it_was(feed):
     memory = feed.watcher.memory
-    assert glance.caught_up(None, memory) is memory
+    assert fast_loop.caught_up(None, memory) is memory
     while feed.given():
         pass
     memory = feed.watcher.memory
-    caught_up = glance.caught_up(feed.watcher.glance, memory)
+    caught_up = fast_loop.caught_up(feed.watcher.glance, memory)
     assert caught_up.rates._replace(rated_at=0.0, oldest=0.0) == memory.rates._replace(
         rated_at=0.0, oldest=0.0
     )
@@ -209,7 +208,7 @@ def test_a_box_whose_core_more_goes_anyway_is_not_at_rest(feed):
 
 def test_readings_that_were_no_look_begin_none(feed):
     assert feed.decided is not None
-    assert glance.begin(feed.decided, feed.read(0.02), None, feed.tuning) is None
+    assert fast_loop.glance_after(feed.decided, feed.read(0.02), None, feed.tuning) is None
 
 
 def test_so_much_headroom_that_the_box_may_grow_is_the_ticks(feed):
@@ -225,7 +224,7 @@ def test_so_much_headroom_that_the_box_may_grow_is_the_ticks(feed):
 def begin(feed: Glancer, **changed: Any) -> Glance | None:
     assert feed.decided is not None
     readings = feed.read(0.02)
-    return glance.begin(feed.decided._replace(**changed), readings, look_of(readings), feed.tuning)
+    return fast_loop.glance_after(feed.decided._replace(**changed), readings, look_of(readings), feed.tuning)
 
 
 def stalled(key: int, at: float) -> Sample:
@@ -309,7 +308,7 @@ def test_the_core_more_comes_back_when_its_time_has_come():
 class TestExtraCore:
     """Readings are skipped exactly as far as the decision would stay the same."""
 
-    def bounds(self, lent: Lent, threads: int = 1) -> glance.Bounds:
+    def bounds(self, lent: Lent, threads: int = 1) -> fast_loop.Bounds:
         feed = Yielding()
         feed.until_it_has(2)
         feed.lendable, feed.threads = 2 * threads, threads
@@ -318,7 +317,7 @@ class TestExtraCore:
         memory = feed.decided.memory._replace(lent=lent)
         target = feed.decided.target._replace(binding=Binding.DEAD_BAND)
         readings = feed.read(0.02, yields=True)
-        found = glance.begin(
+        found = fast_loop.glance_after(
             feed.decided._replace(memory=memory, target=target), readings, look_of(readings), self.tuning
         )
         assert found is not None
@@ -360,7 +359,7 @@ class TestWaiting:
         assert known is not None
         assert look is not None
         known = known._replace(look=known.look._replace(waited_us=before))
-        return glance.over(known, look._replace(waited_us=now), 0.0) is not None
+        return fast_loop.passed_over(known, look._replace(waited_us=now), 0.0) is not None
 
     @pytest.mark.parametrize("more_us", [-100, 100], ids=["less", "more"])
     def test_who_waits_for_longer_than_a_stall_is_decided_about(self, feed, more_us):
@@ -378,7 +377,7 @@ class TestEdges:
     def over(self, feed: Glancer, late_s: float = 0.0, **bounds: Any) -> Glance | None:
         """Return the state after one more quick reading under these bounds; None if a full tick has to decide."""
         known, look = self.next(feed)
-        return glance.over(known._replace(bounds=known.bounds._replace(**bounds)), look, late_s)
+        return fast_loop.passed_over(known._replace(bounds=known.bounds._replace(**bounds)), look, late_s)
 
     def next(self, feed: Glancer) -> tuple[Glance, Look]:
         known = feed.watcher.glance
@@ -389,7 +388,10 @@ class TestEdges:
 
     def test_a_full_tick_is_due_at_its_time(self, feed):
         known, look = self.next(feed)
-        assert glance.over(known._replace(bounds=known.bounds._replace(until=look.at)), look, 0.0) is None
+        assert (
+            fast_loop.passed_over(known._replace(bounds=known.bounds._replace(until=look.at)), look, 0.0)
+            is None
+        )
 
     def test_a_reading_late_by_a_period_is_the_ticks(self, feed):
         assert self.over(feed, late_s=0.02, period_s=0.02) is None
@@ -397,7 +399,7 @@ class TestEdges:
     def test_readings_two_periods_apart_are_the_ticks(self, feed):
         known, look = self.next(feed)
         bounds = known.bounds._replace(period_s=(look.at - known.look.at) / 2)
-        assert glance.over(known._replace(bounds=bounds), look, 0.0) is None
+        assert fast_loop.passed_over(known._replace(bounds=bounds), look, 0.0) is None
 
     @pytest.mark.parametrize("less", [0, 1])
     def test_use_above_the_bound_shrinks_the_pool(self, feed, less):
@@ -423,20 +425,20 @@ class TestEdges:
     def test_the_extra_core_comes_no_sooner_than_allowed(self, feed):
         known, look = self.next(feed)
         soon, due = (known.bounds._replace(least=1e9, back_at=look.at + late_s) for late_s in (0.01, 0.0))
-        assert glance.over(known._replace(bounds=soon), look, 0.0) is not None
-        assert glance.over(known._replace(bounds=due), look, 0.0) is None
+        assert fast_loop.passed_over(known._replace(bounds=soon), look, 0.0) is not None
+        assert fast_loop.passed_over(known._replace(bounds=due), look, 0.0) is None
 
     def test_counters_may_fall_by_their_lag_on_every_cpu(self, feed):
         known, look = self.next(feed)
         bounds = known.bounds._replace(calm=-inf, counters_s=0.01, cpus=8)
         fallen = look._replace(left_us=known.look.left_us - 70_000, system_us=known.look.system_us)
-        assert glance.over(known._replace(bounds=bounds), fallen, 0.0) is not None
+        assert fast_loop.passed_over(known._replace(bounds=bounds), fallen, 0.0) is not None
         fallen = fallen._replace(left_us=known.look.left_us - 90_000)
-        assert glance.over(known._replace(bounds=bounds), fallen, 0.0) is None
+        assert fast_loop.passed_over(known._replace(bounds=bounds), fallen, 0.0) is None
 
     def test_behind_yielding_tasks_half_a_stall_is_decided_about(self, feed):
         assert feed.decided is not None
         readings = feed.read(0.02, yields=True)
-        found = glance.begin(feed.decided, readings, look_of(readings), feed.tuning)
+        found = fast_loop.glance_after(feed.decided, readings, look_of(readings), feed.tuning)
         assert found is not None
         assert found.bounds.stall == feed.tuning.stall / 2

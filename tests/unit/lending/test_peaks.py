@@ -2,18 +2,18 @@
 
 from itertools import pairwise
 
-from nri_coloc.lending.fast_loop import BUCKETS, Peaks, begin, push
+from nri_coloc.lending.usage import BUCKETS, Peaks, first_peak, with_peak
 
 
 def fed(values: list[int], step_s: float = 0.02, window_s: float = 1.0) -> Peaks:
-    peaks = begin(values[0], 0.0)
+    peaks = first_peak(values[0], 0.0)
     for number, value in enumerate(values[1:], 1):
-        peaks = push(peaks, value, number * step_s, window_s)
+        peaks = with_peak(peaks, value, number * step_s, window_s)
     return peaks
 
 
 def test_one_value_is_its_own_peak():
-    assert begin(7, 3.0).peak == 7
+    assert first_peak(7, 3.0).peak == 7
 
 
 def test_the_highest_of_the_window_is_the_peak():
@@ -29,8 +29,8 @@ def test_a_peak_is_forgotten_soon_after_the_window():
 
 
 def test_a_lower_value_changes_nothing_within_a_bucket():
-    peaks = begin(5, 0.0)
-    assert push(peaks, 4, 0.01, 1.0) is peaks
+    peaks = first_peak(5, 0.0)
+    assert with_peak(peaks, 4, 0.01, 1.0) is peaks
 
 
 def test_slow_values_do_not_lengthen_the_window():
@@ -40,7 +40,7 @@ def test_slow_values_do_not_lengthen_the_window():
 def test_a_longer_window_keeps_what_a_shorter_one_still_knew():
     peaks = fed([9] + [1] * 40)
     for number in range(41, 100):
-        peaks = push(peaks, 1, number * 0.02, 4.0)
+        peaks = with_peak(peaks, 1, number * 0.02, 4.0)
     assert peaks.peak == 9
 
 
