@@ -43,11 +43,10 @@ from nri_coloc.core.workload import QoSClass
 from nri_coloc.host.alarm import Alarm
 from nri_coloc.lending import fast_loop, records
 from nri_coloc.lending.fast_loop import Glance, LoopMemory, Tick
-from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.measured_groups import Measuring
 from nri_coloc.lending.partition_loop import Partition
 from nri_coloc.lending.records import Folding, Record, Step
-from nri_coloc.lending.relocation import Relocation
+from nri_coloc.lending.relocation import FileWatch, Relocation
 from nri_coloc.lending.sampler import FastSampler
 from nri_coloc.placing import change, reclaim_cgroups
 from nri_coloc.placing.node import Node

@@ -9,7 +9,7 @@ from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.marks import Marks
-from nri_coloc.lending.file_watch import FileWatch
+from nri_coloc.lending.relocation import FileWatch
 from nri_coloc.memory.worker import MemoryWorker
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import targets

@@ -14,9 +14,8 @@ from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.inotify import Touched, Watches
 from nri_coloc.host.journal import Journal
-from nri_coloc.lending import file_watch as module
-from nri_coloc.lending.file_watch import FileWatch, Member
-from nri_coloc.lending.relocation import Relocation
+from nri_coloc.lending import relocation as module
+from nri_coloc.lending.relocation import FileWatch, Member, Relocation
 from nri_coloc.repair.drift import REPAIRS_PER_MINUTE
 from nri_coloc.sim import shared_files
 from tests.rig.waiting import PATIENCE_SECONDS, poll, wait_until

@@ -14,10 +14,9 @@ from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
 from nri_coloc.core.state import RECLAIM
 from nri_coloc.core.workload import Container, Pod, QoSClass, Wish
 from nri_coloc.lending.fast_loop import LoopMemory, Tick
-from nri_coloc.lending.file_watch import FileWatch
 from nri_coloc.lending.loop import Lending
 from nri_coloc.lending.records import Step
-from nri_coloc.lending.relocation import Relocation
+from nri_coloc.lending.relocation import FileWatch, Relocation
 from nri_coloc.placing.node import Node
 from nri_coloc.service.report import Report
 from tests.rig.waiting import PATIENCE_SECONDS, poll

@@ -10,8 +10,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.decisions import ContainerCreating, PodRemoved, PodStarted, PoolsSized
 from nri_coloc.core.seams import Change
 from nri_coloc.core.settings import PoolTuning, ReclaimTuning, Tuning
-from nri_coloc.lending.file_watch import FileWatch
-from nri_coloc.lending.relocation import GUARD_EVERY_S, Relocation
+from nri_coloc.lending.relocation import GUARD_EVERY_S, FileWatch, Relocation
 from tests.unit.parts import a_node, a_report, create, start_pod
 from tests.unit.placing import kit
 

@@ -13,8 +13,7 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
-from nri_coloc.lending.file_watch import FileWatch
-from nri_coloc.lending.relocation import Relocation
+from nri_coloc.lending.relocation import FileWatch, Relocation
 from nri_coloc.repair.actuator import Actuator
 from nri_coloc.repair.read_back import NO_CGROUP
 from nri_coloc.sim.cgroup_tree import CgroupTree
