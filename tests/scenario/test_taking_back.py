@@ -168,10 +168,11 @@ def lowered(bed: Machine) -> Machine:
 def test_urgent_takes_no_locked_page_cache(make: Callable[..., Machine]):
     bed = make(swap=0, hog=0, small=0)
     bed.set_held("hog", Held(locked=4 * GIB))
-    bed.holds("small", 0, 1)
+    bed.holds("small", 0, 0.5)
     bed.leaves(0.1)
     bed.turns(1)
-    assert bed.memory["small"].usage < GIB
+    assert bed.reclaimer.regime is Regime.URGENT
+    assert bed.memory["small"].usage == LEAST
     assert bed.memory["hog"].usage == 4 * GIB
 
 
