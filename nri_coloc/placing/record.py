@@ -18,7 +18,14 @@ from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.knobs import AUDIT_NAMES, NO_KNOBS, Knobs, KnobValue
 from nri_coloc.core.state import RECLAIM, Assignment
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import RECORD_LENGTH, Container, QoSClass, Resources, Wish
+from nri_coloc.core.workload import (
+    RECORD_LENGTH,
+    Container,
+    QoSClass,
+    Resources,
+    Wish,
+    lowest_memory_limit,
+)
 
 _VERSION: Final = 1
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -237,15 +244,18 @@ def facts_of(container: Container, known: Assignment) -> Container:
     """Return the runtime's newest facts about a container that we placed, without our own values.
 
     The kubelet gives an OOM score once, and no update takes one of ours out of a spec, also when other settings hold.
+    A spec shows another memory limit than the known one if its update did not reach us.
     """
-    certain = container.certain_limit
+    had, certain = known.container, container.certain_limit
+    spec = kubelets_of(container.resources, known)
+    is_same = spec.memory_limit == had.resources.memory_limit
     return replace(
         container,
         record="",
-        resources=kubelets_of(container.resources, known),
-        oom_score_adj=known.container.oom_score_adj,
-        lowest_limit=known.container.lowest_limit,
-        certain_limit=known.container.certain_limit if certain is None else certain,
+        resources=spec,
+        oom_score_adj=had.oom_score_adj,
+        lowest_limit=had.lowest_limit if is_same else lowest_memory_limit(had),
+        certain_limit=had.certain_limit if certain is None else certain,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from nri_coloc.placing.node import step
 from nri_coloc.placing.protection import NONE
 from nri_coloc.pods import annotations, gate
 from nri_coloc.sim import machines
+from tests.property.tenancy import Kubelet, Tenancy
+from tests.property.tenants import GIB, ContainerSpec, Figures, TenantPod
 
 P = "coloc.nri.io/"
 MACHINE = machines.topology(machines.MACHINES["8cpu"])
@@ -191,3 +194,28 @@ def test_the_bounds_hold_in_any_order_of_the_list(asked: list[Asking], tuning: T
     assert sum(each.amount for each in granted.values()) <= max(0, NODE_BYTES - tuning.reserved_memory)
     again = step(state, event, tuning).state
     assert protection.granted(again, tuning.reserved_memory) == granted
+
+
+@pytest.mark.parametrize("is_listed", [True, False], ids=["a list shows it", "an update shows it"])
+def test_a_limit_raised_unseen_proves_no_former_request(is_listed):
+    large, small, raised, busy = (
+        TenantPod((ContainerSpec("app", figures),), annotations={"coloc.nri.io/memory-min": "100%"})
+        for figures in (
+            Figures(1000, None, 4 * GIB, 4 * GIB),
+            Figures(1000, None, GIB, GIB),
+            Figures(1000, None, GIB, 4 * GIB),
+            Figures(2000, None, GIB, 4 * GIB),
+        )
+    )
+    node = Tenancy(Tuning(), Kubelet())
+    node.run(large)
+    node.resize(large, small)
+    node.stop_daemon()
+    node.resize(small, raised)
+    if is_listed:
+        node.list_again()
+        assert protection.of_pod(node.state, large.name).amount <= GIB
+    node.is_away = False  # the same process, without a list
+    node.resize(raised, busy)
+    assert protection.of_pod(node.state, large.name).amount <= GIB
+    assert (node.state.containers["tenant-app"].knobs.memory_min or 0) <= GIB
