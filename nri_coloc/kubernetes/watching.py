@@ -1,5 +1,9 @@
 """Follow a collection of the API server: list it once, watch its changes, resume after a break, list again after 410.
 
+An API server whose etcd was restored from a backup has lower versions than this process knows. It refuses a watch from
+such a version, or accepts it and sends nothing until its own versions have passed that one, which may take days
+(kubernetes/kubernetes#107457). So a watch without a change or bookmark for minutes lists again too.
+
 Retries back off with jitter, so that a thousand nodes do not return to a restarted API server in the same second.
 """
 
@@ -24,6 +28,12 @@ from nri_coloc.kubernetes.api import (
 
 SHORTEST_S: Final = 5.0
 """A watch that ends sooner is a failed one."""
+
+BARE_S: Final = 120.0
+"""Seconds in which a watch that works brings two bookmarks: the API server sends one each minute."""
+
+TOO_NEW: Final = 504
+"""HTTP status: the API server does not know the resourceVersion yet."""
 
 MOST_TOLD: Final = 100
 """Objects that cannot be read, of one kind, that a log names; more could fill it."""
@@ -120,6 +130,7 @@ class Watch:
         self._follower = follower
         self._problems = problems
         self._version = ""
+        self._bare_since_s: float | None = None
         self._backoff = backoff or Backoff(random.random)
 
     def run(self, stop: Event) -> None:
@@ -140,12 +151,14 @@ class Watch:
                 self._rest(stop, time.monotonic() - begun_s)
 
     def _turn(self, stop: Event) -> None:
+        self._bare_since_s = None
         if not self._version:
             self._list()
         for kind, found in self._api.watch(self._collection.path, self._version, **self._query):
             if kind == OPENED:
                 self._opened()
                 continue
+            self._bare_since_s = None
             if kind != BOOKMARK:
                 self._take(kind, found)
             self._version = version_of(found) or self._version
@@ -178,9 +191,17 @@ class Watch:
         if self.since_s is None:
             self.since_s = time.monotonic()
         self.problem = ""
+        self._bare_since_s = time.monotonic()
+
+    def _is_bare(self) -> bool:
+        """Return whether the watch brought nothing at all, although two bookmarks were due."""
+        since_s = self._bare_since_s
+        return since_s is not None and time.monotonic() - since_s >= BARE_S
 
     def _rest(self, stop: Event, lasted_s: float) -> None:
         """Wait after a watch that the API server ended at once, as a proxy without streams does."""
+        if self._is_bare():
+            self._version = ""
         if lasted_s < SHORTEST_S:
             stop.wait(self._backoff.failed())
         else:
@@ -190,7 +211,8 @@ class Watch:
         """Return the seconds until the next try, after an error."""
         self.since_s = None
         is_answer = isinstance(error, ApiUnreachable | ApiRefused)
-        if not is_answer or (isinstance(error, ApiRefused) and error.status == GONE):
+        is_unknown = isinstance(error, ApiRefused) and error.status in (GONE, TOO_NEW)
+        if not is_answer or is_unknown or self._is_bare():
             self._version = ""  # a change that is not one would come again from the same version
         if not self.problem:
             self._problems.broken(str(error))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.core.backoff import Backoff
+from nri_coloc.kubernetes import watching
 from nri_coloc.kubernetes.api import ApiUnreachable
 from nri_coloc.kubernetes.watching import MOST_TOLD, Collection, Problems, Unreadable, Watch
 from tests.unit.kubernetes.fake_api import Reply, serving
@@ -78,8 +79,9 @@ def test_a_watch_resumes_at_its_last_version(tmp_path):
     assert (names.lists, versions(server)) == (1, ["7", "9"])
 
 
-def test_an_expired_version_lists_again(tmp_path):
-    watches = [Reply(status=410, body={"message": "too old"}), Reply(lines=(change("ADDED", "c"),))]
+@pytest.mark.parametrize("status", [410, 504])
+def test_an_unknown_version_lists_again(tmp_path, status):
+    watches = [Reply(status=status, body={"message": "too old"}), Reply(lines=(change("ADDED", "c"),))]
     names, _, broken = follow(tmp_path, watches, last="c")
     assert names.lists == 2
     assert len(broken) == 1
@@ -169,6 +171,38 @@ def test_an_object_is_dropped_once_read(tmp_path):
 
     Watch(pages, Collection("/x"), SimpleNamespace(replace=replace), problems()).run(stop)
     assert left == [1, 0]
+
+
+BOOKMARKED = ("BOOKMARK", {"metadata": {"resourceVersion": "9"}})
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    ("bare_s", "changes", "versions"),
+    [(0.0, (), ["7", "7"]), (0.0, (BOOKMARKED,), ["7"]), (3600.0, (), ["7"])],
+)
+def test_a_watch_that_brings_nothing_lists_again(monkeypatch, ends, bare_s, changes, versions):
+    """After a restore of etcd the API server accepts a version that it does not have yet, and sends nothing."""
+    monkeypatch.setattr(watching, "BARE_S", bare_s)
+    stop, watched, listed = Event(), list[str](), list[str]()
+
+    def pages(*_):
+        listed.append("7")
+        yield [], "7"
+
+    def watch(_path, version):
+        watched.append(version)
+        yield "OPENED", {}
+        yield from changes
+        if len(watched) == 2:
+            stop.set()
+        if not ends:
+            raise ApiUnreachable("silent")
+
+    api: Any = SimpleNamespace(pages=pages, watch=watch)
+    names, backoff = Names(stop, last=""), Backoff(random.random, 0.01)
+    Watch(api, Collection("/x"), names, problems(), backoff=backoff).run(stop)
+    assert listed == versions
 
 
 def test_a_broken_watch_has_no_beginning(tmp_path):
