@@ -147,7 +147,11 @@ def code_of(mutant: Mutant) -> CodeType:
 
 
 def functions_of(files: Collection[str]) -> list[FunctionType]:
-    """Return the functions of modules, also those that decorators, classes and other modules hold."""
+    """Return the functions of modules, also those that decorators, classes and other modules hold.
+
+    No search finds frozen objects, and `tests/conftest.py` freezes all that are there after the collection of tests.
+    """
+    gc.unfreeze()
     return [
         each for each in gc.get_objects() if type(each) is FunctionType and each.__code__.co_filename in files
     ]
@@ -250,6 +254,8 @@ class Trials(Player):
             raise SystemExit(f"{recorded.result} fails without any mutant: mend it first")
         reached: Reached = recorded.result
         self._functions = functions_of(self._files)
+        if not self._functions:
+            raise SystemExit("no function of these modules was found, so no mutant would be tried")
         gc.freeze()  # else each child copies all objects when it collects garbage
         jobs = ((mutant, partial(self._try, mutant, reached, session.items)) for mutant in self._mutants)
         for number, (mutant, ended) in enumerate(run(jobs, self._workers), 1):

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import os
 import signal
 from typing import Any
@@ -78,6 +79,11 @@ def test_code_is_replaced_where_a_function_is_bound():
     kept = functools.lru_cache(loaded("changed.py")["plain"])
     replace_functions(functions_of(["changed.py"]), compile(mutated(SOURCE, 0), "changed.py", "exec"))
     assert kept(7)
+
+
+def test_a_frozen_function_is_found():
+    gc.freeze()
+    assert sites in functions_of([sites.__code__.co_filename])
 
 
 def test_code_of_a_property_is_replaced():
