@@ -73,11 +73,31 @@ class ApiServer:
         ends(self._processes.pop("etcd", None))
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def url(self) -> str:
+        """Return the address of the API server."""
+        return f"https://{ADDRESS}:{self._port}"
+
+    @property
+    def certificate(self) -> Path:
+        """Return the file with the API server's authority."""
+        return self.folder / "certs" / "apiserver.crt"
+
+    @property
+    def accounts_key(self) -> Path:
+        """Return the file with the key that signs the tokens of service accounts."""
+        return self.folder / "accounts.key"
+
     def kubeconfig(self, name: str, token: str) -> Path:
         """Write a kubeconfig with a bearer token; return its path."""
-        certificate = self.folder / "certs" / "apiserver.crt"
         path = self.folder / f"{name}.kubeconfig"
-        path.write_text(credentials.kubeconfig(f"https://{ADDRESS}:{self._port}", certificate, name, token))
+        path.write_text(credentials.kubeconfig(self.url, self.certificate, name, token))
+        return path
+
+    def kubeconfig_of_file(self, name: str, token_file: Path) -> Path:
+        """Write a kubeconfig that names a file with the token; return its path."""
+        path = self.folder / f"{name}.kubeconfig"
+        path.write_text(credentials.kubeconfig_of_file(self.url, self.certificate, name, token_file))
         return path
 
     def admin(self) -> Api:

@@ -12,7 +12,7 @@ from typing import IO, Any, Final
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.presets import Amounts
-from nri_coloc.kubernetes.publication import State
+from nri_coloc.kubernetes.publication import State, Summary
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
 from tests.cluster.namespace import ends
@@ -23,7 +23,11 @@ from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 PROJECT: Final = Path(__file__).parents[2]
 GIB: Final = 1 << 30
 OFFER: Final = State(
-    age_s=1.0, lending=Lending.ON, offer=Amounts(2000, 4 * GIB), node=Amounts(8000, 16 * GIB)
+    age_s=1.0,
+    lending=Lending.ON,
+    offer=Amounts(2000, 4 * GIB),
+    node=Amounts(8000, 16 * GIB),
+    summary=Summary(outlook=tuple(Amounts(1000 + hour, hour * GIB) for hour in range(24))),
 )
 SETTINGS: Final = KubernetesSettings(report=True, companion_uid=os.geteuid(), companion_gid=os.getegid())
 CONNECTED_S: Final = 30.0

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes.api import Api
-from nri_coloc.kubernetes.presets import Amounts
+from nri_coloc.kubernetes.presets import REPORTED_AT, Amounts
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.pods import quantity
+from tests.cluster import credentials
 from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node
 from tests.cluster.binaries import PAIRS, in_time
@@ -23,11 +25,15 @@ from tests.rig.eviction_orders import an_order
 from tests.rig.waiting import becomes, wait_until
 
 NODE = "node"
+RENAMED = "renamed"
 OPEN = "coloc.nri.io/open"
 CPU, MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
 SOON_S = 60
 MOST_MIB = 44
 """Of its own memory. Files that other processes have mapped too count for it less or more as those come and go."""
+
+RENEWED_MILLI = 1700
+"""An offer that no other test has."""
 
 PODS = "/api/v1/namespaces/default/pods"
 PROBES = count()
@@ -60,12 +66,12 @@ def admin(control: ApiServer) -> Iterator[Api]:
     found.close()
 
 
-def register(admin: Api) -> None:
+def register(admin: Api, name: str = NODE) -> None:
     """Register the node as a kubelet does, ready for pods."""
-    admin.create("/api/v1/nodes", node(NODE))
-    admin.merge(f"/api/v1/nodes/{NODE}", {"spec": {"taints": None}})
+    admin.create("/api/v1/nodes", node(name))
+    admin.merge(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
     ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
-    admin.merge(f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": ready}})
+    admin.merge(f"/api/v1/nodes/{name}/status", {"status": {"conditions": ready}})
 
 
 @pytest.fixture
@@ -82,8 +88,8 @@ def rig(control: ApiServer, admin: Api) -> Iterator[CompanionRig]:
     control.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
 
 
-def allocatable(admin: Api) -> dict[str, str]:
-    found: dict[str, str] = admin.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
+def allocatable(admin: Api, name: str = NODE) -> dict[str, str]:
+    found: dict[str, str] = admin.get(f"/api/v1/nodes/{name}")["status"]["allocatable"]
     return found
 
 
@@ -203,6 +209,50 @@ def test_a_node_made_again_is_reported_again(rig, admin, control):
     wait_until(lambda: CPU in allocatable(admin), SOON_S, "a report on the new node")
 
 
+@contextmanager
+def renamed(admin: Api) -> Iterator[None]:
+    """Register the node under another name, and the companion's pod on it."""
+    register(admin, RENAMED)
+    companion = admin.create(kit.COMPANIONS, kit.companion_pod(RENAMED))["metadata"]["name"]
+    try:
+        yield
+    finally:
+        kit.delete(admin, f"{kit.COMPANIONS}/{companion}", {"gracePeriodSeconds": 0})
+        kit.delete(admin, f"/api/v1/nodes/{RENAMED}")
+
+
+def reported_at(admin: Api) -> str:
+    return str(admin.get(f"/api/v1/nodes/{NODE}")["metadata"]["annotations"][REPORTED_AT])
+
+
+def test_a_renamed_node_reports_by_its_new_name(rig, admin, control):
+    assert rig.stop_companion() == 0
+    before = reported_at(admin)
+    with renamed(admin):
+        kit.companion_on(control, admin, RENAMED).close()
+        with reporting_for(RENAMED, control.folder / f"companion-{RENAMED}.kubeconfig"):
+            wait_until(lambda: OPEN in allocatable(admin, RENAMED), SOON_S, "an open node")
+    assert reported_at(admin) == before
+
+
+def test_an_ended_token_is_read_again(admin, control):
+    token, file = kit.companion_token(admin, NODE), control.folder / "token"
+    file.write_text(credentials.ended(token, control.accounts_key))
+    with reporting_for(NODE, control.kubeconfig_of_file("renewed", file)) as rig:
+        wait_until(lambda: "401: Unauthorized" in rig.log(), SOON_S, "the refusal of the ended token")
+        rig.state = OFFER._replace(offer=Amounts(RENEWED_MILLI, 4 * GIB))
+        assert lent_cpu(admin) != RENEWED_MILLI
+        renew(file, token)
+        wait_until(lambda: lent_cpu(admin) == RENEWED_MILLI, SOON_S, "a report with the new token")
+
+
+def renew(file: Path, token: str) -> None:
+    """Replace a file at once, as the kubelet does with a projected token."""
+    other = file.with_name("renewed")
+    other.write_text(token)
+    other.replace(file)
+
+
 def test_a_silent_daemon_closes_its_node(rig, admin):
     rig.stop_daemon()
     wait_until(lambda: OPEN not in allocatable(admin), SOON_S, "a closed node")
@@ -242,6 +292,8 @@ def test_describe_shows_an_event_with_its_count(rig, admin, control):
 def test_figures_for_people_are_shown(rig, admin, control):
     shown = ("get", "colocationnodes", NODE, "--no-headers", "--ignore-not-found")
     becomes(lambda: control.kubectl(*shown).split()[:3], [NODE, "on", "2000"])
+    outlook = admin.get(f"{kit.OBJECTS}/{NODE}")["spec"]["summary"]["outlook"]
+    assert [tuple(each.values()) for each in outlook] == list(OFFER.summary.outlook)
 
 
 def test_a_companion_ends_without_a_trace(rig, admin):
