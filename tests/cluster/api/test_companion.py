@@ -11,10 +11,15 @@ from typing import Any
 import pytest
 
 from nri_coloc.core.evictions import Outcome, Result
+from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.kubernetes.api import Api
+from nri_coloc.kubernetes.event_reasons import NODE as NODE_SUBJECT
+from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence
+from nri_coloc.kubernetes.event_writer import COMPONENT
 from nri_coloc.kubernetes.presets import REPORTED_AT, Amounts
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.pods import quantity
+from nri_coloc.pods.keys import EVICT_AT
 from tests.cluster import credentials
 from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node
@@ -287,6 +292,32 @@ def test_describe_shows_an_event_with_its_count(rig, admin, control):
     assert line.split()[:2] == ["Warning", "AnnotationInvalid"]
     assert '"dedicatd\\u001b[2J\\n\\u202e" does not count' in line
     assert line.isprintable()
+
+
+def shown(control: ApiServer, kind: str, name: str) -> dict[str, str]:
+    """Return the messages of our Events in `kubectl describe`, by reason."""
+    lines = control.kubectl("describe", kind, name).partition("\nEvents:")[2].splitlines()
+    ours = (line.partition(f" {COMPONENT} ") for line in lines)
+    return {head.split()[1]: message.strip() for head, found, message in ours if found}
+
+
+def test_describe_shows_an_eviction_and_its_budget(rig, admin, control):
+    pod(admin, "hog", lent())
+    named = {"namespace": "default", "pod": "hog", "pod_uid": admin.get(f"{PODS}/hog")["metadata"]["uid"]}
+    record = {"event": AuditEvent.POD_EVICT, "container": "", "because": "memory is short", **named}
+    rig.events.record({**record, "reason": Reason.MEMORY_SHORT})
+    rig.events.record({**record, "reason": Reason.BUDGET, "inputs": {"detail": "the budget needs 1 pod"}})
+    expected = {
+        "EvictionOrdered": f"memory is short; the pod's annotation {EVICT_AT} has the time",
+        "EvictionBlocked": "not evicted: the budget needs 1 pod",
+    }
+    becomes(lambda: shown(control, "pod", "hog"), expected)
+
+
+def test_describe_shows_a_failed_check(rig, control):
+    text = "check neighbours of /readyz fails: another plugin"
+    rig.events.occurred(Occurrence(NODE_SUBJECT, EventReason.CHECK_FAILED, text, "neighbours"))
+    wait_until(lambda: shown(control, "node", NODE).get("CheckFailed") == text, SOON_S, "the failed check")
 
 
 def test_figures_for_people_are_shown(rig, admin, control):
