@@ -55,6 +55,12 @@ def test_the_next_process_reads_the_values(host):
     assert host.read() == {f"{POD}/{name}": one for name, one in VALUES.items()}
 
 
+def test_the_next_process_knows_which_values_are_ours(host):
+    ours = {"cpu.weight": Entry("100", ours=("1", "2"))}
+    host.marks.write(host.folder(), ours, OWNER)
+    assert host.read() == {f"{POD}/cpu.weight": ours["cpu.weight"]}
+
+
 def test_a_value_that_is_not_known_stays_so(host):
     unknown = Entry("", is_known=False)
     host.marks.write(host.folder(), {"cpuset.cpus": unknown}, OWNER)

@@ -55,6 +55,11 @@ def test_a_value_found_after_a_loss_may_be_ours():
     assert (entry.original, entry.is_anothers("4096"), entry.is_anothers("777")) == ("max", False, True)
 
 
+def test_a_container_keeps_what_its_spec_may_hold():
+    entry = originals.unknown("/kubepods/pod1/app/cpu.weight", "40")
+    assert (entry.original, entry.is_known, entry.ours) == ("40", False, ("40",))
+
+
 class Case:
     """One file of a pod's cgroup: its original value, a value of ours, and two values of the kubelet."""
 
@@ -239,3 +244,12 @@ def test_values_of_ours_cost_no_line_beside_marks(tmp_path, monkeypatch):
     journal.note("/f", "2", "3")
     assert (tmp_path / "journal").read_bytes() == before
     assert journal.entries()["/f"].ours == ("2", "3")
+
+
+def test_an_equal_value_of_ours_costs_no_line(tmp_path):
+    journal = Journal(str(tmp_path / "journal"))
+    journal.note("/f", "1", "2")
+    journal.note("/f", "2", "2")
+    before = (tmp_path / "journal").read_bytes()
+    journal.note("/f", "2", "2")
+    assert (tmp_path / "journal").read_bytes() == before
