@@ -132,6 +132,15 @@ def oom_score_adj(pid: int) -> int | None:
     return _number(_text(Path(f"/proc/{pid}/oom_score_adj")))
 
 
+def oom_score(pid: int) -> int | None:
+    """Return the kernel's score of a live process for the OOM killer, or None.
+
+    An ended process scores 0 until its parent waits for it. It has no memory.
+    """
+    score = _number(_text(Path(f"/proc/{pid}/oom_score")))
+    return score if _words(Path(f"/proc/{pid}/statm"))[:1] not in ([], ["0"]) else None
+
+
 def allowed_cpus(pid: int) -> frozenset[int] | None:
     """Return the CPUs that the scheduler would run a process on now, apart from any cgroup file."""
     for line in (_text(Path(f"/proc/{pid}/status")) or "").splitlines():

@@ -34,10 +34,11 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Node]:
 def node(machine: Node) -> Iterator[Node]:
     """Yield the machine with containerd and a synchronised plugin with the defaults; a file begins without pods.
 
-    Pods live as long as their file: each start costs seconds here.
+    Pods live as long as their file: each start costs seconds here. A file that fails leaves no settings to the next.
     """
     machine.make_ready()
     yield machine
+    machine.plugin.config.write("")
     machine.clear()
 
 
