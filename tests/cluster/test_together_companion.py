@@ -1,9 +1,7 @@
 """The companion beside the real kubelet and scheduler: its report's floor, and companions that the daemon refuses."""
 
 import json
-import os
 import re
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +18,7 @@ from tests.cluster.pods import container, pod
 from tests.cluster.product import NAMESPACE
 from tests.cluster.running import Pods, is_ready
 from tests.cluster.test_together_evicts import copies, scheduled
-from tests.rig import cgroups
+from tests.rig import kubepods
 
 ONLY_NEWEST = True
 NARROW: Final = "schedule: {outside: 5, grace: 0s}"
@@ -67,16 +65,11 @@ def test_a_terminating_pod_counts_in_the_floor(cluster: Cluster, colocation: Col
         )
         assert pods.status("leaving")["phase"] == "Running"
     finally:
-        end(pods.cgroup("leaving"))  # the runtime starts nothing beside a plugin that registers during a stop
+        # it ignores SIGTERM, and the runtime starts nothing beside a plugin that registers during a stop
+        kubepods.kill(pods.cgroup("leaving"))
         cluster.delete("pod", "leaving", now=True)
     cluster.wait(partial(is_narrow, colocation), "the report without the pod")
     colocation.configure()
-
-
-def end(cgroup: str) -> None:
-    """End the processes of a container that ignores SIGTERM."""
-    for pid in cgroups.pids(cgroup):
-        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_pod_bound_too_late_is_rejected_once(cluster: Cluster, colocation: Colocation):
