@@ -260,12 +260,19 @@ def _knobs(goal: MemoryTarget) -> Knobs:
 
 
 def _divided(parts: Mapping[str, Part], members: Members, state: NodeState) -> dict[str, int]:
-    """Return the parts of the largest members, bytes by name."""
+    """Return the parts of the largest members and the figures that they follow from, bytes by name."""
     largest = sorted(parts, key=lambda name: (-parts[name].high, name))
     found = {"members": len(parts)}
     for name in largest[:TOLD_MEMBERS]:
         high, limit = parts[name]
-        own = {"high": high, "max": limit, "use": members[name].use}
+        member = members[name]
+        own = {
+            "high": high,
+            "max": limit,
+            "use": member.use,
+            "request": member.request,
+            "unreclaimable": member.unreclaimable,
+        }
         found |= {f"{_name(name, state)}.{key}_bytes": amount for key, amount in own.items()}
     return found
 

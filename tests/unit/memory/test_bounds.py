@@ -9,11 +9,13 @@ import pytest
 
 from nri_coloc.core.decisions import PodRemoved
 from nri_coloc.core.knobs import Capability, Knobs
+from nri_coloc.core.lending import MemoryTarget, Part
 from nri_coloc.core.readings import GroupReading, MemoryReading, NumaMemory
 from nri_coloc.core.settings import ReclaimTuning, Tuning
 from nri_coloc.core.workload import QoSClass, Wish
+from nri_coloc.memory import division
 from nri_coloc.memory.bounds import STARTING, WORTH_A_WRITE, BoxMemory
-from nri_coloc.memory.division import Found
+from nri_coloc.memory.division import Found, Member
 from nri_coloc.memory.worker import Bounds, MemoryWorker
 from tests.unit.lending.kit import GIB, MIB, group, picture
 from tests.unit.parts import a_node, a_report, create, start_pod
@@ -379,6 +381,26 @@ def test_readings_may_be_missing_for_a_minute(rig):
 def test_before_the_first_reading_nobody_is_bounded(rig):
     rig.memory.turn(picture(1.0, {}), rig.node.state, {})
     assert (rig.highs, rig.memory.headroom_bytes, rig.heard.records) == ({}, 0, [])
+
+
+def test_the_parts_follow_from_the_record(rig):
+    start_pod(rig.node, "second")
+    lend_memory(rig, "batch", 2 * GIB)
+    rig.turn(free=GIB, pods={"batch": 3 * GIB, "second": GIB}, anon=GIB // 2)
+    record = rig.heard.records[0]
+    figures = record.extra["inputs"]
+
+    def of(name: str, key: str) -> int:
+        return int(figures[f"{name}.{key}_bytes"])
+
+    names = ("shop/batch", "shop/second")
+    members = {k: Member(of(k, "use"), of(k, "request"), of(k, "unreclaimable")) for k in names}
+    high, limit = (record.after[knob] for knob in ("memory.high", "memory.limit"))
+    assert isinstance(high, int)
+    assert isinstance(limit, int)
+    goal = MemoryTarget(high=high, limit=limit)
+    assert division.divide(goal, members) == {k: Part(of(k, "high"), of(k, "max")) for k in names}
+    assert members["shop/batch"] == Member(3 * GIB, 2 * GIB, GIB // 2)
 
 
 def test_many_members_are_not_all_named(rig):
