@@ -18,8 +18,6 @@ from nri_coloc.pressure.victims import Candidate
 STALLED: Final = 30
 """Readings in a row, one a second, in which an online pod waits for memory, before the culprit is evicted."""
 
-_GIB: Final = 1 << 30
-
 
 def of_memory(short: Short, uses: Mapping[str, float], state: NodeState) -> Demand:
     """Return the demand of a memory shortage. `uses`: by reclaimed pod, the bytes that its end frees there."""
@@ -35,13 +33,14 @@ def of_memory(short: Short, uses: Mapping[str, float], state: NodeState) -> Dema
         amount=float(short.missing),
         pods=pods,
         most=MOST,
-        because=f"memory short on {short.scope} (available={_gib(left.available)}, needed={_gib(known.enough)})",
+        because=f"memory short on {short.scope}",
         inputs={
             "total_bytes": left.total,
             "available_bytes": left.available,
             "least_bytes": known.least,
             "enough_bytes": known.enough,
         },
+        shows=("available_bytes", "enough_bytes"),
     )
 
 
@@ -59,8 +58,9 @@ def of_starvation(
         amount=1.0,
         pods=_candidates(dict.fromkeys((*starved, *leaving), 1.0), state),
         most=1,
-        because=f"no CPU for {MOVED_S:.0f} s, so that it can run on another node (starved pods={len(starved)})",
-        inputs={"starved_pods": len(starved), "pool_is_full": is_short},
+        because="no CPU for minutes, so that it can run on another node",
+        inputs={"least_starved_s": round(MOVED_S), "starved_pods": len(starved), "pool_is_full": is_short},
+        shows=("least_starved_s", "starved_pods"),
         closes=is_short,
     )
 
@@ -72,7 +72,7 @@ def of_verdict(verdict: Verdict, uses: Mapping[str, float], state: NodeState) ->
     """
     victim = state.pods[verdict.victim].pod
     reason = Reason.IO_STALL if verdict.resource is Resource.IO else Reason.MEMORY_STALL
-    why = "its limit gave no relief" if verdict.resource is Resource.IO else f"{verdict.readings} readings"
+    why = ", and its limit gave no relief" if verdict.resource is Resource.IO else ""
     return Demand(
         resource=verdict.resource,
         reason=reason,
@@ -80,28 +80,28 @@ def of_verdict(verdict: Verdict, uses: Mapping[str, float], state: NodeState) ->
         amount=1.0,
         pods=_candidates(uses, state),
         most=1,
-        because=f"an online pod waits for {verdict.resource} ({why}, confidence={verdict.evidence.confidence:.2f})",
+        because=f"an online pod waits for {verdict.resource}{why}",
         inputs={
             "wait": round(verdict.judgement.wait, 6),
             "bound": None if verdict.judgement.bound is None else round(verdict.judgement.bound, 6),
             "hurt_readings": verdict.readings,
             "confidence": round(verdict.evidence.confidence, 3),
         },
+        shows=("hurt_readings", "confidence"),
     )
 
 
 def of_disk(found: Filled, state: NodeState) -> Demand:
     """Return the demand of a file system that fills: one of its writers goes, the largest first."""
     short, writers = found.short, found.writers
-    largest = max(writers.values())
     return Demand(
         resource=Resource.IO,
         reason=REASONS[short.lack],
         scope=short.file_system.value,
-        amount=largest,
+        amount=max(writers.values()),
         pods=_candidates(writers, state),
         most=1,
-        because=f"{short.file_system} file system short of {short.lack}, and falling (written={_gib(largest)})",
+        because=f"{short.file_system} file system short of {short.lack}, and falling",
         inputs={
             "total_bytes": short.left.total,
             "available_bytes": short.left.available,
@@ -110,6 +110,7 @@ def of_disk(found: Filled, state: NodeState) -> Demand:
             "lost": found.lost,
             "disk": short.left.disk,
         },
+        shows=("written_bytes",),
     )
 
 
@@ -127,7 +128,3 @@ def _candidates(uses: Mapping[str, float], state: NodeState) -> dict[str, Candid
         for number, (pod_id, place) in enumerate(state.pods.items())
         if pod_id in uses
     }
-
-
-def _gib(amount: float) -> str:
-    return f"{amount / _GIB:.1f} GiB"

@@ -6,8 +6,10 @@ While a file system is short the node takes no new reclaimed pods. Running pods 
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from nri_coloc.core.decisions import Figure
 from nri_coloc.core.readings import DiskLeft
 from nri_coloc.core.reasons import AuditEvent, Reason
+from nri_coloc.core.report import sentence
 from nri_coloc.core.settings import DiskTuning, Tuning
 from nri_coloc.pressure import disk_space
 from nri_coloc.pressure.disk_space import NO_COURSE, Course, DiskShort, FileSystem, Lack, Lines
@@ -96,45 +98,41 @@ class Disks:
         if before.lack is now.lack:
             return
         known = disk_space.lines(tuning)[name]
+        inputs = _figures(name, now, known)
         if now.lack is not None:
-            self._say(
-                REASONS[now.lack], f"no new reclaimed pods: {_words(name, now, known)}", name, now, known
-            )
-        elif tuning.closes:
-            self._say(
-                Reason.CALM, f"shortage ended: {_figures(name, now, before.lack, known)}", name, now, known
-            )
+            self._say(REASONS[now.lack], f"no new reclaimed pods: {_words(name, now, known)}", inputs)
+        elif tuning.closes and before.lack is not None:
+            ended = f"shortage ended: the file system of {_NAMES[name]} has enough {before.lack} again"
+            self._say(Reason.CALM, sentence(ended, inputs, _SHOWN[before.lack]), inputs)
         else:
-            self._say(Reason.RECONFIGURED, "shortage ignored: pressure.disk is off", name, now, known)
+            self._say(Reason.RECONFIGURED, "shortage ignored: pressure.disk is off", inputs)
 
-    def _say(self, reason: Reason, because: str, name: FileSystem, one: Course, known: Lines) -> None:
-        left = one.left
-        inputs = {
-            "file_system": name.value,
-            "space_line": round(known.space, 4),
-            "inodes_line": round(known.inodes, 4),
-            "total_bytes": None if left is None else left.total,
-            "available_bytes": None if left is None else left.available,
-            "inodes": None if left is None else left.inodes,
-            "free_inodes": None if left is None else left.free_inodes,
-        }
+    def _say(self, reason: Reason, because: str, inputs: Mapping[str, Figure]) -> None:
         self._report.said(AuditEvent.PRESSURE_DISK, reason, because, extra={"inputs": inputs})
 
 
 def _words(name: FileSystem, one: Course, known: Lines) -> str:
     """Return a shortage as a sentence."""
-    return (
-        f"the file system of {_NAMES[name]} is short of {one.lack} ({_figures(name, one, one.lack, known)})"
-    )
+    text = f"the file system of {_NAMES[name]} is short of {one.lack}"
+    return sentence(text, _figures(name, one, known), _SHOWN[one.lack] if one.lack else ())
 
 
-def _figures(name: FileSystem, one: Course, lack: Lack | None, known: Lines) -> str:
-    """Return what is left of the resource that is, or was, short."""
-    if one.left is None:
-        return f"file_system={name}"
-    if lack is Lack.INODES:
-        return f"inodes={one.left.inodes_left:.1%}, line={known.inodes:.0%}"
-    return f"space={one.left.space:.1%}, line={known.space:.0%}"
+def _figures(name: FileSystem, one: Course, known: Lines) -> dict[str, Figure]:
+    left = one.left
+    return {
+        "file_system": name.value,
+        "space_line": round(known.space, 4),
+        "inodes_line": round(known.inodes, 4),
+        "total_bytes": None if left is None else left.total,
+        "available_bytes": None if left is None else left.available,
+        "inodes": None if left is None else left.inodes,
+        "free_inodes": None if left is None else left.free_inodes,
+    }
 
 
 _NAMES: Final = {FileSystem.NODE: "the kubelet", FileSystem.IMAGES: "images and containers"}
+
+_SHOWN: Final = {
+    Lack.SPACE: ("available_bytes", "total_bytes", "space_line"),
+    Lack.INODES: ("free_inodes", "inodes", "inodes_line"),
+}

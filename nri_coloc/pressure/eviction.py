@@ -35,8 +35,9 @@ class Demand(NamedTuple):
     amount: the missing amount, in the unit of the pods' use; more than 0.
     pods: by id; also pods that leave already.
     most: pods that may be evicted for it in one turn.
-    because: the cause with its main figures, for the record.
-    inputs: all other figures of the shortage, for the record.
+    because: the cause, for the record.
+    inputs: the figures of the shortage, for the record.
+    shows: names of the figures that the record's sentence ends with; also those of the pod.
     closes: whether its evictions close the node for new reclaimed pods. A pod that starves itself closes none.
     """
 
@@ -48,6 +49,7 @@ class Demand(NamedTuple):
     most: int
     because: str
     inputs: Mapping[str, Figure] = {}
+    shows: tuple[str, ...] = ()
     closes: bool = True
 
 

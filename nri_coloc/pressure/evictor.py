@@ -8,10 +8,10 @@ would go are recorded once a minute, with the reason. Without `pressure.evict` n
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from nri_coloc.core.decisions import Decision
+from nri_coloc.core.decisions import Decision, Figure
 from nri_coloc.core.evictions import Evictions, EvictionWish, Outcome
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.report import Recorder
+from nri_coloc.core.report import Recorder, sentence
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
 from nri_coloc.core.workload import QoSClass
@@ -208,23 +208,24 @@ def _wish(victim: Victim, state: NodeState) -> EvictionWish:
     frees = {f"missing{unit}": round(victim.missing), f"frees{unit}": round(one.use)}
     if demand.reason in REASONS.values():
         frees = {"written_bytes": round(one.use)}
+    inputs: dict[str, Figure] = {
+        "resource": demand.resource.value,
+        "scope": demand.scope,
+        **frees,
+        f"lent{unit}": round(one.lent),
+        "priority": one.priority,
+        "kube_priority": one.kube_priority,
+        "candidates": len(demand.pods),
+        **demand.inputs,
+    }
     return EvictionWish(
         pod_uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
         reason=demand.reason,
-        text=demand.because,
+        text=sentence(demand.because, inputs, demand.shows),
         expires_s=ORDER_S,
-        inputs={
-            "resource": demand.resource.value,
-            "scope": demand.scope,
-            **frees,
-            f"lent{unit}": round(one.lent),
-            "priority": one.priority,
-            "kube_priority": one.kube_priority,
-            "candidates": len(demand.pods),
-            **demand.inputs,
-        },
+        inputs=inputs,
     )
 
 

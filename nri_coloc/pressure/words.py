@@ -63,7 +63,7 @@ def of_verdict(verdict: Verdict, qos: QoSClass, names: Mapping[str, str], action
         because,
         pod_id=verdict.victim,
         qos=qos,
-        inputs=_figures(verdict, names),
+        inputs={**_figures(verdict, names), "action": action},
     )
 
 
@@ -86,12 +86,13 @@ def of_step(step: Step, action: Action, place: Place, names: Mapping[str, str]) 
     before, after = action.shown(place, step.before), action.shown(place, step.limit)
     if step.move is Move.THROTTLE:
         limit, use = action.words(step.limit or 0.0), action.words(throttle.use)
-        because = f"throttled {action.knob}: {step.resource} stall of {victims[0]} (use={use}, limit={limit})"
+        figures = f"use_at_first={use}, limit={limit}"
+        because = f"throttled {action.knob}: {step.resource} stall of {victims[0]} ({figures})"
         event, reason = AuditEvent.PRESSURE_THROTTLE, _STALLS[step.resource]
     else:
         done = "limit removed" if step.limit is None else "limit doubled"
-        readings = f"calm={throttle.calm} readings, hurt={throttle.hurt} readings"
-        because = f"{done}: {_WHY[step.cause]} ({action.knob}={_limit(action, step.limit)}, {readings})"
+        readings = f"calm_readings={throttle.calm}, hurt_readings={throttle.hurt}"
+        because = f"{done}: {_WHY[step.cause]} (limit={_limit(action, step.limit)}, {readings})"
         event, reason = AuditEvent.PRESSURE_RECOVER, _CAUSES[step.cause]
     return Decision(
         event,
@@ -107,7 +108,7 @@ def of_step(step: Step, action: Action, place: Place, names: Mapping[str, str]) 
 
 def of_end(pod_id: str, action: Action, limit: float, reason: Reason, why: str) -> Decision:
     """Return the record of a limit that is removed because no process watches it."""
-    because = f"limit removed: {why} ({action.knob}=none, before={action.words(limit)})"
+    because = f"limit removed: {why} (limit_before={action.words(limit)})"
     return Decision(
         AuditEvent.PRESSURE_RECOVER,
         reason,
@@ -144,15 +145,11 @@ def of_memory_low(need: Need, takes: tuple[Take, ...], names: Mapping[str, str],
     taken: bytes since the last record.
     """
     is_urgent = need.regime is Regime.URGENT
-    because = (
-        f"memory taken back: {'short' if is_urgent else 'low'} on {need.scope} ({_available(need)},"
-        f" missing={_gib(need.missing)}, pods={len(takes)})"
-    )
     parts = {f"{names[one.pod_id]}.take_bytes": one.amount for one in takes[:_NAMED]}
     return Decision(
         AuditEvent.PRESSURE_RECLAIM,
         Reason.MEMORY_SHORT if is_urgent else Reason.MEMORY_LOW,
-        because,
+        f"memory taken back: {'short' if is_urgent else 'low'} on {need.scope}",
         pool=RECLAIM,
         qos=QoSClass.RECLAIMED,
         inputs={
@@ -161,19 +158,20 @@ def of_memory_low(need: Need, takes: tuple[Take, ...], names: Mapping[str, str],
             "take_bytes": sum(t.amount for t in takes),
             **parts,
         },
+        shows=("available_bytes", "missing_bytes", "pods"),
     )
 
 
 def of_memory_enough(need: Need, former: Regime, taken: int) -> Decision:
     """Return the record of the end of a regime. `taken`: bytes since the last record."""
-    because = f"memory no longer taken back ({_available(need)}, taken={_gib(taken)})"
     return Decision(
         AuditEvent.PRESSURE_RECLAIM,
         Reason.CALM,
-        because,
+        "memory no longer taken back",
         pool=RECLAIM,
         qos=QoSClass.RECLAIMED,
         inputs={**_of_need(need, taken), "former_regime": former.value},
+        shows=("available_bytes", "taken_bytes"),
     )
 
 
@@ -212,14 +210,6 @@ def _of_need(need: Need, taken: int) -> dict[str, Figure]:
     }
 
 
-def _available(need: Need) -> str:
-    return f"available={'unknown' if need.left is None else _gib(need.left.available)}"
-
-
-def _gib(amount: int) -> str:
-    return f"{amount / (1 << 30):.2f} GiB"
-
-
 def _limit(action: Action, limit: float | None) -> str:
     return "none" if limit is None else action.words(limit)
 
@@ -227,7 +217,7 @@ def _limit(action: Action, limit: float | None) -> str:
 def _wait(resource: Resource, wait: float | None) -> str:
     if wait is None:
         return "unknown"
-    return f"{wait * 1000:.2f} ms" if resource is Resource.IO else f"{wait:.0%}"
+    return f"{wait * 1000:.2f} ms" if resource is Resource.IO else f"{wait * 100:.2f} %"
 
 
 def _short(name: str) -> str:

@@ -179,7 +179,7 @@ def _switched_off(by_clock: Lending, switch: Switch, now_s: float) -> Lending:
     if now_s < switch.ends_s and by_clock.factor:
         because = (
             f"an operator ordered the end of lending: no new reclaimed pods start now"
-            f" (lend={by_clock.factor * 100:.0f} %, grace={switch.grace_s:g} s)"
+            f" (lend={by_clock.factor * 100:.0f} %, switch_grace={switch.grace_s:g} s)"
         )
         return Lending(
             state=State.OFFLINE_TO_ONLINE,

@@ -63,4 +63,5 @@ def _wish(place: PodPlace, lending: Lending) -> EvictionWish:
         reason=Reason.OPERATOR if lending.ordered else Reason.SCHEDULE,
         text=f"lending has ended: {lending.because}",
         by_operator=lending.ordered,
+        inputs={"lend": lending.factor},
     )

@@ -111,6 +111,7 @@ def _record(before: Lending, now: Lending, known_for: tuple[ScheduleTuning, Swit
     inputs = {
         "state": now.state.value,
         "state_before": before.state.value,
+        "lend": now.factor,
         "factor": now.factor,
         "factor_before": before.factor,
         "offer": now.offer,

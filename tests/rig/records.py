@@ -32,18 +32,26 @@ def lines(text: bytes) -> Iterator[dict[str, Any]]:
 FORM: Final = re.compile(r"(?P<done>[^:]+): (?P<cause>.+?)(?: \((?P<figures>[^()]*=[^()]*)\))?", re.DOTALL)
 """`<what was done>: <cause> (name=value unit, …)`"""
 
+_AT_THE_END: Final = re.compile(r"\(([^()]*=[^()]*)\)$")
+"""The figures of a sentence."""
+
 _SCALES: Final = {
     "cores": 1000.0,
     "core": 1000.0,
     "s": 1.0,
     "ms": 1e-3,
+    "%": 1e-2,
     "bytes": 1.0,
     "": 1.0,
     "KiB": 1024.0,
     "MiB": 1024.0**2,
     "GiB": 1024.0**3,
+    "MiB/s": 1024.0**2,
 }
 """What one unit of a sentence is worth in the unit of `inputs`."""
+
+_ROUNDED: Final = {"MiB/s": 0.06}
+"""The largest difference between a figure and its input, in the unit of the sentence; 0.006 otherwise."""
 
 
 def malformed(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -56,11 +64,16 @@ def malformed(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         found = FORM.fullmatch(because)
         if found is None:
             yield f"{name}: not `<what was done>: <cause> (figures)`: {because}"
-            continue
-        for figure in (found["figures"] or "").split(", "):
-            key, is_figure, value = figure.partition("=")
-            if is_figure and not _is_among(inputs, key, value):
-                yield f"{name}: {figure!r} is not in the inputs: {because} {inputs}"
+        yield from (f"{name}: {one}" for one in unknown_figures(because, inputs))
+
+
+def unknown_figures(because: str, inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each figure at the end of `because` that `inputs` lacks, or has with another value."""
+    found = _AT_THE_END.search(because)
+    for figure in found[1].split(", ") if found else ():
+        name, is_figure, value = figure.partition("=")
+        if is_figure and not _is_among(inputs, name, value):
+            yield f"{figure!r} is not in the inputs: {because} {inputs}"
 
 
 def _is_among(inputs: Mapping[str, Any], name: str, value: str) -> bool:
@@ -70,10 +83,15 @@ def _is_among(inputs: Mapping[str, Any], name: str, value: str) -> bool:
 
 
 def _agrees(known: Any, value: str) -> bool:
-    if not isinstance(known, int | float):
-        return value == (known or "none")
+    if known is None:
+        return value in ("none", "unknown")
+    if not isinstance(known, int | float) or isinstance(known, bool):
+        return value == (str(known) or "none")
     number, _, unit = value.partition(" ")
-    return abs(float(number) * _SCALES[unit] - known) <= max(0.006 * _SCALES[unit], 1e-5 * abs(known))
+    if unit not in _SCALES or not re.fullmatch(r"-?[0-9.]+(e[-+]?[0-9]+)?", number):
+        return False
+    most = max(_ROUNDED.get(unit, 0.006) * _SCALES[unit], 1e-5 * abs(known))
+    return abs(float(number) * _SCALES[unit] - known) <= most
 
 
 def broken(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:

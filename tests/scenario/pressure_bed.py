@@ -24,6 +24,7 @@ from nri_coloc.pressure.loop import Pressure
 from nri_coloc.sim.machines import MACHINES, topology
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest
+from tests.rig.records import unknown_figures
 from tests.unit.pressure import kit
 from tests.unit.pressure.kit import DISK, MIB, Doing
 
@@ -43,7 +44,9 @@ class Told:
         self.refusals: list[KernelInterfaceError] = []
 
     def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None:
-        self.decisions += decisions
+        for one in decisions:
+            assert list(unknown_figures(one.because, one.inputs or {})) == []
+            self.decisions.append(one)
 
     def refused_by_kernel(self, failure: KernelInterfaceError, subject: str, state: NodeState) -> None:
         self.refusals.append(failure)

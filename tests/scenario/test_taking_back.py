@@ -325,7 +325,7 @@ def test_begin_and_end_are_recorded(make: Callable[..., Machine]):
     assert (begun.reason, ended.reason) == (Reason.MEMORY_SHORT, Reason.CALM)
     assert (begun.inputs or {})["shop/hog.take_bytes"] == bed.taken.bytes
     assert (ended.inputs or {})["taken_bytes"] == bed.taken.bytes
-    assert begun.because.startswith("memory taken back: short on node (available=0.10 GiB, missing=")
+    assert begun.because == "memory taken back: short on node"
 
 
 def test_an_urgent_regime_ends_with_its_last_pod(make: Callable[..., Machine]):

@@ -31,6 +31,7 @@ from nri_coloc.service.report import Report
 from nri_coloc.tuning.bandwidths import PodBandwidths
 from nri_coloc.tuning.hints import Hints
 from nri_coloc.tuning.scores import Scores
+from tests.rig.records import unknown_figures
 from tests.unit.placing import kit
 
 MEMORY = 16 << 30
@@ -75,7 +76,9 @@ class Heard:
         self.records: list[Record] = []
 
     def submit(self, record: Record | Callable[[], Record]) -> int:
-        self.records.append(record if isinstance(record, Record) else record())
+        made = record if isinstance(record, Record) else record()
+        assert list(unknown_figures(made.because, made.extra.get("inputs") or {})) == []
+        self.records.append(made)
         return len(self.records)
 
     def said(self) -> list[tuple[str, str]]:

@@ -1,6 +1,8 @@
 """The rig finds records of the audit that are too long, or without the figures of their decision."""
 
-from tests.rig.records import broken, lines, sentence_of
+import pytest
+
+from tests.rig.records import broken, lines, sentence_of, unknown_figures
 
 GOOD = {"event": "container.admit", "reason": "threads", "because": "x" * 160, "inputs": {"n": 2}}
 
@@ -29,3 +31,48 @@ def test_a_line_that_is_not_whole_is_left_out():
 
 def test_details_are_the_whole_sentence():
     assert sentence_of(GOOD | {"inputs": {"details": "all of it"}}) == "all of it"
+
+
+FIGURES = {
+    "request_milli": 1500,
+    "wait": 0.3142,
+    "limit": 10 << 20,
+    "available_bytes": None,
+    "scope": "node",
+    "drain": True,
+    "pods": 3,
+}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        *("request=1.5 cores", "wait=31.42 %", "limit=10.0 MiB/s", "available=unknown", "scope=node"),
+        *("drain=True", "scope=node, pods=3"),
+    ],
+)
+def test_a_known_figure_is_found(shown: str):
+    assert list(unknown_figures(f"lowered: it waits ({shown})", FIGURES)) == []
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        *(
+            "request=2 cores",
+            "wait=30 %",
+            "limit=11.0 MiB/s",
+            "scope=images",
+            "pods=three",
+            "pods=3 readings",
+        ),
+        *("line=5 %", "space=12.5%", "available=1 GiB"),
+    ],
+)
+def test_a_figure_that_inputs_lack_is_reported(shown: str):
+    (found,) = unknown_figures(f"lowered: it waits (scope=node, {shown})", FIGURES)
+    assert found.startswith(f"{shown!r} is not in the inputs")
+
+
+def test_brackets_of_a_clause_hold_no_figures():
+    assert list(unknown_figures("order (drain=yes): done", {})) == []

@@ -35,6 +35,7 @@ from nri_coloc.sim.machines import MACHINES, topology
 from nri_coloc.sim.memory_use import Held
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest
+from tests.rig.records import unknown_figures
 
 GIB = 1 << 30
 EVICTS = Tuning(pressure=PressureTuning(evict=True, disk=DiskTuning(closes=True)))
@@ -65,6 +66,7 @@ class Cluster:
     def order(self, wish: EvictionWish, now_s: float) -> Ordered:
         if problem := eviction_orders.problem(self._book, wish, now_s):
             return Ordered(refusal=problem)
+        assert list(unknown_figures(wish.text, wish.inputs)) == []
         self.ordered.append(wish)
         number, outcome = str(len(self.ordered)), self._outcome(wish.name)
         book = eviction_orders.ordered(self._book, number, wish, now_s)
@@ -121,9 +123,12 @@ class Told:
 
     def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
         assert event is AuditEvent.PRESSURE_DISK
+        assert list(unknown_figures(because, fields["extra"]["inputs"])) == []
 
     def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None:
-        self.decisions += decisions
+        for one in decisions:
+            assert list(unknown_figures(one.because, one.inputs or {})) == []
+            self.decisions.append(one)
 
 
 class KeptCoolDown:

@@ -125,7 +125,10 @@ def rig() -> Rig:
 
 def test_a_full_disk_closes_the_node(rig: Rig):
     rig.left["images"] = disk(12.5)
-    shortage = "the file system of images and containers is short of space (space=12.5%, line=16%)"
+    shortage = (
+        "the file system of images and containers is short of space"
+        " (available=12.5 GiB, total=100 GiB, space_line=0.16)"
+    )
     assert rig.turns(2) == shortage
     ((reason, because, inputs),) = rig.records
     assert (reason, because) == (Reason.DISK_SPACE, f"no new reclaimed pods: {shortage}")
@@ -142,7 +145,7 @@ def test_a_full_disk_closes_the_node(rig: Rig):
 
 def test_a_lack_of_inodes_closes_the_node(rig: Rig):
     rig.left["node"] = disk(inodes=3)
-    assert "short of inodes (inodes=3.0%, line=6%)" in rig.turns(2)
+    assert "short of inodes (free_inodes=30, inodes=1000, inodes_line=0.06)" in rig.turns(2)
     assert rig.reasons == [Reason.DISK_INODES]
 
 
@@ -151,7 +154,10 @@ def test_the_end_of_a_lack_names_what_was_short(rig: Rig):
     rig.turns(30)
     rig.left["node"] = disk(inodes=40)
     rig.turns(int(LOOK_S))
-    assert rig.records[-1][1] == "shortage ended: inodes=40.0%, line=6%"
+    assert rig.records[-1][1] == (
+        "shortage ended: the file system of the kubelet has enough inodes again"
+        " (free_inodes=400, inodes=1000, inodes_line=0.06)"
+    )
 
 
 def test_the_node_opens_when_space_is_free(rig: Rig):

@@ -180,9 +180,7 @@ def test_off_takes_effect_before_its_answer(rig, tmp_path):
 
 def test_a_drain_waits_for_the_schedules_grace(rig):
     ends = rig.orders.lending_off(ROOT, None, drain=True)
-    words = (
-        "an operator ordered the end of lending: no new reclaimed pods start now (lend=100 %, grace=600 s)"
-    )
+    words = "an operator ordered the end of lending: no new reclaimed pods start now (lend=100 %, switch_grace=600 s)"
     assert ends.because == words
     assert (rig.node.tuning.reclaim.lend, rig.node.tuning.reclaim.offer) == (1, 0)
     assert ("schedule.state", "operator") in rig.heard.said()
