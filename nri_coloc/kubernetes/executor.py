@@ -78,6 +78,7 @@ class Executor:
         self._notices: dict[str, dict[OrderKey, Notice]] = {}
         self._counted: dict[str, set[OrderKey]] = {}
         self._backoffs: dict[str, Backoff] = {}
+        self._asked_s = 0.0
 
     # ---- on the thread of the watch ----
 
@@ -140,9 +141,11 @@ class Executor:
         with self._lock:
             self._due_s.pop(node, None)  # a change from now on makes it due again
             self._served_s[node] = time.monotonic()
+        self._asked_s = 0.0
         try:
             is_done = self._serve_object(node)
         except ApiError as error:
+            self._wait_for(error.retry_after_s if isinstance(error, ApiRefused) else 0.0)
             is_done = isinstance(error, ApiRefused) and error.status == 404
             if is_done:
                 self._keep_notices(node, [])
@@ -161,7 +164,12 @@ class Executor:
             self._results.pop(node, None)
             self._backoffs.pop(node, None)
         else:
-            self._note(node, self._backoffs.setdefault(node, Backoff(random.random, SPACING_S)).failed())
+            backoff = self._backoffs.setdefault(node, Backoff(random.random, SPACING_S))
+            self._note(node, backoff.failed(self._asked_s))
+
+    def _wait_for(self, asked_s: float) -> None:
+        """Note that the API server asks to wait before the next try of the node in turn."""
+        self._asked_s = max(self._asked_s, asked_s)
 
     def _serve_object(self, node: str) -> bool:
         """Return whether all orders have a written result, or wait for the time of their notice."""
@@ -226,11 +234,18 @@ class Executor:
                 self._rates = taken.rates
                 self._counted[node].add(order.key)
             if problem is not None:
-                return eviction.result(order, problem)
+                return self._result(order, problem)
             notices[order.key] = Notice(order, time.monotonic() + wait_s)
         if _waits(notices[order.key], time.monotonic()):
             return None
-        return eviction.result(order, _answered(partial(self._api.create, *_eviction(order))))
+        return self._result(order, _answered(partial(self._api.create, *_eviction(order))))
+
+    def _result(self, order: Order, answer: Answer) -> Result | None:
+        """Return the result of an answer; None to try again, after the wait that the API server asks for."""
+        found = eviction.result(order, answer)
+        if found is None:
+            self._wait_for(answer.retry_after_s)
+        return found
 
     def _give_notice(self, order: Order, wait_s: float) -> tuple[list[Step], Answer | None]:
         """Write the notice; return the passed steps, and the answer that prevents the eviction, None for none."""

@@ -16,6 +16,10 @@ def test_the_servers_wish_has_jitter():
     assert Backoff(lambda: 0.5, 1, 3).failed(at_least_s=20) == 30
 
 
+def test_a_server_cannot_ask_for_an_hour():
+    assert Backoff(lambda: 1.0, 1, 3).failed(at_least_s=3600) == 180
+
+
 def test_a_success_ends_the_backoff():
     backoff = Backoff(lambda: 1.0, 1, 30)
     backoff.failed()

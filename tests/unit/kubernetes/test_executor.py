@@ -9,7 +9,7 @@ import pytest
 
 from nri_coloc.core.evictions import Outcome
 from nri_coloc.core.settings import Tuning
-from nri_coloc.kubernetes import eviction
+from nri_coloc.kubernetes import eviction, executor
 from nri_coloc.kubernetes.eviction import Rules
 from nri_coloc.kubernetes.executor import Executor
 from nri_coloc.kubernetes.watching import Problems, Unreadable
@@ -143,6 +143,27 @@ def test_a_passing_refusal_is_tried_again(run, status):
     ran = run(server, turns=3)
     assert ran.asked("POST", f"{POD}/eviction") == 3
     assert ran.outcomes == [Outcome.ACCEPTED]
+
+
+@pytest.fixture
+def impatient(monkeypatch) -> None:
+    """A node that failed is due again at once, unless the API server asks for a wait."""
+    monkeypatch.setattr(executor, "SPACING_S", 0.0)
+
+
+BUSY = Reply(429, {"message": "too many requests"}, headers=(("Retry-After", "60"),))
+REQUESTS = sorted(Server().replies)
+
+
+@pytest.mark.parametrize("refused", REQUESTS)
+def test_a_busy_api_server_gets_its_wait(run, impatient, refused):
+    server = Server(reason="schedule" if refused == f"PATCH {POD}/status" else "io_stall")
+    server.replies[refused] = [BUSY]
+    ran = run(server, turns=0)
+    ran.note()
+    for _ in range(4):
+        ran.turn()
+    assert ran.asked(*refused.split(" ")) == 1
 
 
 def test_the_notice_comes_before_the_eviction(run):
