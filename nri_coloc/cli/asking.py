@@ -73,6 +73,14 @@ def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]
             return found
 
 
+def records_of_pod(address: str, pod: str) -> list[dict[str, Any]]:
+    """Return a pod's audit records, also older ones that the daemon keeps because they explain present values."""
+    found = records(address, pod)
+    kept = ask(address, "/v1/audit", pod=pod, limit=1).get("kept", [])
+    with understood(address):
+        return [*(one for one in kept if one["pod"] and one not in found), *found]
+
+
 @contextmanager
 def understood(address: str) -> Iterator[None]:
     """Raise DaemonSilent if the block finds that an answer lacks a field of the daemon's answers."""

@@ -321,7 +321,9 @@ def _runtime_at(options: argparse.Namespace) -> "RuntimeAt":
 def _audit(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
     from nri_coloc.cli import asking
 
-    for record in asking.records(options.http, options.pod)[-options.limit :]:
+    address, pod = options.http, options.pod
+    found = asking.records_of_pod(address, pod) if pod else asking.records(address)
+    for record in found[-options.limit :]:
         print(json.dumps(record))
     return DONE
 

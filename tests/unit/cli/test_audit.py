@@ -21,7 +21,14 @@ class View:
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
         page = [one for one in self.records if one["seq"] > since and pod in ("", one["pod"])][:limit]
-        return {"records": page, "next": page[-1]["seq"] if page else since}
+        found = {"records": page, "next": page[-1]["seq"] if page else since}
+        return found | {"kept": [one for one in self.kept if one["pod"] in ("", pod)]} if pod else found
+
+    @property
+    def kept(self) -> list[dict[str, Any]]:
+        """Return an admission of the previous process, the record of a pool, and the newest record."""
+        admission = {"seq": 812, "pod": "web", "event": "admission"}
+        return [admission, {"seq": 813, "pod": "", "event": "pool"}, *self.records[-1:]]
 
 
 @pytest.fixture
@@ -57,6 +64,11 @@ def test_of_many_the_newest_are_printed(daemon, capsys):
 def test_one_pods_records_are_asked_for(daemon, capsys):
     assert run(daemon(3), "--pod", "other") == 0
     assert capsys.readouterr().out == ""
+
+
+def test_a_pods_kept_records_come_first(daemon, capsys):
+    assert run(daemon(3), "--pod", "web") == 0
+    assert [json.loads(line)["seq"] for line in capsys.readouterr().out.splitlines()] == [812, 1, 2, 3]
 
 
 def test_a_proxy_of_the_environment_is_not_asked(daemon, monkeypatch, capsys):
