@@ -13,12 +13,27 @@ from nri_coloc.kubernetes.event_reasons import Subject
 MOST_WAITING: Final = 256
 """Events of all connections together. One connection has 32 at most."""
 
+GIVE_UP_S: Final = 600.0
+"""Seconds for which an Event may fail while others are written. Until then no later number is confirmed, so that the
+daemon sends no more than 31 other Events: an admission webhook that is down for one namespace must not hold up all."""
+
 
 class _Key(NamedTuple):
     """An Event: its subject and reason."""
 
     subject: Subject
     reason: str
+
+
+class _Failing(NamedTuple):
+    """An Event that fails.
+
+    written: number of Events that were written before its last try.
+    since_s: time of the first try before which another Event had been written after a failed one; None for none.
+    """
+
+    written: int
+    since_s: float | None = None
 
 
 class Delivery:
@@ -34,6 +49,7 @@ class Delivery:
         self._newest = 0
         self._written = 0
         self._refused: dict[_Key, int] = {}
+        self._failing: dict[_Key, _Failing] = {}
 
     @property
     def recorded(self) -> int:
@@ -71,12 +87,23 @@ class Delivery:
         self._written += 1
         self._close(event)
 
-    def failed(self, event: Told) -> None:
-        """Put an Event behind all others, to be tried again: the API server gave no answer, or was busy."""
+    def failed(self, event: Told, now_s: float) -> None:
+        """Put an Event behind all others, to be tried again: the API server gave no answer, or was busy.
+
+        Give it up if it has failed for `GIVE_UP_S` while others were written. now_s: on any monotonic clock.
+        """
+        before = self._failing.get(_key(event), _Failing(self._written))
+        if before.written < self._written:
+            since_s = now_s if before.since_s is None else before.since_s
+            if now_s - since_s >= GIVE_UP_S:
+                self._drop(event)
+                return
+            before = _Failing(self._written, since_s)
         if self._waiting.get(_key(event)) is event:
+            self._failing[_key(event)] = before
             self._waiting[_key(event)] = self._waiting.pop(_key(event))
 
-    def refused(self, event: Told) -> None:
+    def refused(self, event: Told, now_s: float) -> None:
         """Note that the API server forbids an Event.
 
         If it allowed another one in the meantime, the Event itself is forbidden and is given up. Otherwise rights may
@@ -86,7 +113,7 @@ class Delivery:
         if since < self._written:
             self._drop(event)
         else:
-            self.failed(event)
+            self.failed(event, now_s)
 
     def impossible(self, event: Told) -> None:
         """Give an Event up, such as one of a namespace that is gone."""
@@ -98,6 +125,7 @@ class Delivery:
 
     def _close(self, event: Told) -> None:
         self._refused.pop(_key(event), None)
+        self._failing.pop(_key(event), None)
         if self._waiting.get(_key(event)) is event:
             del self._waiting[_key(event)]
             self._end(event)

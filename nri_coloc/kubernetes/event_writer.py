@@ -119,7 +119,7 @@ class EventWriter:
         try:
             self._write(event)
         except ApiError as error:
-            return self._failed(event, error)
+            return self._failed(event, error, now_s)
         with self._lock:
             self._delivery.written(event)
         self._backoff.succeeded()
@@ -158,7 +158,7 @@ class EventWriter:
                 raise
             self._api.merge(f"{path}/{name}", changed)
 
-    def _failed(self, event: Told, error: ApiError) -> float:
+    def _failed(self, event: Told, error: ApiError, now_s: float) -> float:
         """Return the seconds until the next try, after an error."""
         status = error.status if isinstance(error, ApiRefused) else 0
         self._tell(error, status)
@@ -167,9 +167,9 @@ class EventWriter:
                 self._delivery.impossible(event)
                 return 0.0
             if status == _FORBIDDEN:
-                self._delivery.refused(event)
+                self._delivery.refused(event, now_s)
             else:
-                self._delivery.failed(event)
+                self._delivery.failed(event, now_s)
         return self._backoff.failed(error.retry_after_s if isinstance(error, ApiRefused) else 0.0)
 
     def _tell(self, error: ApiError, status: int) -> None:

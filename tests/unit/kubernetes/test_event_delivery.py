@@ -52,7 +52,7 @@ def test_a_written_event_is_confirmed():
 
 def test_later_events_are_not_confirmed_before():
     found = delivery(1, 2, 3)
-    found.failed(first(found))
+    found.failed(first(found), 0.0)
     found.written(first(found))
     found.written(first(found))
     assert found.recorded == 0
@@ -93,8 +93,36 @@ def test_an_event_that_cannot_be_used_is_confirmed():
 
 def test_a_failed_event_waits_behind_others():
     found = delivery(1, 2)
-    found.failed(first(found))
+    found.failed(first(found), 0.0)
     assert first(found).sequence == 2
+
+
+def fail_each_minute(found: Delivery, turns: int, *, others: bool) -> None:
+    """Let the first Event fail again and again; `others`: another one is written after each try."""
+    for turn in range(turns):
+        if others:
+            found.take([event(2 + turn, f"db-{turn}")])
+        found.failed(first(found), 60.0 * turn)
+        if others:
+            found.written(first(found))
+
+
+def test_a_failing_event_holds_others_up_for_minutes():
+    found = delivery(1)
+    fail_each_minute(found, 12, others=True)
+    assert (found.first(), found.lost, found.recorded) == (None, 1, 13)
+
+
+def test_a_short_failure_loses_nothing():
+    found = delivery(1)
+    fail_each_minute(found, 11, others=True)
+    assert (first(found).sequence, found.lost, found.recorded) == (1, 0, 0)
+
+
+def test_an_event_survives_a_long_outage():
+    found = delivery(1)
+    fail_each_minute(found, 40, others=False)
+    assert (first(found).sequence, found.lost) == (1, 0)
 
 
 def test_an_event_survives_a_new_connection():
@@ -125,15 +153,15 @@ def test_an_earlier_connection_confirms_nothing():
 def test_rights_that_are_missing_lose_nothing():
     found = delivery(1, 2)
     for _ in range(20):
-        found.refused(first(found))
+        found.refused(first(found), 0.0)
     assert (found.lost, found.recorded) == (0, 0)
 
 
 def test_a_forbidden_event_is_given_up():
     found = delivery(1, 2)
-    found.refused(first(found))
+    found.refused(first(found), 0.0)
     found.written(first(found))
-    found.refused(first(found))
+    found.refused(first(found), 0.0)
     assert (found.lost, found.first(), found.recorded) == (1, None, 2)
 
 
@@ -182,7 +210,7 @@ def test_a_dropped_event_that_returns_blocks_no_other(monkeypatch):
         if number > 40:
             occurred(events, "web-0", float(number))
         told(found, events, float(number))
-        found.failed(first(found))
+        found.failed(first(found), 0.0)
     for turn in range(5):
         while (waiting := found.first()) is not None:
             found.written(waiting)

@@ -170,6 +170,18 @@ def test_an_impossible_event_blocks_no_other(tmp_path, refusal):
         assert (writer.recorded, len(api.asked)) == (2, 2)
 
 
+def test_a_webhook_of_one_namespace_blocks_no_other(tmp_path):
+    """The API server answers 500 if an admission webhook of the namespace is down."""
+    answers = lambda asked: Reply(500) if asked.path == OBJECTS else Reply(status=201)  # noqa: E731
+    with writing(tmp_path, answers) as (writer, _, log):
+        take(writer, message(1))
+        for minute in range(14):
+            take(writer, message(2 + minute, f"db-{minute}", namespace="other"), turns=2, every_s=0)
+            writer.turn(60.0 * minute)
+        assert writer.recorded == 15
+    assert "Events were lost" in str(log.lines)
+
+
 def test_a_name_is_never_a_path(tmp_path):
     with writing(tmp_path, lambda _: Reply()) as (writer, api, _):
         take(writer, message(1, pod="../../secrets/x", count=2), message(2, namespace="a/b"), message(3))
