@@ -32,8 +32,9 @@ SHORTEST_S: Final = 5.0
 BARE_S: Final = 120.0
 """Seconds in which a watch that works brings two bookmarks: the API server sends one each minute."""
 
-TOO_NEW: Final = 504
-"""HTTP status: the API server does not know the resourceVersion yet."""
+_UNKNOWN: Final = (400, GONE, 422, 504)
+"""HTTP statuses of a resourceVersion that the API server cannot read, has forgotten, calls invalid, or does not know
+yet. The first and the third come from another API server behind the same address."""
 
 MOST_TOLD: Final = 100
 """Objects that cannot be read, of one kind, that a log names; more could fill it."""
@@ -211,7 +212,7 @@ class Watch:
         """Return the seconds until the next try, after an error."""
         self.since_s = None
         is_answer = isinstance(error, ApiUnreachable | ApiRefused)
-        is_unknown = isinstance(error, ApiRefused) and error.status in (GONE, TOO_NEW)
+        is_unknown = isinstance(error, ApiRefused) and error.status in _UNKNOWN
         if not is_answer or is_unknown or self._is_bare():
             self._version = ""  # a change that is not one would come again from the same version
         if not self.problem:

@@ -79,7 +79,7 @@ def test_a_watch_resumes_at_its_last_version(tmp_path):
     assert (names.lists, versions(server)) == (1, ["7", "9"])
 
 
-@pytest.mark.parametrize("status", [410, 504])
+@pytest.mark.parametrize("status", [400, 410, 422, 504])
 def test_an_unknown_version_lists_again(tmp_path, status):
     watches = [Reply(status=status, body={"message": "too old"}), Reply(lines=(change("ADDED", "c"),))]
     names, _, broken = follow(tmp_path, watches, last="c")
