@@ -11,7 +11,6 @@ from functools import reduce
 from typing import NamedTuple, Protocol
 
 from nri_coloc.core import cpuset
-from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import (
     ContainerCreated,
     ContainerCreating,
@@ -26,23 +25,20 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
-    KEPT_BY_DRA,
     KEPT_BY_KUBELET,
     Container,
-    Finding,
-    FindingKind,
     KnownKeys,
     Pod,
     QoSClass,
     Resources,
     Wish,
 )
-from nri_coloc.hooks import listed_limits
+from nri_coloc.hooks import dra_claims, listed_limits
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
-from nri_coloc.placing import change, claim, driver, record, request, supply
+from nri_coloc.placing import change, claim, ownership, record, request, supply
 from nri_coloc.placing.update import as_asked, merge
-from nri_coloc.pods import annotations, gate, keys, replicas
+from nri_coloc.pods import annotations, gate, replicas
 from nri_coloc.runtime.listing import Listing
 
 
@@ -152,7 +148,7 @@ class Translator:
             wish = _unless_the_kubelets(wish, pod, container, now.tuning)
         if is_created and not container.claimed:
             return wish
-        return _with_claims(wish, container, now, is_created=is_created)
+        return dra_claims.judged(wish, container, *now, is_created=is_created)
 
     def pod_wish(self, pod: Pod, tuning: Tuning) -> Wish:
         """Return a pod's own wish."""
@@ -201,11 +197,11 @@ class Translator:
         return None if is_same else PodResized(read, self._other_classes(now, read))
 
     def _other_classes(self, now: _Now, pod: Pod, but: str = "") -> dict[str, Wish]:
-        """Return the wishes of a pod's containers that have another class under its present CPU request."""
+        """Return the wishes of a pod's containers that its present CPU request gives another class or place."""
         others = [a for a in now.state.of_pod(pod.id) if a.id != but]
         later = now._replace(state=change.with_request(now.state, pod))
         found = self._wishes_of(pod, others, later)
-        return {known.id: found[known.id] for known in others if found[known.id].qos is not known.qos}
+        return {k.id: found[k.id] for k in others if ownership.is_judged_again(k, found[k.id])}
 
     def _read_again(self, pod: Pod) -> Pod:
         """Return the pod with its present CPU request.
@@ -284,8 +280,8 @@ class Translator:
             wish = self._wish(later, lowered, asked, is_created=False)
         wish = _as_resized(wish, known, asked)
         is_same = lowered is self.pod_of(hook, state)
-        judged = {} if is_same else self._other_classes(now, lowered, but=container.id)
-        if known is not None and wish.qos is not known.qos:
+        judged = {} if is_same else self._other_classes(_asking(now, asked), lowered, but=container.id)
+        if known is not None and ownership.is_judged_again(known, wish):
             judged[container.id] = wish
         return ContainerUpdating(
             read,
@@ -339,7 +335,7 @@ class Translator:
         of_pod = pod if pod.cpu_request is not None else replace(pod, cpu_request=asked)
         for each in containers:
             container, wish = self._listed(each, of_pod, now.state, now.tuning)
-            yield container, _with_claims(wish, container, now, is_created=False)
+            yield container, dra_claims.judged(wish, container, *now, is_created=False)
 
     def _listed(
         self, container: Container, pod: Pod, state: NodeState, tuning: Tuning
@@ -402,7 +398,7 @@ class Translator:
         asked, found = _members_request(now.state, pod), dict[str, Wish]()
         for known in members:
             own = known.container
-            wish = _with_claims(self.wish(pod, own, now.tuning, asked), own, now, is_created=False)
+            wish = dra_claims.judged(self.wish(pod, own, now.tuning, asked), own, *now, is_created=False)
             found[known.id] = _as_resized(wish, known, own)
         return found
 
@@ -431,6 +427,15 @@ def _members_request(state: NodeState, pod: Pod, *changed: Container) -> int | N
     return sum([request.of_container(each).milli for each in (*changed, *others)])
 
 
+def _asking(now: _Now, asked: Container) -> _Now:
+    """Return the state in which a known container has its new request: less of the pod's is left beside the former."""
+    known = now.state.containers.get(asked.id)
+    if known is None:
+        return now
+    crowd = now.state.containers.adding(replace(known, container=asked))
+    return now._replace(state=replace(now.state, containers=crowd))
+
+
 def _unchanged(known: Assignment | None, asked: Container) -> Wish | None:
     """Return the wish of a container whose update changes no value that a wish follows from; None to read it again.
 
@@ -455,37 +460,6 @@ def _as_owned(wish: Wish, container: Container) -> Wish:
     whole = request.of_container(container).whole
     is_resized = 0 < wish.cpu_milli <= (whole - 1) * 1000 and claim.in_spec(container).bit_count() == whole
     return replace(wish, cpu_milli=0) if is_resized else wish
-
-
-def _with_claims(wish: Wish, container: Container, now: _Now, *, is_created: bool) -> Wish:
-    """Leave a container on the CPUs that the DRA CPU driver gave it, or record why its claims do not count.
-
-    For a known container the decision at its creation stays.
-    """
-    known = None if is_created else now.state.containers.get(container.id)
-    if known is not None:
-        if KEPT_BY_DRA in known.wish.preserve and now.tuning.dra_driver:
-            return _driven(wish, known.exclusive)
-        told = tuple(each for each in known.wish.findings if each.key.startswith(codec.CLAIM_PREFIX))
-        return replace(wish, findings=wish.findings + told) if told else wish
-    if not (container.claimed and driver.claimed(container)):
-        return wish
-    allowed, is_short = driver.refusal(now.state, container, wish, now.tuning, is_created=is_created)
-    if not allowed:
-        return _driven(wish, container.claimed)
-    name, _, value = container.claims.partition("=")
-    finding = Finding(FindingKind.DENIED, keys.shown(name), keys.shown(value), allowed, f"class {wish.qos}")
-    return replace(wish, findings=(*wish.findings, finding), short=wish.short or is_short, plain=False)
-
-
-def _driven(wish: Wish, cpus: CPUMask) -> Wish:
-    """Return the wish of a container with CPUs of the driver.
-
-    It owns them, even if its pod's class orders otherwise.
-    """
-    because = f"the DRA CPU driver has pinned it to CPUs {cpuset.render(cpus)}"
-    keep = wish.preserve | {"cpu", KEPT_BY_DRA}
-    return replace(wish, qos=QoSClass.DEDICATED, because=because, preserve=keep, knobs=wish.annotated)
 
 
 def _unless_the_kubelets(wish: Wish, pod: Pod, container: Container, tuning: Tuning) -> Wish:

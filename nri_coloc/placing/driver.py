@@ -35,6 +35,8 @@ def refusal(
 ) -> tuple[str, bool]:
     """Return words for the claim that is allowed, "" if this claim counts, and whether a larger request would help.
 
+    For a container that is not known yet; later its claim counts while its request covers it (`beyond_request`).
+
     is_created: the container is being created, so that its spec holds no CPUs of ours.
     """
     if not tuning.dra_driver:
@@ -42,16 +44,24 @@ def refusal(
     recorded = is_recorded(container)
     if not (is_created or recorded):
         return "a claim that existed when the container was created beside this plugin", False
+    beyond = beyond_request(state, container, wish, tuning)
+    if beyond:
+        return beyond, True
+    return ("" if recorded else _not_free(state, container.claimed, tuning)), False
+
+
+def beyond_request(state: NodeState, container: Container, wish: Wish, tuning: Tuning) -> str:
+    """Return words for the claim that the present requests allow; "" if they cover the container's claim."""
     own = request.of_container(container, wish)
     least = tuning.classes.get(QoSClass.DEDICATED, ClassTuning()).min_request
     pod = state.cpu_request_of(container.pod_id)
     if (own.milli if pod is None else pod) < least:
         least_cpus = counted(least / 1000, "CPU")
-        return f"claims of a pod that requests {least_cpus} (classes.dedicated.minRequest)", True
+        return f"claims of a pod that requests {least_cpus} (classes.dedicated.minRequest)"
     most = min(own.whole, supply.of(state, container, wish).cpus)
     if container.claimed.bit_count() > most:
-        return f"as many CPUs as the container's CPU request, here {most}", True
-    return ("" if recorded else _not_free(state, container.claimed, tuning)), False
+        return f"as many CPUs as the container's CPU request, here {most}"
+    return ""
 
 
 def _not_free(state: NodeState, cpus: CPUMask, tuning: Tuning) -> str:

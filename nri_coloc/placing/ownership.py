@@ -27,7 +27,7 @@ from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import DEDICATED, SHARE, Assignment, Crowd, NodeState
 from nri_coloc.core.value import replace
-from nri_coloc.core.workload import Container, Finding, Pod, QoSClass, Wish
+from nri_coloc.core.workload import KEPT_BY_DRA, Container, Finding, Pod, QoSClass, Wish
 from nri_coloc.placing import (
     admission,
     allocator,
@@ -71,16 +71,31 @@ def resized(state: NodeState, assignment: Assignment, reserved_memory: int = 0) 
     if not assignment.exclusive:
         return _placed(state, assignment, reserved_memory)
     asked = _due(state, assignment)
+    if asked.cpus == assignment.exclusive.bit_count():
+        return None
+    return _of_owner(state, assignment, asked)
+
+
+def _of_owner(state: NodeState, assignment: Assignment, asked: Due) -> Resize:
     return _owner_resized(state, assignment, asked) if asked.cpus else _given_up(state, assignment, asked)
 
 
-def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memory: int = 0) -> Resize:
-    """Return the place of a container that has another class by a new CPU request of its pod.
+def is_judged_again(known: Assignment, wish: Wish) -> bool:
+    """Return whether a wish places a container again: another class, or its request covers its DRA claims no more."""
+    is_driven, may_be = (KEPT_BY_DRA in each.preserve for each in (known.wish, wish))
+    return wish.qos is not known.qos or (is_driven and not may_be)
 
-    The gate admits class dedicated for a pod that requests enough CPU, at its start and after each resize. A container
-    that has the class now is placed like a new one. A container that has lost it returns its CPUs. Only a reclaimed
-    container keeps the granted part of its loan: the lent amounts limit no online container.
+
+def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memory: int = 0) -> Resize:
+    """Return the place of a container that has another class, or no claims any more, by a new CPU request.
+
+    A container of class dedicated without its claims keeps as many of their CPUs as it requests. The gate admits class
+    dedicated for a pod that requests enough CPU, at its start and after each resize. A container that has the class
+    now is placed like a new one. A container that has lost it returns its CPUs. Only a reclaimed container keeps the
+    granted part of its loan: the lent amounts limit no online container.
     """
+    if wish.qos is known.qos and known.hands_off and known.exclusive:
+        return _without_claims(state, known, wish)
     # the spec names a pool's CPUs or those of the former class: neither is a claim
     spec = replace(known.container.resources, cpus="")
     entered = admission.place(state, replace(known.container, resources=spec), wish, reserved_memory)
@@ -100,6 +115,16 @@ def judged_again(state: NodeState, known: Assignment, wish: Wish, reserved_memor
     because = f"{entered.because}; class was {known.qos.value}"
     now = returned_values.with_values(state, known, plain)
     return Resize(now, reason, because, entered.findings, entered.considered)
+
+
+def _without_claims(state: NodeState, known: Assignment, wish: Wish) -> Resize:
+    """Return the place of a dedicated container whose request covers its claims of the DRA CPU driver no more."""
+    plain = replace(known, wish=wish, hands_off=False)
+    found = _of_owner(state, plain, _due(state, plain))
+    because = f"{found.because}; its request does not cover its claim any more"
+    return found._replace(
+        assignment=returned_values.with_values(state, known, found.assignment), because=because
+    )
 
 
 def unboxed(state: NodeState, pod: Pod, wishes: Iterable[Wish]) -> tuple[NodeState, Moves]:
@@ -124,11 +149,9 @@ def _given_up(state: NodeState, assignment: Assignment, asked: Due) -> Resize:
     return Resize(joined, Reason.FOLLOWS_MAIN, f"runs on {where}: {asked.why_none}; returned CPUs {returned}")
 
 
-def _owner_resized(state: NodeState, assignment: Assignment, asked: Due) -> Resize | None:
+def _owner_resized(state: NodeState, assignment: Assignment, asked: Due) -> Resize:
     owned, free = assignment.exclusive, state.pools.free
     missing = asked.cpus - owned.bit_count()
-    if not missing:
-        return None
     room = supply.room(state, assignment.container, assignment.wish, 0)
     wish, findings = admission.satisfiable(state, assignment.wish, asked.cpus, room)
     sources = supply.sources(state, assignment.wish, missing)
@@ -267,7 +290,7 @@ def within_requests(
     changed: list[Assignment] = []
     for known in before.of_pod(pod_id):
         now, wish = state.containers[known.id], wishes.get(known.id)
-        if wish is not None and wish.qos is now.qos:
+        if wish is not None and not is_judged_again(now, wish):
             wish = None
         is_over = now.exclusive and due(state, now) < now.exclusive.bit_count()
         if now.id == but or not (is_over or wish):

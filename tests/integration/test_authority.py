@@ -40,7 +40,7 @@ def spec_of(node: Node, container_id: str) -> str:
 def claiming(node: Node, name: str, claim: str, *, spec: str | None = None, milli: int = 2000) -> str:
     """Run a pod whose container carries a claim of the DRA CPU driver.
 
-    spec: the CPUs that the spec names; default: those of the claim.
+    spec: the CPUs that the spec names; default: the CPUs of the claim.
     """
     resources = Resources(shares=native(milli).shares, cpus=claim if spec is None else spec)
     return node.run_container(pod(node, name, milli=milli), _carrying(claim, resources))
@@ -94,6 +94,17 @@ def test_cpus_of_the_driver_are_left_alone(node, daemon):
     assert daemon.container(driven)["cpus"] == "1-2"
     node.runtime.stop(driven)
     wait_until(lambda: on(node, neighbour) == "0-7", 20, "its CPUs to come back")
+    assert_unhurt(daemon)
+
+
+def test_a_smaller_request_ends_a_claim(node, daemon):
+    reload(daemon, WITH_DRIVER)
+    neighbour, driven = shared(node), claiming(node, "driven", "1-2")
+    wait_until(lambda: on(node, neighbour) == "0,3-7", 20, "the other to leave")
+    node.runtime.update(driven, Resources(shares=1024))
+    denied = daemon.audited("annotation.denied", container_id=driven)
+    assert (denied["key"], denied["value"], denied["used"]) == ("DRA_CPUSET_x", "1-2", "class shared")
+    wait_until(lambda: on(node, driven) == on(node, neighbour) == "0-7", 20, "its CPUs to come back")
     assert_unhurt(daemon)
 
 

@@ -298,6 +298,25 @@ def test_no_restart_amid_a_resize_gives_a_pod_more(data, tuning, kubelet):
             memory.is_within(pod)
 
 
+@pytest.mark.parametrize("updates_pods", [True, False], ids=["with UpdatePodSandbox", "without it"])
+@pytest.mark.parametrize(("words", "owned"), [(ASKING, 2), ({}, 0)], ids=["dedicated", "no annotation"])
+def test_a_smaller_request_ends_a_claim_of_the_driver(words, owned, updates_pods):
+    pod, small = (
+        TenantPod((ContainerSpec("app", Figures(milli), variables=("DRA_CPUSET_x=4-7",)),), annotations=words)
+        for milli in (4000, 2000)
+    )
+    node = peopled(SETTINGS["driver"], Kubelet(named="4-7", updates_pods=updates_pods))
+    others = Others(node)
+    node.run(pod)
+    assert node.owned(pod) == 4
+    node.resize(pod, small)
+    others.keep_their_cpus(small)
+    assert node.owned(small) == owned
+    node.start_daemon()
+    others.keep_their_cpus(small)
+    assert node.owned(small) == owned
+
+
 HIDDEN = ("50%", "33%", "150%", "1Gi", "100Gi")
 """Values of `memory-limit`: with each, the specification shows our limit instead of the kubelet's."""
 

@@ -25,12 +25,22 @@ class Claiming:
     """A pod whose container has a claim, and the same CPUs in its spec."""
 
     def __init__(
-        self, cpus: str = "4-5", shares: int = 2048, tuning: Tuning = DRIVER, level: str = "burstable"
+        self,
+        cpus: str = "4-5",
+        shares: int = 2048,
+        tuning: Tuning = DRIVER,
+        level: str = "burstable",
+        *,
+        pod_milli: int = 0,
+        asks: str = "",
     ) -> None:
-        self.translator = a_translator(tuning, Requests({"p": shares * 1000 // 1024}))
+        self.requests = Requests({"p": pod_milli or shares * 1000 // 1024})
+        self.translator = a_translator(tuning, self.requests)
         self.tuning, self.node = tuning, a_node(tuning)
         self.pod = told_pb2.PodSandbox(id="p", name="web", namespace="shop", uid="u")
         self.pod.linux.cgroup_parent = f"/kubepods/{level}/podu"
+        if asks:
+            self.pod.annotations.append(entry("coloc.nri.io/qos-class", asks))
         self.container = self.claim("c", cpus, shares)
         self.node.decide(self.translator.pod_started(self.hook(HookKind.RUN_POD_SANDBOX), tuning))
 
@@ -48,6 +58,23 @@ class Claiming:
     def create(self, container: told_pb2.Container | None = None) -> Outcome:
         hook = self.hook(HookKind.CREATE_CONTAINER, container or self.container)
         return self.node.decide(self.translator.creating(hook, self.node.state, self.tuning))
+
+    def update(self, shares: int, container: told_pb2.Container | None = None) -> Outcome:
+        """Resize a container; the kubelet writes the pod's cgroup later."""
+        asked = container or self.container
+        wanted = told_pb2.LinuxResources()
+        wanted.cpu.shares.value = shares
+        hook = self.hook(HookKind.UPDATE_CONTAINER, asked)._replace(resources=wanted)
+        event = self.translator.updating(hook, self.node.state, self.tuning)
+        asked.linux.resources.cpu.shares.value = shares
+        return self.node.decide(event)
+
+    def resize_pod(self, milli: int) -> None:
+        self.requests.by_pod["p"] = milli
+        hook = self.hook(HookKind.UPDATE_POD_SANDBOX)
+        event = self.translator.pod_resized(hook, self.node.state, self.tuning)
+        if event is not None:
+            self.node.decide(event)
 
     def listed(self, state: NodeState | None = None) -> Wish:
         """Return the wish after a list; without a state, the daemon has just started."""
@@ -152,3 +179,56 @@ def test_a_variable_without_cpus_in_the_spec_says_nothing():
     claiming.container.linux.resources.cpu.cpus = ""
     wish = claiming.create().state.containers["c"].wish
     assert (wish.qos, wish.findings) == (QoSClass.SHARED, ())
+
+
+@pytest.mark.parametrize(
+    ("asks", "shares", "owns"),
+    [("", 1025, "4-5"), ("", 1024, ""), ("dedicated", 1024, "4"), ("dedicated", 512, "")],
+    ids=["covered", "of another class", "one of its CPUs", "below one CPU"],
+)
+def test_a_smaller_request_ends_an_uncovered_claim(asks, shares, owns):
+    claiming = Claiming(asks=asks)
+    claiming.create()
+    outcome = claiming.update(shares)
+    now = outcome.state.containers["c"]
+    assert claiming.owners().get("c", "") == owns
+    assert now.hands_off is (owns == "4-5")
+    assert (now.id in outcome.moves.containers) is not now.hands_off
+    assert now.original.cpus == (None if now.hands_off else "4-5")
+    assert bool(now.wish.findings) is not now.hands_off
+
+
+def test_an_ended_claim_is_said_once():
+    claiming = Claiming()
+    claiming.create()
+    said = [each.event.value for each in claiming.update(1024).decisions]
+    assert said.count("annotation.denied") == 1
+    assert "annotation.denied" not in [each.event.value for each in claiming.update(1025).decisions]
+    known = claiming.node.state.containers["c"].wish
+    containers, _ = claiming.translator.wishes_again(claiming.node.state, DRIVER)
+    assert containers["c"] == claiming.listed(claiming.node.state) == known
+
+
+def test_a_claim_outlasts_smaller_requests_beside_it():
+    claiming = Claiming(pod_milli=4000)
+    other = claiming.claim("d", "2-3", 2048)
+    claiming.create()
+    claiming.create(other)
+    claiming.update(1024, other)
+    assert claiming.owners() == {"c": "4-5"}
+    claiming.resize_pod(3000)
+    assert claiming.owners() == {"c": "4-5"}
+
+
+def test_a_missed_resize_ends_a_claim():
+    claiming = Claiming()
+    claiming.create()
+    claiming.container.linux.resources.cpu.shares.value = 1024
+    assert claiming.listed(claiming.node.state).qos is QoSClass.SHARED
+
+
+def test_a_smaller_request_of_the_pod_ends_a_claim():
+    claiming = Claiming()
+    claiming.create()
+    claiming.resize_pod(1000)
+    assert claiming.owners() == {}
