@@ -6,10 +6,10 @@ pods, and a terminal must not obey them: `core.texts` makes them safe to print.
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from nri_coloc.core import endpoint
@@ -53,32 +53,56 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
     return found
 
 
-def records(address: str, pod: str = "", since: int = 0) -> list[dict[str, Any]]:
+class OfPod(NamedTuple):
+    """The audit records of one pod; a record may be in both lists.
+
+    kept: the records that explain the pod's present values and the pools, of any age.
+    records: the pod's records that the daemon still has, oldest first.
+    """
+
+    kept: list[dict[str, Any]]
+    records: list[dict[str, Any]]
+
+    @property
+    def older(self) -> list[dict[str, Any]]:
+        """Return the kept records of the pod itself that are not among `records`."""
+        known = {identity(one) for one in self.records}
+        return [one for one in self.kept if one["pod"] and identity(one) not in known]
+
+
+def records(address: str, since: int = 0) -> list[dict[str, Any]]:
     """Return the audit records that the daemon still has, oldest first.
 
-    pod: only records of this pod, "" for all.
     since: only records with a higher sequence number.
     """
-    found: list[dict[str, Any]] = []
+    return [record for page in _pages(address, since) for record in page["records"]]
+
+
+def records_of_pod(address: str, pod: str) -> OfPod:
+    """Return a pod's audit records. Each answer has the kept records too; those of the last answer are returned."""
+    pages = list(_pages(address, 0, pod))
+    return OfPod(pages[-1].get("kept", []), [record for page in pages for record in page["records"]])
+
+
+def identity(record: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the sequence number and the time of a record. The number begins again with each process."""
+    return record["seq"], record["ts"]
+
+
+def _pages(address: str, since: int, pod: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the answers that together have every record after `since`; `pod`: only records of this pod."""
     while True:
         page = ask(address, "/v1/audit", since=since, pod=pod, limit=PAGE)
         try:
-            found += page["records"]
-            ended, since = len(page["records"]) < PAGE or page["next"] <= since, page["next"]
+            is_last = len(page["records"]) < PAGE or page["next"] <= since
+            since = page["next"]
         except (KeyError, TypeError) as error:
             if "error" in page:
                 raise DaemonSilent(f"the server at {address} says: {plain(page['error'])}") from error
             raise stranger(address) from error
-        if ended:
-            return found
-
-
-def records_of_pod(address: str, pod: str) -> list[dict[str, Any]]:
-    """Return a pod's audit records, also older ones that the daemon keeps because they explain present values."""
-    found = records(address, pod)
-    kept = ask(address, "/v1/audit", pod=pod, limit=1).get("kept", [])
-    with understood(address):
-        return [*(one for one in kept if one["pod"] and one not in found), *found]
+        yield page
+        if is_last:
+            return
 
 
 @contextmanager

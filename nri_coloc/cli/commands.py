@@ -321,8 +321,12 @@ def _runtime_at(options: argparse.Namespace) -> "RuntimeAt":
 def _audit(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:
     from nri_coloc.cli import asking
 
-    address, pod = options.http, options.pod
-    found = asking.records_of_pod(address, pod) if pod else asking.records(address)
+    if options.pod:
+        of_pod = asking.records_of_pod(options.http, options.pod)
+        with asking.understood(options.http):
+            found = [*of_pod.older, *of_pod.records]
+    else:
+        found = asking.records(options.http)
     for record in found[-options.limit :]:
         print(json.dumps(record))
     return DONE

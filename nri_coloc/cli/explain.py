@@ -51,11 +51,9 @@ def run(address: str, text: str) -> int:
     """Print the explanation and return 0; raise ColocError if the daemon has no record of the subject."""
     whom = read(text)
     state = asking.ask(address, "/v1/state")
-    pod = f"{whom.namespace}/{whom.pod}"
-    kept = asking.ask(address, "/v1/audit", pod=pod, limit=1).get("kept", [])
-    found = asking.records(address, pod)
+    found = asking.records_of_pod(address, f"{whom.namespace}/{whom.pod}")
     with asking.understood(address):
-        told = lines(whom, state, merged(kept, found))
+        told = lines(whom, state, merged(found.kept, found.records))
     print(*told, sep="\n")
     return 0
 
@@ -74,9 +72,12 @@ def merged(kept: Sequence[Record], found: Sequence[Record]) -> list[Record]:
     Records are sorted by time, because `seq` begins again with each process. If the previous process admitted
     a container, this process's admission is left out: it decided nothing new.
     """
+    known = {asking.identity(record) for record in kept}
     admitted = {record["container_id"] for record in kept if record["event"] == _ADMITTED}
     news = (r for r in found if r["event"] != _ADMITTED or r["container_id"] not in admitted)
-    return sorted([*kept, *(r for r in news if r not in kept)], key=lambda record: str(record["ts"]))
+    return sorted(
+        [*kept, *(r for r in news if asking.identity(r) not in known)], key=lambda record: str(record["ts"])
+    )
 
 
 def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:

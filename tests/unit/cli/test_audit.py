@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.cli import main
+from nri_coloc.cli import asking, main
 from nri_coloc.service.http import HttpServer
 
 
@@ -16,7 +16,7 @@ class View:
 
     def __init__(self, count: int) -> None:
         self.records: list[dict[str, Any]] = [
-            {"seq": number, "pod": "web", "event": "x"} for number in range(1, count + 1)
+            {"seq": number, "ts": "T", "pod": "web", "event": "x"} for number in range(1, count + 1)
         ]
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
@@ -27,8 +27,8 @@ class View:
     @property
     def kept(self) -> list[dict[str, Any]]:
         """Return an admission of the previous process, the record of a pool, and the newest record."""
-        admission = {"seq": 812, "pod": "web", "event": "admission"}
-        return [admission, {"seq": 813, "pod": "", "event": "pool"}, *self.records[-1:]]
+        admission = {"seq": 1, "ts": "S", "pod": "web", "event": "admission"}
+        return [admission, {"seq": 2, "ts": "S", "pod": "", "event": "pool"}, *self.records[-1:]]
 
 
 @pytest.fixture
@@ -68,7 +68,21 @@ def test_one_pods_records_are_asked_for(daemon, capsys):
 
 def test_a_pods_kept_records_come_first(daemon, capsys):
     assert run(daemon(3), "--pod", "web") == 0
-    assert [json.loads(line)["seq"] for line in capsys.readouterr().out.splitlines()] == [812, 1, 2, 3]
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(one["ts"], one["seq"]) for one in printed] == [("S", 1), ("T", 1), ("T", 2), ("T", 3)]
+
+
+def test_one_answer_has_a_pods_kept_records_too(daemon, monkeypatch):
+    asked = []
+    ask = asking.ask
+
+    def counted(address: str, path: str, **query: str | int) -> dict[str, Any]:
+        asked.append(path)
+        return ask(address, path, **query)
+
+    monkeypatch.setattr(asking, "ask", counted)
+    assert run(daemon(3), "--pod", "web") == 0
+    assert asked == ["/v1/audit"]
 
 
 def test_a_proxy_of_the_environment_is_not_asked(daemon, monkeypatch, capsys):

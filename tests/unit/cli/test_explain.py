@@ -30,7 +30,7 @@ def container(**fields: Any) -> dict[str, Any]:
 def record(event: str = "container.admit", reason: str = "whole_core", **fields: Any) -> dict[str, Any]:
     subject = {"namespace": "shop", "pod": "web", "container": "app", "container_id": "9c1b"}
     after = {"cpus": "0-1"} if event == "container.admit" else {}
-    what = {"ts": "T", "event": event, "reason": reason, "because": "it was free", "after": after}
+    what = {"seq": 1, "ts": "T", "event": event, "reason": reason, "because": "it was free", "after": after}
     return {**what, "pool": "dedicated", **subject, **fields}
 
 
