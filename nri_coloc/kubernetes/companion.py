@@ -5,6 +5,7 @@ decides each second, and sooner after a change, whether the report must change (
 Nothing here writes to the node's machine: without the companion, placement and lending go on as before.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -40,6 +41,12 @@ NEXT_S: Final = 20.0
 
 RECONNECT_S: Final = 5.0
 """The longest pause between two tries to reach the daemon."""
+
+FACTS_RETRY_S: Final = 80.0
+"""The first pause after refused facts, of which jitter leaves a half at least. Three refused calls in a minute would
+end the connection (`session.BREACHES_S`)."""
+
+MOST_FACTS_RETRY_S: Final = 300.0
 
 FORBIDDEN: Final = 403
 
@@ -102,7 +109,9 @@ class Daemon:
         self._changed = changed
         self.problem = "the daemon has not answered yet"
         self._facts = facts
-        self._takes_facts = True
+        self._facts_at_s = 0.0
+        self._facts_problem = ""
+        self._facts_backoff = Backoff(random.random)
         self._results: Mapping[str, Result] = {}
         self._link: DaemonLink | None = None
 
@@ -143,8 +152,8 @@ class Daemon:
             if stop.is_set():
                 return
             self._greet(link)
-            self._facts.connected()
-            generation, self._takes_facts = 0, True
+            self._begin_facts()
+            generation = 0
             while not stop.is_set():
                 self._send_facts(link)
                 asked = pb.NextRequest(generation=generation, event_sequence=self._events.recorded)
@@ -174,32 +183,46 @@ class Daemon:
         if found:
             link.call("ReportResults", messages.results_request(found), pb.ReportResultsResponse, CALL_S)
 
+    def _begin_facts(self) -> None:
+        """Send all facts: a new connection is usable."""
+        self._facts.begin()
+        self._facts_at_s, self._facts_problem = 0.0, ""
+        self._facts_backoff = Backoff(random.random, FACTS_RETRY_S, MOST_FACTS_RETRY_S)
+
     def _send_facts(self, link: DaemonLink) -> None:
         """Send one message of facts, if there is one: at most two a second, as the daemon allows."""
-        message = self._facts.next(time.time()) if self._takes_facts else None
+        message = self._facts.next(time.time()) if time.monotonic() >= self._facts_at_s else None
         if message is None:
             return
         try:
             answer = link.call("ReportPods", message, pb.ReportPodsResponse, CALL_S)
         except DaemonRefusedError as error:
-            self._takes_facts = False
-            if error.code == Code.UNIMPLEMENTED:
-                self._log.info(
-                    "the daemon takes no facts about pods: it is older; run both from one image",
-                    because=str(error),
-                )
-            else:  # the report of the node matters more than facts about pods
-                self._log.warning(
-                    "the daemon refused facts about pods; none follow on this connection. Run both from one image",
-                    because=str(error),
-                )
+            self._facts_refused(error)
             return
+        if message.complete:
+            self._facts_problem = ""
+            self._facts_backoff.succeeded()
         if answer.not_kept:
             self._log.warning(
                 "the daemon has no room for facts about pods, or for their containers; they are treated as "
                 "without a companion",
                 pods=answer.not_kept,
             )
+
+    def _facts_refused(self, error: DaemonRefusedError) -> None:
+        """Send all facts again after a pause: the daemon did not take those of the refused call."""
+        before, self._facts_problem = self._facts_problem, str(error)
+        if error.code == Code.UNIMPLEMENTED:
+            self._facts_at_s = math.inf
+            self._log.info(
+                "the daemon takes no facts about pods: it is older; run both from one image",
+                because=str(error),
+            )
+            return
+        self._facts.begin()
+        self._facts_at_s = time.monotonic() + self._facts_backoff.failed()
+        if self._facts_problem != before:
+            self._log.warning("the daemon refused facts about pods; trying again", because=str(error))
 
     def _greet(self, link: DaemonLink) -> None:
         hello = pb.HelloRequest(

@@ -1,4 +1,4 @@
-"""Hold the facts about the node's pods until the daemon has them: all after each connection, later the changes."""
+"""Hold the facts about the node's pods until the daemon has them: all at first, later the changes."""
 
 from collections.abc import Mapping
 from threading import Lock
@@ -24,8 +24,8 @@ class FactsOutbox:
         self._begins = False
         self._completes = False
 
-    def connected(self) -> None:
-        """Begin a complete list: a new connection to the daemon is usable."""
+    def begin(self) -> None:
+        """Begin a complete list: the daemon may lack any of the facts."""
         with self._mutex:
             self._begins = self._completes = True
             self._unsent, self._gone = set(self._facts), set()

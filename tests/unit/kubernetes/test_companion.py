@@ -9,12 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.workload import Pod
 from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink
-from nri_coloc.kubernetes.companion import Companion, Daemon, Own
+from nri_coloc.kubernetes.companion import FACTS_RETRY_S, Companion, Daemon, Own
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
 from nri_coloc.kubernetes.event_writer import EventWriter
@@ -24,7 +25,7 @@ from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.serving import CompanionServer
-from nri_coloc.kubernetes.session import Refusal, Session
+from nri_coloc.kubernetes.session import BREACHES_S, MOST_BREACHES, Refusal, Session
 from nri_coloc.ttrpc.status import Code
 from tests.rig.eviction_orders import FewOrders, an_order
 from tests.rig.node_side import NodeSide
@@ -423,3 +424,22 @@ def test_refused_facts_do_not_stop_the_report(found, tmp_path, monkeypatch, refu
         wait_until(lambda: remark in str(found.log.lines), SOON_S, "a remark")
         wait_until(lambda: found.patches, SOON_S, "a report")
     assert str(found.log.lines).count(remark) == 1
+
+
+def test_refused_facts_come_again(found, tmp_path, monkeypatch):
+    report, refusals = Session._report_pods, iter([Refusal(Code.RESOURCE_EXHAUSTED, "busy")])
+
+    def busy_at_first(*args):
+        if (refusal := next(refusals, None)) is not None:
+            raise refusal
+        return report(*args)
+
+    monkeypatch.setattr(Session, "_report_pods", busy_at_first)
+    monkeypatch.setattr("nri_coloc.kubernetes.companion.FACTS_RETRY_S", 0.1)
+    found.pods = [whole("a")]
+    with running(found, tmp_path):
+        wait_until(lambda: told(found, "a"), SOON_S, "facts after a refusal")
+
+
+def test_tries_of_refused_facts_end_no_connection():
+    assert (MOST_BREACHES - 1) * Backoff(lambda: 0.0, FACTS_RETRY_S).failed() > BREACHES_S

@@ -34,7 +34,7 @@ class Link:
     def send(self, *, connected: bool = False) -> str:
         """Send all messages; return the UIDs of the pods whose facts the daemon has."""
         if connected:
-            self.outbox.connected()
+            self.outbox.begin()
             self.kept.connected()
         self.sent = []
         while (message := self.outbox.next(NOW_S)) is not None:
@@ -101,14 +101,14 @@ def test_a_list_of_the_api_server_replaces_all():
 def test_a_new_connection_corrects_the_daemon():
     link = Link(read("a"), read("b"))
     link.send(connected=True)
-    link.outbox.connected()
+    link.outbox.begin()
     link.outbox.take("a", None)
     assert link.send() == "b"
 
 
 def test_no_list_is_sent_before_one_is_read():
     outbox = FactsOutbox()
-    outbox.connected()
+    outbox.begin()
     assert outbox.next(NOW_S) is None
 
 
