@@ -4,6 +4,8 @@ Nodes and pods are objects that a test makes. No kubelet runs, and no controller
 controller and service accounts of new namespaces do not exist, so a test writes those objects or their status itself.
 """
 
+import itertools
+import random
 import shutil
 import socket
 import subprocess
@@ -202,9 +204,13 @@ def _started(command: Sequence[str], log: IO[bytes]) -> "subprocess.Popen[bytes]
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that no program listens on now."""
-    sockets = [socket.create_server((ADDRESS, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return ports that no program listens on, below those that the kernel gives to outgoing connections."""
+    return list(itertools.islice(filter(_is_free, random.sample(range(16_384, 32_768), 1_000)), count))
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server((ADDRESS, port)).close()
+    except OSError:
+        return False
+    return True
