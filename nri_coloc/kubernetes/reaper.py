@@ -9,11 +9,8 @@ from nri_coloc.kubernetes import objects, presets, requests, silence
 from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused, Object
 from nri_coloc.kubernetes.presets import Preset, Shown
 from nri_coloc.kubernetes.requests import Floor
-from nri_coloc.kubernetes.silence import Correction, Heard
+from nri_coloc.kubernetes.silence import EVERY_S, Correction, Heard, Lists
 from nri_coloc.kubernetes.watching import Problems, version_of
-
-EVERY_S: Final = 30.0
-"""Seconds between two lists of all nodes. A watch would send each report of each node to the controller."""
 
 NODES: Final = "/api/v1/nodes"
 _CHANGED: Final = (404, 409)
@@ -59,8 +56,7 @@ class Reaper:
         self._leads = leads
         self._corrected = corrected
         self._problems = problems
-        self._heard: dict[str, Heard] = {}
-        self._listing_since_s: float | None = None
+        self._lists = Lists()
 
     def run(self, stop: Event) -> None:
         """List and correct nodes every 30 seconds until `stop` is set."""
@@ -73,11 +69,9 @@ class Reaper:
         try:
             silent = self._list(now_s)
         except ApiError as error:
-            self._listing_since_s = None
             self._problems.broken(str(error))
             return
         except Exception as error:  # noqa: BLE001 - the thread must live for the nodes of the next list
-            self._listing_since_s = None
             self._problems.broken(f"nodes cannot be listed: {type(error).__name__}: {error}")
             return
         self.silent = len(silent)
@@ -86,7 +80,7 @@ class Reaper:
                 self._correct(each)
 
     def _list(self, now_s: float) -> list[_Silent]:
-        since_s = now_s if self._listing_since_s is None else self._listing_since_s
+        lists = silence.begin(self._lists, now_s)
         heard: dict[str, Heard] = {}
         silent = []
         for page, _ in self._api.pages(NODES):
@@ -95,13 +89,14 @@ class Reaper:
                 try:
                     metadata = objects.child(node, "metadata")
                     uid = objects.text(metadata, "uid", _LONGEST)
-                    heard[uid] = silence.hear(self._heard.get(uid), presets.reported_at(metadata), now_s)
-                    silent_s = silence.silent_for(heard[uid], since_s, now_s)
+                    reported_at = presets.reported_at(metadata)
+                    heard[uid] = silence.hear(lists.heard.get(uid), reported_at, lists.clock_s)
+                    silent_s = lists.clock_s - heard[uid].since_s
                     if silent_s >= silence.CLOSE_AFTER_S and (found := self._silent(node, silent_s)):
                         silent.append(found)
                 except ValueError as error:
                     self._problems.unreadable.found(node, error)
-        self._heard, self._listing_since_s = heard, since_s
+        self._lists = lists._replace(heard=heard)
         return silent
 
     def _silent(self, node: Object, silent_s: float) -> _Silent | None:

@@ -61,6 +61,12 @@ class Told:
             problems=Problems(self.errors.append, Unreadable("node", self.errors.append)),
         ).turn
 
+    def list_until(self, until_s: float, since_s: float = 0.0) -> None:
+        """List every 30 seconds, both ends included."""
+        for now_s in range(int(since_s), int(until_s), 30):
+            self.turn(float(now_s))
+        self.turn(until_s)
+
 
 def report(admin: Api, name: str, at: str) -> None:
     admin.merge(kit.status(name), kit.report(f"2026-11-26T{at}:00Z"))
@@ -80,8 +86,7 @@ def offline(name: str, on: str, cpu: str) -> dict[str, Any]:
 
 def test_a_silent_node_is_closed(controller_api, admin, name):
     told = Told(controller_api)
-    told.turn(0.0)
-    told.turn(179.0)
+    told.list_until(179.0)
     assert shown(admin, name).gate == 110
     told.turn(181.0)
     assert shown(admin, name) == presets.Shown(presets.Amounts(4000, 64), None)
@@ -90,8 +95,7 @@ def test_a_silent_node_is_closed(controller_api, admin, name):
 
 def test_a_closed_node_is_closed_once(controller_api, admin, name):
     told = Told(controller_api)
-    for now_s in (0.0, 181.0, 240.0):
-        told.turn(now_s)
+    told.list_until(240.0)
     assert (told.corrected, told.errors) == ([name], [])
 
 
@@ -99,8 +103,7 @@ def test_a_node_that_reports_stays_open(controller_api, admin, name):
     told = Told(controller_api)
     told.turn(0.0)
     report(admin, name, "10:01")
-    told.turn(100.0)
-    told.turn(200.0)
+    told.list_until(200.0, since_s=30.0)
     assert told.corrected == []
 
 
@@ -109,15 +112,13 @@ def test_a_long_silent_node_falls_to_its_floor(controller_api, admin, name):
     ended = admin.create(kit.PODS, offline("render-2", name, "900"))["metadata"]["name"]
     admin.merge(f"{kit.PODS}/{ended}/status", {"status": {"phase": "Succeeded"}})
     told = Told(controller_api)
-    told.turn(0.0)
-    told.turn(901.0)
+    told.list_until(901.0)
     assert shown(admin, name) == presets.Shown(presets.Amounts(1500, 0), None)
 
 
 def test_a_node_that_returns_opens_again(controller_api, admin, name):
     told = Told(controller_api)
-    told.turn(0.0)
-    told.turn(181.0)
+    told.list_until(181.0)
     report(admin, name, "11:00")
     told.turn(400.0)
     assert shown(admin, name).gate == 110
@@ -125,23 +126,20 @@ def test_a_node_that_returns_opens_again(controller_api, admin, name):
 
 def test_a_report_beside_the_correction_wins(controller_api, admin, name):
     told = Told(controller_api, before_correction=lambda: report(admin, name, "10:03"))
-    told.turn(0.0)
-    told.turn(181.0)
+    told.list_until(181.0)
     assert (told.corrected, told.errors, shown(admin, name).gate) == ([], [], 110)
 
 
 def test_a_replica_that_does_not_lead_changes_nothing(controller_api, admin, name):
     told = Told(controller_api, before_correction=lambda: False)
-    told.turn(0.0)
-    told.turn(901.0)
+    told.list_until(901.0)
     assert shown(admin, name).gate == 110
 
 
 def test_a_node_without_lending_is_left_alone(controller_api, admin):
     admin.create("/api/v1/nodes", node("plain"))
     told = Told(controller_api)
-    told.turn(0.0)
-    told.turn(901.0)
+    told.list_until(901.0)
     assert (told.corrected, told.errors) == ([], [])
     kit.delete(admin, "/api/v1/nodes/plain")
 
@@ -159,7 +157,7 @@ def test_an_outage_of_the_api_server_is_no_silence(server, controller_api, admin
         return len(told.errors) == before
 
     wait_until(lists_again, 20, "a list")
-    told.turn(1179.0)
+    told.list_until(1179.0, since_s=1000.0)
     assert told.corrected == []
     told.turn(1181.0)
     assert told.corrected == [name]

@@ -23,6 +23,11 @@ def node(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
+def times(since_s: int, until_s: int) -> Iterator[float]:
+    """Return the times of lists, 30 s apart, both ends included."""
+    return map(float, range(since_s, until_s + 1, 30))
+
+
 class Ran:
     """A reaper against prepared nodes and pods; `errors` has the lines of the log."""
 
@@ -68,21 +73,21 @@ def unreadable(found: dict[str, Any], *names: str) -> None:
 
 def test_an_unreadable_amount_keeps_no_node_open(ran, nodes):
     unreadable(nodes[0], DEFAULT.cpu)
-    for now_s in (0.0, 181.0):
+    for now_s in times(0, 180):
         ran.reaper.turn(now_s)
     assert [each["status"]["capacity"] for each in ran.patches().values()] == [{OPEN: None}] * 2
 
 
 def test_an_unreadable_gate_is_removed(ran, nodes):
     unreadable(nodes[0], OPEN)
-    for now_s in (0.0, 181.0):
+    for now_s in times(0, 180):
         ran.reaper.turn(now_s)
     assert ran.patches()["a"]["status"]["capacity"] == {OPEN: None}
 
 
 def test_an_unreadable_amount_is_not_lowered(ran, nodes):
     unreadable(nodes[0], DEFAULT.memory)
-    for now_s in (0.0, 901.0):
+    for now_s in times(0, 900):
         ran.reaper.turn(now_s)
     assert ran.patches()["a"]["status"]["capacity"] == {OPEN: None}
     assert ran.patches()["b"]["status"]["capacity"][DEFAULT.cpu] == "0"
@@ -94,7 +99,7 @@ def test_an_unreadable_amount_is_not_lowered(ran, nodes):
 )
 def test_an_object_of_another_shape_is_skipped(ran, nodes, broken):
     nodes[0] = broken
-    for now_s in (0.0, 181.0):
+    for now_s in times(0, 180):
         ran.reaper.turn(now_s)
     assert list(ran.patches()) == ["b"]
     assert len(ran.errors) == 1
@@ -123,7 +128,7 @@ def test_a_turn_follows_an_unreadable_list(ran, nodes, monkeypatch):
 
 def test_only_pods_that_run_are_listed(ran, nodes):
     nodes.pop()
-    for now_s in (0.0, 901.0):
+    for now_s in times(0, 900):
         ran.reaper.turn(now_s)
     (query,) = [each.query for each in ran.asked if each.path.endswith("pods")]
     assert query["fieldSelector"] == "spec.nodeName=a,status.phase!=Succeeded,status.phase!=Failed"
@@ -169,31 +174,43 @@ def turns(server: Nodes, *times_s: float, reaper: Reaper | None = None) -> tuple
     return found, errors
 
 
-def test_an_outage_is_no_silence():
+AWAY = ApiUnreachable("GET /api/v1/nodes: no answer")
+
+
+def test_a_long_outage_is_no_silence():
     server = Nodes(node("a"))
-    reaper, errors = turns(server, 0.0, 170.0)
-    server.away = ApiUnreachable("GET /api/v1/nodes: no answer")
-    turns(server, 200.0, reaper=reaper)
+    reaper, errors = turns(server, *times(0, 150))
+    server.away = AWAY
+    turns(server, 180.0, reaper=reaper)
     server.away = None
-    turns(server, 900.0, 1070.0, reaper=reaper)
+    turns(server, *times(900, 1050), reaper=reaper)
     assert (server.patched, len(errors)) == ([], 1)
-    turns(server, 1081.0, reaper=reaper)
+    turns(server, 1080.0, reaper=reaper)
     assert server.patched == ["a"]
+
+
+def test_a_failed_list_delays_a_silence_only():
+    server = Nodes(node("a"))
+    reaper, _ = turns(server)
+    for now_s in times(0, 420):
+        server.away = AWAY if now_s % 60 else None  # every second list fails
+        turns(server, now_s, reaper=reaper)
+    assert server.patched == ["a", "a"]  # at 360 s and 420 s
 
 
 def test_a_node_made_again_is_no_silent_one():
     server = Nodes(node("a"))
-    reaper, _ = turns(server, 0.0, 170.0)
+    reaper, _ = turns(server, *times(0, 150))
     server.nodes = (node("a", uid="again"),)
-    turns(server, 200.0, 370.0, reaper=reaper)
+    turns(server, *times(180, 330), reaper=reaper)
     assert server.patched == []
 
 
 def test_a_renamed_node_leaves_its_former_name_closed():
     server = Nodes(node("a"), node("b", annotations={REPORTED_AT: "10:00"}))
-    reaper, _ = turns(server, 0.0)
+    reaper, _ = turns(server, *times(0, 150))
     server.nodes = (node("a"), node("b", annotations={REPORTED_AT: "10:03"}))
-    turns(server, 181.0, reaper=reaper)
+    turns(server, 180.0, reaper=reaper)
     assert server.patched == ["a"]
 
 
@@ -203,5 +220,5 @@ def test_a_renamed_node_leaves_its_former_name_closed():
 def test_a_node_that_changed_meanwhile_is_no_error(status, lines):
     server = Nodes(node("a"), node("b"))
     server.refusal = ApiRefused(f"PATCH /api/v1/nodes/a/status: {status}", status)
-    _, errors = turns(server, 0.0, 181.0)
+    _, errors = turns(server, *times(0, 180))
     assert (sorted(server.patched), len(errors)) == (["a", "b"], 2 * lines)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nri_coloc.kubernetes import requests, silence
 from nri_coloc.kubernetes.presets import Amounts, Shown
 from nri_coloc.kubernetes.requests import Demand, Floor
-from nri_coloc.kubernetes.silence import Correction, Heard
+from nri_coloc.kubernetes.silence import Correction, Heard, Lists
 
 OPEN = Shown(Amounts(8000, 64), 110)
 CLOSED = Shown(Amounts(8000, 64), None)
@@ -26,12 +26,25 @@ def test_a_node_with_a_wrong_clock_is_heard():
     assert silence.hear(Heard("2026", 5.0), "1970", 65.0).since_s == 65.0
 
 
-def test_time_without_a_watch_is_no_silence():
-    assert silence.silent_for(Heard("10:00", 0.0), watching_since_s=990.0, now_s=1000.0) == 10.0
+LISTED = Lists(100.0, 1000.0, {"u1": Heard("10:00", 70.0)})
 
 
-def test_a_clock_that_went_back_is_no_silence():
-    assert silence.silent_for(Heard("10:00", 50.0), 0.0, 40.0) == 0.0
+@pytest.mark.parametrize(
+    ("now_s", "expected"),
+    [
+        (1030.0, LISTED._replace(clock_s=130.0, last_s=1030.0)),
+        (1180.0, LISTED._replace(clock_s=130.0, last_s=1180.0)),
+        (1180.1, Lists(130.0, 1180.1)),
+        (990.0, LISTED._replace(last_s=990.0)),
+    ],
+    ids=["in time", "after failed lists", "after an outage", "a clock that went back"],
+)
+def test_a_list_counts_for_thirty_seconds(now_s, expected):
+    assert silence.begin(LISTED, now_s) == expected
+
+
+def test_the_first_list_begins_at_zero():
+    assert silence.begin(Lists(), 1000.0) == Lists(0.0, 1000.0)
 
 
 @pytest.mark.parametrize(
