@@ -1,12 +1,15 @@
-"""Follow a collection of the API server: list it once, watch its changes, resume after a break, list again after 410.
+"""Follow a collection of the API server: list it once, watch its changes, resume after a short break, else list again.
 
-An API server whose etcd was restored from a backup has lower versions than this process knows. It refuses a watch from
-such a version, or accepts it and sends nothing until its own versions have passed that one, which may take days
-(kubernetes/kubernetes#107457). So a watch without a change or bookmark for minutes lists again too.
+An API server whose etcd was restored from a backup has another history than this process knows. It refuses a watch
+from a version of the former one with 410, or accepts it and sends nothing until its own versions have passed that one,
+which may take days (kubernetes/kubernetes#107457). Once they have passed, it sends the changes after that version and
+none of those before. A restore needs all API servers stopped, so a version that has served one failed try is dropped,
+and so is that of a watch which brought nothing for minutes: decision 80.
 
 Retries back off with jitter, so that a thousand nodes do not return to a restarted API server in the same second.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +32,7 @@ from nri_coloc.kubernetes.api import (
 SHORTEST_S: Final = 5.0
 """A watch that ends sooner is a failed one."""
 
-BARE_S: Final = 120.0
+SILENT_S: Final = 120.0
 """Seconds in which a watch that works brings two bookmarks: the API server sends one each minute."""
 
 _UNKNOWN: Final = (400, GONE, 422, 504)
@@ -131,7 +134,8 @@ class Watch:
         self._follower = follower
         self._problems = problems
         self._version = ""
-        self._bare_since_s: float | None = None
+        self._broken_version = ""
+        self._heard_s = math.inf
         self._backoff = backoff or Backoff(random.random)
 
     def run(self, stop: Event) -> None:
@@ -152,14 +156,14 @@ class Watch:
                 self._rest(stop, time.monotonic() - begun_s)
 
     def _turn(self, stop: Event) -> None:
-        self._bare_since_s = None
+        self._heard_s = math.inf
         if not self._version:
             self._list()
         for kind, found in self._api.watch(self._collection.path, self._version, **self._query):
+            self._heard_s = time.monotonic()
             if kind == OPENED:
                 self._opened()
                 continue
-            self._bare_since_s = None
             if kind != BOOKMARK:
                 self._take(kind, found)
             self._version = version_of(found) or self._version
@@ -192,16 +196,14 @@ class Watch:
         if self.since_s is None:
             self.since_s = time.monotonic()
         self.problem = ""
-        self._bare_since_s = time.monotonic()
 
-    def _is_bare(self) -> bool:
-        """Return whether the watch brought nothing at all, although two bookmarks were due."""
-        since_s = self._bare_since_s
-        return since_s is not None and time.monotonic() - since_s >= BARE_S
+    def _was_silent(self) -> bool:
+        """Return whether the watch brought nothing at its end, although two bookmarks were due."""
+        return time.monotonic() - self._heard_s >= SILENT_S
 
     def _rest(self, stop: Event, lasted_s: float) -> None:
         """Wait after a watch that the API server ended at once, as a proxy without streams does."""
-        if self._is_bare():
+        if self._was_silent():
             self._version = ""
         if lasted_s < SHORTEST_S:
             stop.wait(self._backoff.failed())
@@ -213,10 +215,15 @@ class Watch:
         self.since_s = None
         is_answer = isinstance(error, ApiUnreachable | ApiRefused)
         is_unknown = isinstance(error, ApiRefused) and error.status in _UNKNOWN
-        if not is_answer or is_unknown or self._is_bare():
-            self._version = ""  # a change that is not one would come again from the same version
         if not self.problem:
+            self._broken_version = self._version
             self._problems.broken(str(error))
+        elif (
+            self._version == self._broken_version
+        ):  # a list of this break stays: a busy server is asked for one
+            self._version = ""
+        if not is_answer or is_unknown or self._was_silent():
+            self._version = ""  # a change that is not one would come again from the same version
         self.problem = str(error)
         return self._backoff.failed(error.retry_after_s if isinstance(error, ApiRefused) else 0.0)
 

@@ -1,6 +1,7 @@
 """A followed collection, through breaks of the watch and expired versions."""
 
 import random
+from collections.abc import Callable, Iterable, Iterator
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -90,8 +91,7 @@ def test_an_unknown_version_lists_again(tmp_path, status):
 @pytest.mark.parametrize("status", [403, 500])
 def test_a_break_is_told_once(tmp_path, status):
     watches = [*[Reply(status=status)] * 3, Reply(lines=(change("ADDED", "c"),))]
-    names, _, broken = follow(tmp_path, watches, last="c")
-    assert names.lists == 1
+    _, _, broken = follow(tmp_path, watches, last="c")
     assert len(broken) == 1
 
 
@@ -173,36 +173,83 @@ def test_an_object_is_dropped_once_read(tmp_path):
     assert left == [1, 0]
 
 
-BOOKMARKED = ("BOOKMARK", {"metadata": {"resourceVersion": "9"}})
+class Played:
+    """An API server whose watches play prepared turns; each list has a version one higher.
+
+    asked: "list", and the version of each watch, in order.
+    """
+
+    def __init__(self, *turns: Callable[[], Iterable[tuple[str, Any]]]) -> None:
+        self.asked: list[str] = []
+        self._stop = Event()
+        self._turns = iter(turns)
+        self._version = 6
+
+    def pages(self, *_: object) -> Iterator[tuple[list[Any], str]]:
+        self.asked.append("list")
+        self._version += 1
+        yield [], str(self._version)
+
+    def watch(self, _path: str, version: str) -> Iterable[tuple[str, Any]]:
+        self.asked.append(version)
+        turn = next(self._turns, None)
+        if turn is None:
+            self._stop.set()
+            return ()
+        return turn()
+
+    def follow(self) -> list[str]:
+        """Follow until no turn is left; return all requests but the last."""
+        backoff = Backoff(lambda: 0.0, 0.01, 0.01)
+        server: Any = self
+        Watch(server, Collection("/x"), Names(self._stop, last=""), problems(), backoff=backoff).run(
+            self._stop
+        )
+        return self.asked
 
 
-@pytest.mark.parametrize("ends", [False, True])
-@pytest.mark.parametrize(
-    ("bare_s", "changes", "versions"),
-    [(0.0, (), ["7", "7"]), (0.0, (BOOKMARKED,), ["7"]), (3600.0, (), ["7"])],
-)
-def test_a_watch_that_brings_nothing_lists_again(monkeypatch, ends, bare_s, changes, versions):
+BOOKMARKED = ("BOOKMARK", {"metadata": {"resourceVersion": "100"}})
+
+
+def opened() -> Iterator[tuple[str, Any]]:
+    yield "OPENED", {}
+
+
+def bookmarked() -> Iterator[tuple[str, Any]]:
+    yield from opened()
+    yield BOOKMARKED
+
+
+def breaks() -> Iterator[tuple[str, Any]]:
+    yield from bookmarked()
+    raise ApiUnreachable("away")
+
+
+def unreachable() -> Iterator[tuple[str, Any]]:
+    yield from ()
+    raise ApiUnreachable("away")
+
+
+@pytest.mark.parametrize("turn", [opened, bookmarked, breaks])
+def test_a_watch_that_becomes_silent_lists_again(monkeypatch, turn):
     """After a restore of etcd the API server accepts a version that it does not have yet, and sends nothing."""
-    monkeypatch.setattr(watching, "BARE_S", bare_s)
-    stop, watched, listed = Event(), list[str](), list[str]()
+    monkeypatch.setattr(watching, "SILENT_S", 0.0)
+    assert Played(turn).follow() == ["list", "7", "list", "8"]
 
-    def pages(*_):
-        listed.append("7")
-        yield [], "7"
 
-    def watch(_path, version):
-        watched.append(version)
-        yield "OPENED", {}
-        yield from changes
-        if len(watched) == 2:
-            stop.set()
-        if not ends:
-            raise ApiUnreachable("silent")
+def test_a_watch_resumes_after_a_break():
+    assert Played(breaks).follow() == ["list", "7", "100"]
 
-    api: Any = SimpleNamespace(pages=pages, watch=watch)
-    names, backoff = Names(stop, last=""), Backoff(random.random, 0.01)
-    Watch(api, Collection("/x"), names, problems(), backoff=backoff).run(stop)
-    assert listed == versions
+
+@pytest.mark.parametrize("before", [breaks, bookmarked], ids=["broken", "ended"])
+def test_a_break_that_lasts_lists_again(before):
+    """After a restore of etcd the API server may accept a version of its former history."""
+    played = Played(before, unreachable, *[unreachable] * (before is bookmarked))
+    assert played.follow()[-2:] == ["list", "8"]
+
+
+def test_a_busy_api_server_is_asked_for_one_list():
+    assert Played(breaks, *[unreachable] * 9).follow() == ["list", "7", "100", "list", *["8"] * 9]
 
 
 def test_a_broken_watch_has_no_beginning(tmp_path):
