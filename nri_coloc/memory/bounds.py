@@ -207,7 +207,7 @@ class BoxMemory:
                 **self._begun,
                 **_divided(self._parts, members, state),
             },
-            shows=("after_bytes", "before_bytes", "members"),
+            shows=("after_bytes", "before_bytes", *_SHOWN.get(goal.binding, ()), "members"),
         )
         self._report.decided((decision,), state, state)
         self._begun = {}
@@ -218,6 +218,14 @@ _CAUSES: Final = {
     Binding.DWELL: "more memory is free, but not for long enough",
     Binding.GROWTH_STEP: "more memory is free, one step",
 }
+
+
+_SHOWN: Final = {
+    Binding.FREE_MEMORY: ("by_node_bytes",),
+    Binding.KUBEPODS_LIMIT: ("by_kubepods_limit_bytes",),
+    Binding.ONLINE_CLAIM: ("by_node_bytes",),
+}
+"""The sum that a bound is, by the binding term."""
 
 
 def _bounding(binding: Binding) -> str:

@@ -134,14 +134,17 @@ def _of_pods(course: Course, room: Room | None) -> dict[str, int | str | None]:
 
 
 def _inputs(headroom: MemoryHeadroom, tuning: ReclaimTuning) -> dict[str, int | float | str | None]:
-    """Return every figure of a decision by name."""
+    """Return every figure of a decision by name: also both bounds, which follow from their terms."""
     pods = headroom.pods._asdict() if headroom.pods is not None else {}
+    terms = headroom.terms
+    bounds = {} if terms is None else {"by_node": terms.by_node, "by_kubepods_limit": terms.by_limit}
     in_bytes = {
         "may_hold": headroom.amount,
         "holds": headroom.held,
         "unreclaimable": headroom.unreclaimable,
         **{f"pods_{name}": amount for name, amount in pods.items()},
-        **(headroom.terms._asdict() if headroom.terms is not None else {}),
+        **(terms._asdict() if terms is not None else {}),
+        **bounds,
         "floor": tuning.memory_floor,
         "step": tuning.memory_step,
         "growth_step": tuning.memory_growth,

@@ -14,7 +14,7 @@ from nri_coloc.pressure.actions import degrade_cpu
 from nri_coloc.pressure.culprit import Suspect
 from nri_coloc.pressure.judging import Verdict
 from nri_coloc.pressure.ladder import Move, Step
-from nri_coloc.pressure.taking_back import Need, Regime, Take
+from nri_coloc.pressure.taking_back import NO_NEED, Need, Regime, Take
 from nri_coloc.pressure.verdict import Resource, load_of
 
 _STALLS: Final[Mapping[Resource, Reason]] = {
@@ -167,12 +167,18 @@ def of_memory_enough(need: Need, former: Regime, taken: int) -> Decision:
     return Decision(
         AuditEvent.PRESSURE_RECLAIM,
         Reason.CALM,
-        "memory no longer taken back",
+        f"memory no longer taken back: {_why_enough(need)}",
         pool=RECLAIM,
         qos=QoSClass.RECLAIMED,
         inputs={**_of_need(need, taken), "former_regime": former.value},
-        shows=("available_bytes", "taken_bytes"),
+        shows=("available_bytes", "enough_bytes", "taken_bytes"),
     )
+
+
+def _why_enough(need: Need) -> str:
+    if need == NO_NEED:
+        return "no reclaimed pod may give any"
+    return f"available memory unknown on {need.scope}" if need.left is None else f"enough on {need.scope}"
 
 
 def cores(milli: float) -> str:

@@ -57,14 +57,17 @@ _ROUNDED: Final = {"MiB/s": 0.06}
 def malformed(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a sentence for each record whose `because` has another form, or a figure that `inputs` lacks."""
     for record in records:
-        because, inputs = record["because"], record.get("inputs", {})
-        if "details" in inputs:
-            continue  # cut off
         name = f"{record['event']} {record['reason']}"
-        found = FORM.fullmatch(because)
-        if found is None:
-            yield f"{name}: not `<what was done>: <cause> (figures)`: {because}"
-        yield from (f"{name}: {one}" for one in unknown_figures(because, inputs))
+        yield from (f"{name}: {one}" for one in mistakes(record["because"], record.get("inputs", {})))
+
+
+def mistakes(because: str, inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence if `because` has another form, and one for each of its figures that `inputs` lacks."""
+    if "details" in inputs:
+        return  # cut off
+    if FORM.fullmatch(because) is None:
+        yield f"not `<what was done>: <cause> (figures)`: {because}"
+    yield from unknown_figures(because, inputs)
 
 
 def unknown_figures(because: str, inputs: Mapping[str, Any]) -> Iterator[str]:

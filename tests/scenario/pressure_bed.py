@@ -24,7 +24,7 @@ from nri_coloc.pressure.loop import Pressure
 from nri_coloc.sim.machines import MACHINES, topology
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest
-from tests.rig.records import unknown_figures
+from tests.rig.records import mistakes
 from tests.unit.pressure import kit
 from tests.unit.pressure.kit import DISK, MIB, Doing
 
@@ -45,7 +45,7 @@ class Told:
 
     def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None:
         for one in decisions:
-            assert list(unknown_figures(one.because, one.inputs or {})) == []
+            assert list(mistakes(one.because, one.inputs or {})) == []
             self.decisions.append(one)
 
     def refused_by_kernel(self, failure: KernelInterfaceError, subject: str, state: NodeState) -> None:

@@ -326,6 +326,33 @@ def test_begin_and_end_are_recorded(make: Callable[..., Machine]):
     assert (begun.inputs or {})["shop/hog.take_bytes"] == bed.taken.bytes
     assert (ended.inputs or {})["taken_bytes"] == bed.taken.bytes
     assert begun.because == "memory taken back: short on node"
+    assert ended.because == "memory no longer taken back: enough on node"
+
+
+def switch_off(bed: Machine) -> None:
+    bed.known.tuning = Tuning(observe=True)
+
+
+def lose_meminfo(bed: Machine) -> None:
+    bed.meminfo.unlink()
+
+
+@pytest.mark.parametrize(
+    ("happens", "cause"),
+    [
+        pytest.param(switch_off, "no reclaimed pod may give any", id="mode observe"),
+        pytest.param(lose_meminfo, "available memory unknown on node", id="unreadable"),
+    ],
+)
+def test_an_end_without_enough_memory_has_its_cause(
+    make: Callable[..., Machine], happens: Callable[[Machine], None], cause: str
+):
+    bed = make(hog=4)
+    bed.leaves(0.1)
+    bed.turns(1)
+    happens(bed)
+    bed.turns(1)
+    assert bed.taken.decisions[-1].because == f"memory no longer taken back: {cause}"
 
 
 def test_an_urgent_regime_ends_with_its_last_pod(make: Callable[..., Machine]):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rig.records import broken, lines, sentence_of, unknown_figures
+from tests.rig.records import broken, lines, mistakes, sentence_of, unknown_figures
 
 GOOD = {"event": "container.admit", "reason": "threads", "because": "x" * 160, "inputs": {"n": 2}}
 
@@ -76,3 +76,8 @@ def test_a_figure_that_inputs_lack_is_reported(shown: str):
 
 def test_brackets_of_a_clause_hold_no_figures():
     assert list(unknown_figures("order (drain=yes): done", {})) == []
+
+
+def test_a_sentence_without_a_cause_is_reported():
+    (found,) = mistakes("memory no longer taken back (pods=3)", FIGURES)
+    assert found.startswith("not `<what was done>: <cause> (figures)`")

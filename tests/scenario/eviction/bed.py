@@ -35,7 +35,7 @@ from nri_coloc.sim.machines import MACHINES, topology
 from nri_coloc.sim.memory_use import Held
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest
-from tests.rig.records import unknown_figures
+from tests.rig.records import mistakes, unknown_figures
 
 GIB = 1 << 30
 EVICTS = Tuning(pressure=PressureTuning(evict=True, disk=DiskTuning(closes=True)))
@@ -123,11 +123,11 @@ class Told:
 
     def said(self, event: AuditEvent, reason: Reason, because: str, **fields: Any) -> None:
         assert event is AuditEvent.PRESSURE_DISK
-        assert list(unknown_figures(because, fields["extra"]["inputs"])) == []
+        assert list(mistakes(because, fields["extra"]["inputs"])) == []
 
     def decided(self, decisions: Iterable[Decision], state: NodeState, previous: NodeState) -> None:
         for one in decisions:
-            assert list(unknown_figures(one.because, one.inputs or {})) == []
+            assert list(mistakes(one.because, one.inputs or {})) == []
             self.decisions.append(one)
 
 

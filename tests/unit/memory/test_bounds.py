@@ -246,6 +246,18 @@ def test_kubepods_limit_bounds_pods_and_spares_host_groups(rig):
     assert "pods_high_bytes" in rig.heard.records[-1].extra["inputs"]
 
 
+@pytest.mark.parametrize(
+    ("limit", "shown"),
+    [
+        pytest.param(2 * GIB + MARGIN, "by_kubepods_limit=2 GiB", id="kubepods limit"),
+        pytest.param(None, "by_node=8.2 GiB", id="free memory"),
+    ],
+)
+def test_a_record_shows_the_sum_that_bounds(rig, limit: int | None, shown: str):
+    rig.turn(pods={"batch": GIB}, limit=limit)
+    assert f", {shown}, members=1)" in rig.heard.records[-1].because
+
+
 def test_pods_that_use_more_than_they_may_alone_follow_every_fall(rig):
     assert rig.turn(pods={"batch": 2 * GIB}, yarn=GIB, limit=GIB + MARGIN, anon=0)["batch"] == GIB
     assert rig.turn(pods={"batch": 2 * GIB}, yarn=GIB, limit=GIB + MARGIN - MIB, anon=0)["batch"] == GIB - MIB
