@@ -1,17 +1,17 @@
 """The command `nri-coloc controller`: its configuration, its HTTP port, and the signals that end it."""
 
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Callable
 from functools import partial
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Final
 
 from prometheus_client import generate_latest
 
 from nri_coloc.cli.exit_codes import DONE
+from nri_coloc.cli.stop_signals import stop_at_signals
 from nri_coloc.core.settings import Settings
 from nri_coloc.errors import SettingsError
 from nri_coloc.kubernetes import api
@@ -84,14 +84,9 @@ def run(config: str, kubeconfig: str, http: str) -> int:
         log=logs.logger("controller"),
     )
     stop = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # on a thread: the main thread may hold the lock of the event that it waits for
-        signal.signal(number, lambda *_: Thread(target=stop.set).start())
+    stop_at_signals(stop.set)
     report = logs.logger("controller").warning
-    server = monitor.serve(http, controller.problem, report, partial(generate_latest, controller.registry))
-    try:
+    metrics = partial(generate_latest, controller.registry)
+    with monitor.served(http, controller.problem, report, metrics):
         controller.run(stop)
-    finally:
-        if server is not None:
-            server.close()
     return DONE

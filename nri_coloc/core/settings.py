@@ -42,30 +42,23 @@ class ClassTuning:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRule:
-    """One rule of the operator: the class of the pods that it matches.
+class Selector:
+    """Conditions on a pod: all that are set must match.
 
     annotation, label: as (key, value); None matches any.
     namespace: a name or glob; "" matches any.
     """
 
-    qos: QoSClass
     annotation: tuple[str, str] | None = None
     label: tuple[str, str] | None = None
     namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
-    """Pods of a pool: all conditions that are set must match.
+class ClassRule(Selector):
+    """One rule of the operator: the class of the pods that it matches."""
 
-    annotation, label: as (key, value); None matches any.
-    namespace: a name or glob; "" matches any.
-    """
-
-    annotation: tuple[str, str] | None = None
-    label: tuple[str, str] | None = None
-    namespace: str = ""
+    qos: QoSClass = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

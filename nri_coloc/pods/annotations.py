@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from nri_coloc.core import workload
 from nri_coloc.core.knobs import KERNELS_IO_WEIGHT, LEAST_MEMORY, MIN_SHARES, NO_KNOBS, Knobs
-from nri_coloc.core.settings import ClassRule, ClassTuning, Selector, Tuning
+from nri_coloc.core.settings import ClassTuning, Selector, Tuning
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import (
     MAX_BYTES,
@@ -88,7 +88,7 @@ def known_keys(tuning: Tuning) -> KnownKeys:
     """Return the names of annotations and labels that a vocabulary or an operator's rule reads."""
     annotations, labels = set(_ANNOTATIONS), set(_LABELS)
     members = (member for pool in tuning.pools for member in pool.members)
-    selectors: tuple[ClassRule | Selector, ...] = (*tuning.rules, *members)
+    selectors: tuple[Selector, ...] = (*tuning.rules, *members)
     pairs = {selector.annotation for selector in selectors if selector.annotation is not None}
     annotations.update(name for name, _ in pairs)
     for selector in selectors:

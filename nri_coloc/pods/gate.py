@@ -86,7 +86,7 @@ def is_given(qos: QoSClass, pod: Pod, tuning: Tuning) -> bool:
     return qos is by_kubernetes(pod)[0]
 
 
-def applies(rule: ClassRule | Selector, pod: Pod) -> bool:
+def applies(rule: Selector, pod: Pod) -> bool:
     """Return whether a pod matches every field that a selector sets."""
     if rule.annotation is not None and pod.annotations.get(rule.annotation[0]) != rule.annotation[1]:
         return False

@@ -5,7 +5,8 @@ limit for a whole request.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Final
 
@@ -32,12 +33,14 @@ def server(
     return Server(listen(address), _Service(problem, report, metrics), Outbox(), report)
 
 
-def serve(
+@contextmanager
+def served(
     http: str, problem: Callable[[], str], report: Report, metrics: Metrics | None = None
-) -> Server | None:
-    """Return a running server at ADDR:PORT; None for "off". Raise SettingsError if the address cannot be used."""
+) -> Iterator[None]:
+    """Serve at ADDR:PORT during the block; not for "off". Raise SettingsError if the address cannot be used."""
     if http == "off":
-        return None
+        yield
+        return
     try:
         found = server(endpoint.split(http), problem, report, metrics)
     except ValueError as error:
@@ -45,7 +48,10 @@ def serve(
     except OSError as error:
         raise SettingsError(f"--http {http}: {os.strerror(error.errno or 0)}; choose another port") from error
     found.start()
-    return found
+    try:
+        yield
+    finally:
+        found.close()
 
 
 class _Service:

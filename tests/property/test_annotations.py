@@ -93,7 +93,7 @@ CONTAINERS = st.builds(
 TUNINGS = st.sampled_from(
     [
         Tuning(),
-        Tuning(rules=(ClassRule(QoSClass.RECLAIMED, namespace="batch-*"),)),
+        Tuning(rules=(ClassRule(qos=QoSClass.RECLAIMED, namespace="batch-*"),)),
         Tuning(
             classes={
                 q: ClassTuning(memory_high="90%", memory_min="1%", cpu_burst=20, allow_namespaces=("shop",))

@@ -43,8 +43,8 @@ SETTINGS = {
     ),
     "rules": Tuning(
         rules=(
-            ClassRule(QoSClass.DEDICATED, label=("tier", "own")),
-            ClassRule(QoSClass.SYSTEM, label=("tier", "agent")),
+            ClassRule(qos=QoSClass.DEDICATED, label=("tier", "own")),
+            ClassRule(qos=QoSClass.SYSTEM, label=("tier", "agent")),
         ),
         classes={QoSClass.DEDICATED: ClassTuning(min_request=1500)},
     ),
@@ -449,7 +449,7 @@ def test_a_pod_of_reclaimed_containers_has_the_smallest_weight(pod, tuning, kube
 
 @given(tenant_pods())
 def test_no_annotations_hide_a_pod_from_a_rule(pod):
-    rule = ClassRule(QoSClass.RECLAIMED, annotation=("team", "batch"))
+    rule = ClassRule(qos=QoSClass.RECLAIMED, annotation=("team", "batch"))
     much = {"coloc.nri.io/containers": "x" * MAX_BYTES, "team": "batch"}
     hidden = replace(pod, annotations={**pod.annotations, **much}, labels={})
     node = peopled(Tuning(rules=(rule,)), Kubelet())

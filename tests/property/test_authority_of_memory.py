@@ -37,7 +37,7 @@ TUNINGS = st.sampled_from(
     (
         Tuning(),
         Tuning(reserved_memory=NODE_BYTES // 2),
-        Tuning(rules=(ClassRule(QoSClass.SHARED, label=("tier", "gold")),)),
+        Tuning(rules=(ClassRule(qos=QoSClass.SHARED, label=("tier", "gold")),)),
         Tuning(classes={QoSClass.SHARED: GREEDY, QoSClass.RECLAIMED: ClassTuning(2, 10, 1000)}),
     )
 )

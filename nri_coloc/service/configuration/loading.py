@@ -35,6 +35,7 @@ from nri_coloc.pods import quantity
 from nri_coloc.service.configuration import document, pressure, schema
 from nri_coloc.service.configuration.document import Document, DocumentError, Problem
 from nri_coloc.service.configuration.sections import MisplacedError, Pool, Reclaim
+from nri_coloc.service.configuration.sections import Selector as Conditions
 
 MAX_BYTES: Final = 1 << 20
 """The size limit of a ConfigMap (etcd's default limit, and Kubernetes' own check)."""
@@ -255,7 +256,12 @@ def _class(section: schema.ClassSection) -> ClassTuning:
 
 
 def _rule(rule: schema.Rule) -> ClassRule:
-    return ClassRule(QoSClass(rule.qos), _pair(rule.annotation), _pair(rule.label), rule.namespace or "")
+    return ClassRule(*_conditions(rule), qos=QoSClass(rule.qos))
+
+
+def _conditions(found: Conditions) -> tuple[tuple[str, str] | None, tuple[str, str] | None, str]:
+    """Return annotation, label and namespace of a selector."""
+    return _pair(found.annotation), _pair(found.label), found.namespace or ""
 
 
 def _reclaim(section: Reclaim, reserved: int) -> ReclaimTuning:
@@ -284,7 +290,7 @@ def _pool(name: str, pool: Pool) -> PoolTuning:
     low, high = pool.band or (0, 0)
     return PoolTuning(
         name,
-        members=tuple(Selector(_pair(m.annotation), _pair(m.label), m.namespace or "") for m in pool.members),
+        members=tuple(Selector(*_conditions(member)) for member in pool.members),
         qos=QoSClass.SYSTEM if pool.kind == "system" else QoSClass.SHARED,
         minimum=pool.min_cpus,
         maximum=pool.max_cpus,

@@ -1,6 +1,7 @@
 """The section `schedule` of the configuration file: windows of the week in which a part of the headroom is lent."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, tzinfo
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo
@@ -48,27 +49,17 @@ def zone(name: str) -> tzinfo:
         raise ValueError(f"{name[:40]!r} is no time zone of this machine") from error
 
 
-def _checked_days(text: str) -> str:
-    weekdays(text)
-    return text
+def _checked(read: Callable[[str], object]) -> AfterValidator:
+    """Return a check that a text can be read; the text stays."""
+
+    def check(text: str) -> str:
+        read(text)
+        return text
+
+    return AfterValidator(check)
 
 
-def _checked_minute(text: str) -> str:
-    minute(text)
-    return text
-
-
-def _checked_seconds(text: str) -> str:
-    seconds(text)
-    return text
-
-
-def _checked_zone(name: str) -> str:
-    zone(name)
-    return name
-
-
-Clock = Annotated[str, AfterValidator(_checked_minute)]
+Clock = Annotated[str, _checked(minute)]
 Part = Annotated[int, Field(ge=0, le=100)]
 
 
@@ -77,7 +68,7 @@ class Window(Section):
 
     days: Annotated[
         str,
-        AfterValidator(_checked_days),
+        _checked(weekdays),
         Field(description='days on which it opens, such as mon-fri or "sat,sun"'),
     ] = "mon-sun"
     opens: Annotated[Clock, Field(alias="from", description="HH:MM, from 00:00 to 23:59")] = "00:00"
@@ -111,7 +102,7 @@ class Schedule(Section):
 
     time_zone: Annotated[
         str,
-        AfterValidator(_checked_zone),
+        _checked(zone),
         Field(
             alias="timeZone",
             description="UTC, or a name of the tz database such as Europe/Berlin (package tzdata)",
@@ -133,7 +124,7 @@ class Schedule(Section):
     grace: Annotated[
         str,
         BeforeValidator(written),
-        AfterValidator(_checked_seconds),
+        _checked(seconds),
         Field(description="a duration such as 10m, 1h30m, 90s or 0, at most 24h"),
     ] = "10m"
 

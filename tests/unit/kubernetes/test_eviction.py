@@ -151,7 +151,7 @@ def test_an_order_after_its_time_is_not_carried_out():
 
 
 def test_the_operators_rules_give_the_class():
-    rule = ClassRule(QoSClass.RECLAIMED, namespace="jobs")
+    rule = ClassRule(qos=QoSClass.RECLAIMED, namespace="jobs")
     assert outcome(pod("Burstable"), rules=Rules(True, Tuning(rules=(rule,)))) is None
 
 
@@ -167,14 +167,14 @@ def test_annotations_beyond_the_bound_give_no_class():
 
 def test_annotations_hide_no_label_from_a_rule():
     much = {"coloc.nri.io/containers": "x" * (64 << 10)}
-    rule = ClassRule(QoSClass.RECLAIMED, label=("team", "batch"))
+    rule = ClassRule(qos=QoSClass.RECLAIMED, label=("team", "batch"))
     rules = Rules(may_evict=True, tuning=Tuning(rules=(rule,)))
     assert outcome(pod("Burstable", labels={"team": "batch"}, annotations=much), rules=rules) is None
 
 
 def test_annotations_hide_no_other_from_a_rule():
     much = {"coloc.nri.io/containers": "x" * (64 << 10), "team": "batch"}
-    rule = ClassRule(QoSClass.RECLAIMED, annotation=("team", "batch"))
+    rule = ClassRule(qos=QoSClass.RECLAIMED, annotation=("team", "batch"))
     rules = Rules(may_evict=True, tuning=Tuning(rules=(rule,)))
     assert outcome(pod("Burstable", annotations=much), rules=rules) is None
 

@@ -51,21 +51,24 @@ def test_a_best_effort_pod_is_reclaimed_with_the_least_of_everything():
 
 
 def test_our_annotation_comes_before_the_operators_rules():
-    tuning = Tuning(rules=(ClassRule(QoSClass.RECLAIMED, namespace="*"),))
+    tuning = Tuning(rules=(ClassRule(qos=QoSClass.RECLAIMED, namespace="*"),))
     found = wish(replace(pod(qos_class="dedicated"), cpu_request=1000), tuning=tuning)
     assert (found.qos, found.because) == (QoSClass.DEDICATED, "annotation coloc.nri.io/qos-class")
 
 
 def test_a_rule_for_a_namespace_is_the_operators_word():
-    tuning = Tuning(rules=(ClassRule(QoSClass.SYSTEM, namespace="shop"),))
+    tuning = Tuning(rules=(ClassRule(qos=QoSClass.SYSTEM, namespace="shop"),))
     found = wish(pod(), tuning=tuning)
     assert (found.qos, found.because, found.findings) == (QoSClass.SYSTEM, "rule 1 (namespace shop)", ())
 
 
-DENIED_RULES = (ClassRule(QoSClass.DEDICATED, namespace="shop"), ClassRule(QoSClass.SYSTEM, label=("a", "b")))
+DENIED_RULES = (
+    ClassRule(qos=QoSClass.DEDICATED, namespace="shop"),
+    ClassRule(qos=QoSClass.SYSTEM, label=("a", "b")),
+)
 
 
-@pytest.mark.parametrize("last", [(), (ClassRule(QoSClass.RECLAIMED, namespace="shop"),)])
+@pytest.mark.parametrize("last", [(), (ClassRule(qos=QoSClass.RECLAIMED, namespace="shop"),)])
 def test_the_next_rule_holds_where_one_is_denied(last):
     labelled = replace(pod(), cpu_request=999, labels={"a": "b"})
     found = wish(labelled, tuning=Tuning(rules=(*DENIED_RULES, *last)))
@@ -128,7 +131,7 @@ def test_a_denied_class_of_a_container_leaves_the_pods():
 
 
 def test_another_vocabulary_stands_between_ours_and_the_rules():
-    tuning = Tuning(rules=(ClassRule(QoSClass.SHARED, namespace="*"),))
+    tuning = Tuning(rules=(ClassRule(qos=QoSClass.SHARED, namespace="*"),))
     theirs = {"volcano.sh/qos-level": "BE"}
     both = {**theirs, P + "qos-class": "shared"}
     assert [wish(Pod("p", annotations=found), tuning=tuning).because for found in (theirs, both)] == [

@@ -6,9 +6,9 @@ from nri_coloc.core.settings import ClassRule, ClassTuning, Tuning
 from nri_coloc.core.workload import Pod, QoSClass
 from nri_coloc.pods import gate
 
-BATCH = ClassRule(QoSClass.RECLAIMED, namespace="batch-*")
-COLOCATION = ClassRule(QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation"))
-TIER = ClassRule(QoSClass.DEDICATED, label=("tier", "gold"), namespace="shop")
+BATCH = ClassRule(qos=QoSClass.RECLAIMED, namespace="batch-*")
+COLOCATION = ClassRule(qos=QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation"))
+TIER = ClassRule(qos=QoSClass.DEDICATED, label=("tier", "gold"), namespace="shop")
 
 
 def said(pod: Pod, *rules: ClassRule) -> tuple[QoSClass, str]:
@@ -59,7 +59,7 @@ def test_a_rule_holds_when_everything_it_names_holds(pod, expected):
 
 
 def test_the_first_rule_that_fits_decides():
-    rules = (ClassRule(QoSClass.SYSTEM, namespace="*"), BATCH)
+    rules = (ClassRule(qos=QoSClass.SYSTEM, namespace="*"), BATCH)
     assert said(Pod("p", namespace="batch-1"), *rules)[0] is QoSClass.SYSTEM
 
 

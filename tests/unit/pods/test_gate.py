@@ -77,14 +77,14 @@ def test_an_unknown_pods_class_waits_for_its_containers():
 
 
 def test_a_rule_gives_no_cpus_without_a_request():
-    rule = ClassRule(QoSClass.DEDICATED, namespace="shop")
+    rule = ClassRule(qos=QoSClass.DEDICATED, namespace="shop")
     assert gate.admit_rule(rule, requesting(BURSTABLE, 1000)) is QoSClass.DEDICATED
     with pytest.raises(gate.ShortError):
         gate.admit_rule(rule, requesting(BURSTABLE, 0))
 
 
 def test_a_rule_gives_system_to_the_namespaces_that_the_operator_names():
-    by_label = ClassRule(QoSClass.SYSTEM, label=("role", "agent"))
+    by_label = ClassRule(qos=QoSClass.SYSTEM, label=("role", "agent"))
     assert gate.admit_rule(replace(by_label, namespace="shop"), subject()) is QoSClass.SYSTEM
     assert gate.admit_rule(by_label, subject(tuning=OPEN)) is QoSClass.SYSTEM
     with pytest.raises(gate.UnfitError, match=r"classes.system.allowNamespaces: kube-system"):

@@ -183,13 +183,13 @@ class TestDefaultsOfAClass:
         assert wish(of, self.EVERYTHING).knobs == Knobs()
 
     def test_a_label_that_a_rule_names_gives_none(self):
-        rules = (ClassRule(QoSClass.SHARED, label=("tier", "gold")),)
+        rules = (ClassRule(qos=QoSClass.SHARED, label=("tier", "gold")),)
         tuning = Tuning(rules=rules, classes=self.EVERYTHING.classes)
         of = Pod("p", namespace="shop", labels={"tier": "gold"}, cgroup_parent=PARENTS["besteffort"])
         assert wish(of, tuning).knobs == Knobs()
 
     def test_a_rule_that_names_the_namespace_gives_all(self):
-        rules = (ClassRule(QoSClass.SHARED, namespace="shop", label=("tier", "gold")),)
+        rules = (ClassRule(qos=QoSClass.SHARED, namespace="shop", label=("tier", "gold")),)
         tuning = Tuning(rules=rules, classes=classes(oom_score_adj=-900, io_weight=500).classes)
         of = Pod("p", namespace="shop", labels={"tier": "gold"}, cgroup_parent=PARENTS["besteffort"])
         assert wish(of, tuning).knobs == Knobs(oom_score_adj=-900, io_weight=500)
@@ -222,7 +222,7 @@ class TestDefaultsOfAClass:
         assert found.knobs == Knobs()
 
     def test_a_labelled_pods_containers_are_read_one_by_one(self):
-        rules = (ClassRule(QoSClass.SHARED, label=("tier", "gold")),)
+        rules = (ClassRule(qos=QoSClass.SHARED, label=("tier", "gold")),)
         tuning = Tuning(rules=rules, classes=classes(oom_score_adj=950).classes)
         of = Pod("p", namespace="shop", labels={"tier": "gold"}, cgroup_parent=PARENTS["besteffort"])
         asked = Container("c", "p", "app", oom_score_adj=1000)

@@ -148,7 +148,7 @@ def test_any_annotations_give_a_wish_and_printable_findings():
 
 def test_the_keys_of_vocabularies_and_rules_are_known():
     tuning = Tuning(
-        rules=(ClassRule(QoSClass.RECLAIMED, label=("caster.io/resource-type", "colocation")),),
+        rules=(ClassRule(qos=QoSClass.RECLAIMED, label=("caster.io/resource-type", "colocation")),),
         pools=(
             PoolTuning("a", members=(Selector(annotation=("team", "x")),), group_by="label:group"),
             PoolTuning("b", group_by="annotation:tier"),

@@ -99,8 +99,8 @@ EVERY_TUNING = Tuning(
         ),
     },
     rules=(
-        ClassRule(QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation")),
-        ClassRule(QoSClass.DEDICATED, label=("a", "b=c"), namespace="x-*"),
+        ClassRule(qos=QoSClass.RECLAIMED, annotation=("caster.io/resource-type", "colocation")),
+        ClassRule(qos=QoSClass.DEDICATED, label=("a", "b=c"), namespace="x-*"),
     ),
     reclaim=ReclaimTuning(
         enabled=False,
