@@ -1,7 +1,8 @@
 """Query the running daemon over HTTP, for the commands that show its state.
 
-The daemon is on this machine, so no proxy is used, even if the environment names one. Names in its answers come from
-pods, and a terminal must not obey them: `core.texts` makes them safe to print.
+The daemon is on this machine, so no proxy is used, even if the environment names one. Another process may have its port
+(`listeners`): only root and the caller's own user are believed. Names in its answers come from pods, and a terminal
+must not obey them: `core.texts` makes them safe to print.
 """
 
 import http.client
@@ -9,12 +10,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from nri_coloc.cli import listeners
 from nri_coloc.core import endpoint
 from nri_coloc.core.texts import plain
-from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.errors import ColocError, KernelInterfaceError, SettingsError
 
 TIMEOUT_S: Final = 30.0
 PAGE: Final = 1000
@@ -36,12 +39,14 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
     except http.client.InvalidURL as error:
         raise SettingsError(f"--http {address!r}: no such address: {error}") from error
     try:
+        connection.connect()
+        _refuse_strangers(connection, address)
         connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
         response = connection.getresponse()
         found = json.load(response)
     except (OSError, http.client.HTTPException) as error:
         remedy = "start it, or give the address that it listens on with --http"
-        raise DaemonSilent(f"cannot ask the daemon at {address}: {error}; {remedy}") from error
+        raise DaemonSilent(f"cannot ask the daemon at {address}: {plain(error)}; {remedy}") from error
     except (ValueError, RecursionError) as error:
         raise stranger(address) from error
     finally:
@@ -51,6 +56,22 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
     if response.status == HTTPStatus.BAD_REQUEST and "error" in found:
         raise SettingsError(f"the daemon at {address} refuses that: {plain(found['error'])}")
     return found
+
+
+def _refuse_strangers(connection: http.client.HTTPConnection, address: str) -> None:
+    """Raise DaemonSilent if a process of another user than root and ours listens at this machine's address."""
+    host, port = connection.sock.getpeername()[:2]
+    try:
+        found = listeners.strangers(host, port)
+    except KernelInterfaceError as error:
+        raise DaemonSilent(f"the user that listens at {address} is unknown: {error}") from error
+    if found is None and ip_address(host).is_loopback:
+        raise DaemonSilent(f"the process that listened at {address} has ended; try again")
+    if found:
+        raise DaemonSilent(
+            f"a process of user {min(found)} listens at {address} in the daemon's place: end it (`ss -ltnp` names it), "
+            "and the daemon takes the port"
+        )
 
 
 class OfPod(NamedTuple):

@@ -99,7 +99,7 @@ def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
     for container_id, record in ended.items():
         told += [f"{_full(record)}  no longer exists", *_story(_of(mine, container_id)), ""]
     told += [f"the pod: {_sentence(r)}" for r in mine if not r["container_id"]]
-    return told[:-1] if told and not told[-1] else told
+    return [*map(plain, told[:-1] if told and not told[-1] else told)]
 
 
 def _of(records: Iterable[Record], container_id: str) -> list[Record]:
@@ -110,14 +110,14 @@ def _place(container: Record) -> Iterator[str]:
     own = " (its own)" if container["exclusive"] else ""
     cpus = f"CPUs {container['cpus'] or 'set by the runtime'}{own}"
     where = f"class {container['class']}, pool {container['pool']}, {cpus}, memory nodes {container['mems']}"
-    yield f"{_full(container)}  {plain(where)}"
+    yield f"{_full(container)}  {where}"
     if container.get("waits_for"):
-        yield f"  waits for {plain(container['waits_for'])}; it is placed again when they are free"
+        yield f"  waits for {container['waits_for']}; it is placed again when they are free"
     if not container["actual_cpus"]:
         why = container.get("actual_cpus_unknown") or "not read back yet"
-        yield f"  its actual CPUs are unknown: {plain(why)}"
+        yield f"  its actual CPUs are unknown: {why}"
     elif container["cpus"] and container["actual_cpus"] != container["cpus"]:
-        yield f"  but its cgroup has CPUs {plain(container['actual_cpus'])}"
+        yield f"  but its cgroup has CPUs {container['actual_cpus']}"
 
 
 def _now(container: Record, records: Sequence[Record]) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _why_not(pool: str) -> str:
 
 
 def _full(thing: Record) -> str:
-    return plain("/".join(filter(None, (thing["namespace"], thing["pod"], thing["container"]))))
+    return "/".join(filter(None, (thing["namespace"], thing["pod"], thing["container"])))
 
 
 def _story(records: Sequence[Record]) -> Iterator[str]:
@@ -191,12 +191,12 @@ def _is_annotation(record: Record) -> bool:
 
 def _sentence(record: Record) -> str:
     because = record.get("inputs", {}).get("details") or record["because"]
-    return plain(f"{record['ts']} {record['event']} {record['reason']}: {because}")
+    return f"{record['ts']} {record['event']} {record['reason']}: {because}"
 
 
 def _annotation(record: Record) -> str:
     why = "is not allowed for this pod" if record["event"] == "annotation.denied" else "cannot be read"
-    return plain(
+    return (
         f"{record['key']}={record['value']!r} {why}; allowed is {record['allowed']}; used is {record['used']}"
     )
 

@@ -44,7 +44,10 @@ def _judged(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _failed(why: object, code: int) -> int:
-    print(f"nri-coloc: {why}", file=sys.stderr)
+    from nri_coloc.core.texts import plain
+
+    # the words may be another program's, and a terminal must not obey them; an invalid file has a line for each problem
+    print(*map(plain, f"nri-coloc: {why}".split("\n")), sep="\n", file=sys.stderr)
     return code
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from nri_coloc.cli.asking import DaemonSilent
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
-from nri_coloc.core.texts import counted
+from nri_coloc.core.texts import counted, plain
 from nri_coloc.core.topology import NumaNode, Topology
 
 WIDTH: Final = 110
@@ -166,8 +166,7 @@ def _legend(topology: Topology, owners: Mapping[str, CPUMask], signs: Mapping[st
         yield f"{ISOLATED} isolated from the scheduler  {cpuset.render(topology.isolated)}"
     for owner, cpus in owners.items():
         # names come from pods: a terminal must not obey them
-        name = "".join(sign if sign.isprintable() else "?" for sign in owner)
-        yield f"{signs[owner]} {name}  {cpuset.render(cpus) or 'none'}"
+        yield f"{signs[owner]} {plain(owner)}  {cpuset.render(cpus) or 'none'}"
 
 
 State = Mapping[str, Any]
