@@ -58,6 +58,48 @@ def test_root_of_a_container_counts(layout):
     assert read(layout, "") == ("1", "/cpuset.cpus")
 
 
+def test_partitions_of_other_cgroups_are_named(tmp_path):
+    """The root of v2 has no cpuset.cpus, and its effective CPUs lack those of each partition."""
+    layout = CgroupLayout(2, cpuset=str(tmp_path))
+    has(layout, "", "0-5")
+    has(layout, "kubepods", "0-5")
+    found = granted.read(layout, ("kubepods",), ONLINE)
+    assert granted.change(found, ONLINE) == (
+        "pods may have CPUs 0-5 of 0-7: partitions of other cgroups have the others"
+    )
+    for said in (granted.remark(found, ONLINE), granted.problem(found._replace(cpus=0), ONLINE)):
+        assert "partitions of other cgroups" in said
+        assert "cpuset.cpus.partition" in said
+        assert "AllowedCPUs" not in said
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "wanted"),
+    [
+        ("0-2", "0-2", ("0-2", "/kubepods/cpuset.cpus")),
+        ("2", "2", ("2", "/cpuset.cpus")),
+        ("0-2", "1-2", ("1-2", "/kubepods/cpuset.cpus")),
+    ],
+    ids=["all pods", "beside a pod's own partition", "narrowed inside"],
+)
+def test_pods_in_a_partition_have_its_cpus(tmp_path, outer, inner, wanted):
+    """The root has CPU 3 alone, as on Linux 6.12 where kubepods is a partition of CPUs 0-2."""
+    layout = CgroupLayout(2, cpuset=str(tmp_path))
+    has(layout, "", "3")
+    has(layout, "kubepods", outer)
+    has(layout, "kubepods/burstable", inner)
+    found = granted.read(layout, ("kubepods",), cpuset.parse("0-3"))
+    assert (cpuset.render(found.cpus), found.file) == wanted
+    assert granted.problem(found, cpuset.parse("0-3")) == ""
+
+
+def test_the_root_of_a_cgroup_namespace_is_no_partition(tmp_path):
+    layout = CgroupLayout(2, cpuset=str(tmp_path))
+    has(layout, "", "0-5")
+    (tmp_path / "cpuset.cpus").write_text("0-5\n")
+    assert "AllowedCPUs" in granted.remark(granted.read(layout, ("kubepods",), ONLINE), ONLINE)
+
+
 def test_garbage_narrows_nothing(layout):
     has(layout, "kubepods", "all of them")
     assert read(layout, "kubepods") == ("0-7", "")
