@@ -26,6 +26,7 @@ from nri_coloc.host import (
     write_back,
 )
 from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
+from nri_coloc.host.cpusets import Found
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import (
     CPUS,
@@ -141,7 +142,7 @@ class CgroupWriter:
         """
         with self._lock:
             writes = Writes()
-            before, cpus = self._move(target, writes.failures)
+            before, cpus = self._move(target, writes)
             for value in target.values:
                 self._write(target, value, writes)
             if writes.corrected or writes.failures or before != cpus:
@@ -281,10 +282,10 @@ class CgroupWriter:
         text = files.read(f"{folder}/cgroup.procs") if folder is not None else None
         return tuple(numbers(text or ""))
 
-    def cpus(self, path: str) -> CPUMask | None:
-        """Read the CPUs that a cgroup really has."""
+    def look(self, path: str) -> Found | None:
+        """Read a cgroup's CPUs; None if it is gone or has no cpuset."""
         folder = self._layout.folder("cpuset", path)
-        return None if folder is None else cpusets.actual(folder, self._layout.version)
+        return None if folder is None else cpusets.look(folder, self._layout.version)
 
     def is_there(self, path: str) -> bool:
         """Return whether a cgroup is in any of the hierarchies; on v1 it may be in one and not in another."""
@@ -390,9 +391,7 @@ class CgroupWriter:
             ]
         return {path for path, _, name in parts if name in names}
 
-    def _move(
-        self, target: Target, failures: list[KernelInterfaceError]
-    ) -> tuple[CPUMask | None, CPUMask | None]:
+    def _move(self, target: Target, writes: Writes) -> tuple[CPUMask | None, CPUMask | None]:
         folder = self._layout.folder("cpuset", target.path)
         if not target.cpus or folder is None:
             return None, None
@@ -409,13 +408,15 @@ class CgroupWriter:
             if found.holds(target.cpus | beyond, version) and (
                 not target.inherited or self._is_followed(folder, target.cpus)
             ):
+                writes.shown += found.shown
                 return before, before
+            writes.moves = True
             self._followed.pop(folder, None)
             return before, cpusets.move(
                 folder, version, target.cpus, found, inherited=target.inherited, beyond=beyond
             )
         except KernelInterfaceError as error:
-            failures.append(error.as_value())
+            writes.failures.append(error.as_value())
             return before, before
 
     def _note(self, file: str, found: str, *ours: str) -> None:
@@ -454,7 +455,9 @@ class CgroupWriter:
             if not holds(current, value):
                 text = value.image if value.image and value.name in self._images else value.text
                 self._change(target, value, Correction(path, current, text), writes)
-            elif target.journalled:
+                return
+            writes.shown.append((path, current))
+            if target.journalled:
                 self._journal.suspect(path, current)
                 if self._journal.original(path) is not None:
                     self._overwritten.wrote(path, current)

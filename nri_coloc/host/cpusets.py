@@ -17,13 +17,18 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host import files, knob_files
+from nri_coloc.host.knob_files import Shown
 
 
 class Found(NamedTuple):
-    """The contents of a cgroup's files: its own set as written, and the CPUs that its tasks may really use."""
+    """The contents of a cgroup's files: its own set as written, and the CPUs that its tasks may really use.
+
+    shown: the files that were read.
+    """
 
     own: str
     cpus: CPUMask
+    shown: Shown = ()
 
     def holds(self, wanted: CPUMask, version: int) -> bool:
         """Return whether there is nothing to write; on v2 the written set may be larger than the granted set."""
@@ -35,13 +40,14 @@ def look(folder: str, version: int) -> Found | None:
     file = f"{folder}/cpuset.cpus"
     own = files.read(file)
     if version == 1:
-        return None if own is None else Found(own, files.mask(file, own))
+        return None if own is None else Found(own, files.mask(file, own), ((file, own),))
     effective = files.read(f"{file}.effective")
     if effective is None:
         return Found(own, files.mask(file, own)) if own else None
     granted = files.mask(f"{file}.effective", effective)
     # where nothing of a cgroup's own set is left to it, the kernel lets it use its parent's
-    return Found(own or "", granted & files.mask(file, own or "") or granted)
+    cpus = granted & files.mask(file, own or "") or granted
+    return Found(own or "", cpus, ((file, own or ""), (f"{file}.effective", effective)))
 
 
 def actual(folder: str, version: int) -> CPUMask | None:

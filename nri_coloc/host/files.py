@@ -75,6 +75,21 @@ def _whole(fd: int) -> bytes:
     return content
 
 
+def shows(path: str, text: str) -> bool:
+    """Return whether a file still shows the text that `read` returned; False if it cannot be read.
+
+    One read decides: a value that comes in pieces only looks changed.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(fd, len(text) + 2).rstrip(b"\n") == text.encode()
+        finally:
+            os.close(fd)
+    except OSError:
+        return False
+
+
 def number(path: str) -> int | None:
     """Return a file's whole number, or None if there is no such file."""
     content = text(path)

@@ -236,6 +236,10 @@ class Correction(NamedTuple):
     now: str
 
 
+Shown = tuple[tuple[str, str], ...]
+"""Files and the texts that they showed."""
+
+
 class Later(NamedTuple):
     """A write that may take long, and its file; `write` returns the kernel's refusal, None for none."""
 
@@ -258,6 +262,7 @@ class Applied:
     absent: the names of the files that are missing.
     partly: the names of the files that cannot have their whole value yet: they keep memory nodes with much memory.
     later: writes that are still to be made, of files among the corrected.
+    shown: all files that were read, if each held its value; None if one did not.
     """
 
     cpus: CPUMask | None = None
@@ -267,21 +272,28 @@ class Applied:
     absent: tuple[str, ...] = ()
     partly: tuple[str, ...] = ()
     later: tuple[Later, ...] = ()
+    shown: Shown | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)
 class Writes:
-    """The result of one target's writes so far."""
+    """The result of one target's writes so far.
+
+    moves: whether CPUs were written, also if the tasks had them before.
+    """
 
     failures: list[KernelInterfaceError] = field(default_factory=list)
     corrected: list[Correction] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     partly: list[str] = field(default_factory=list)
     later: list[Later] = field(default_factory=list)
+    shown: list[tuple[str, str]] = field(default_factory=list)
+    moves: bool = False
 
     def applied(self, cpus: CPUMask | None = None, before: CPUMask | None = None) -> Applied:
         """Return it as it is in the end."""
         failures, corrected = tuple(self.failures), tuple(self.corrected)
+        differed = corrected or failures or self.absent or self.partly or self.later or self.moves
         return Applied(
             cpus=cpus,
             before=before,
@@ -290,6 +302,7 @@ class Writes:
             absent=tuple(self.absent),
             partly=tuple(self.partly),
             later=tuple(self.later),
+            shown=None if differed else tuple(self.shown),
         )
 
 

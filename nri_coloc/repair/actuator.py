@@ -26,6 +26,7 @@ from nri_coloc.placing.node import Node
 from nri_coloc.repair import read_back, targets
 from nri_coloc.repair.drift import Drifts, Refusals, Unannounced
 from nri_coloc.repair.host_groups import HostGroups
+from nri_coloc.repair.in_place import InPlace
 from nri_coloc.repair.orders import Orders
 from nri_coloc.repair.protections import Protections
 from nri_coloc.repair.read_back import Barrier, CpusetReadings, Departures
@@ -162,6 +163,7 @@ class Actuator:
         self._leftovers = Leftovers(writer)
         self._sweeps = 0
         self._targets = targets.Reckoned()
+        self._in_place = InPlace()
         self._thread = Thread(target=self._run, name="actuator", daemon=True)
 
     def start(self) -> None:
@@ -349,6 +351,7 @@ class Actuator:
         """Carry out ordered sweeps as one; paused repairs and refused writes are tried again."""
         for each in (self, self.bandwidths, self.host_groups, self._protections):
             each.drifts.forgive()
+        self._in_place.clear()
         self._hints.refusals.forgive()
         state = self._node.state
         self._sweep()
@@ -374,6 +377,7 @@ class Actuator:
         self._sweeps += 1
         if self._sweeps % TIDY_EVERY == 0 or self._writer.is_cluttered:
             self._writer.tidy()
+            self._in_place.clear()
 
     def _forget_gone(self) -> None:
         known = {*self.actual, *self.unread, *self._departures.owners, *self.drifts.ids, *self._scores.ids}
@@ -381,13 +385,13 @@ class Actuator:
         for gone in known - now.containers.keys() - now.pods.keys():
             for memory in (self._cpusets, self._departures, self.drifts, self._unannounced, self._scores):
                 memory.forget(gone)
+            self._in_place.forget(gone)
         self._leftovers.forget_gone(now)
 
     def _read_cpus(self, container_id: str) -> None:
         """Read a container's CPUs and change nothing, in mode observe."""
         state = self._node.state
-        assignment = state.containers.get(container_id)
-        if assignment is not None:
+        if (assignment := state.containers.get(container_id)) is not None:
             self._cpusets.at(assignment, state)
 
     def _each(self, apply: Callable[[str], object], ids: Iterable[str], aside_every: int) -> None:
@@ -406,9 +410,16 @@ class Actuator:
 
     def _keep_container(self, container_id: str) -> None:
         """Repair a container's drift, within the limit of repairs."""
-        if container_id not in self._departures.incoming.containers and self._is_due(
-            "container", container_id
-        ):
+        if container_id in self._departures.incoming.containers:
+            return
+        with self._turn:
+            state = self._node.state
+            target = self._targets.of_container(state, container_id, self._node.can)
+        checked = self._in_place.still(container_id, target, state.containers.get(container_id))
+        if checked is not None:
+            self._cpusets.note(container_id, checked.cpus)
+            self._departures.settle("container", container_id, checked.cpus)
+        elif self._is_due("container", container_id):
             self.bring(container_id)
 
     def _is_due(self, kind: str, id_: str) -> bool:
@@ -433,11 +444,15 @@ class Actuator:
             applied = self._writer.apply(target)
             drift = self.drifts.judge(container_id, target, applied)
         self._scores.keep(assignment)
+        cpus, shown = applied.cpus, applied.shown
         if target.cpus:
-            cpus, refusals = applied.cpus, (str(each) for each in applied.failures)
+            refusals = (str(each) for each in applied.failures)
             self._cpusets.note(container_id, cpus, next(refusals, read_back.NO_CGROUP))
         else:
-            cpus = self._cpusets.at(assignment, state)
+            found = self._cpusets.at(assignment, state)
+            cpus = None if found is None else found.cpus
+            shown = None if found is None or shown is None else shown + found.shown
+        self._in_place.note(container_id, target, assignment, cpus, shown)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, assignment, state)
         for later in applied.later:
@@ -447,7 +462,14 @@ class Actuator:
         return drift if assignment.container.pid else None
 
     def _keep_pod(self, pod_id: str) -> None:
-        if pod_id not in self._departures.incoming.pods and self._is_due("pod", pod_id):
+        if pod_id in self._departures.incoming.pods:
+            return
+        with self._turn:
+            state = self._node.state
+            target = self._targets.of_pod(state, pod_id, self._node.can)
+        if (checked := self._in_place.still(pod_id, target, state.pods.get(pod_id))) is not None:
+            self._departures.settle("pod", pod_id, checked.cpus)
+        elif self._is_due("pod", pod_id):
             self._apply_pod(pod_id)
 
     def _apply_pod(self, pod_id: str) -> None:
@@ -462,6 +484,9 @@ class Actuator:
             applied = replace(applied, failures=failures)
             drift = self.drifts.judge(pod_id, target, applied)
             due = self._unannounced.judge(pod_id, drift, time.monotonic())
+            is_known = not (failures or self._unannounced.holds(pod_id) or targets.holds_a_vm(state, pod_id))
+            shown = applied.shown if is_known else None
+            self._in_place.note(pod_id, target, state.pods.get(pod_id), applied.cpus, shown)
         if not state.boxed(pod_id):
             self._memory.release(target.path)
         for failure in failures:

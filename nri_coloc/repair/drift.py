@@ -140,6 +140,10 @@ class Unannounced:
             drift = None
         return tuple(each for each in (held, drift) if each is not None)
 
+    def holds(self, pod_id: str) -> bool:
+        """Return whether a drift of a pod waits for an announcement."""
+        return pod_id in self._held
+
     def forget(self, pod_id: str) -> None:
         """Drop a pod that is gone."""
         self._held.pop(pod_id, None)

@@ -19,6 +19,7 @@ from nri_coloc.core.report import Report
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.cpusets import Found
 from nri_coloc.repair import targets
 
 NO_PATH: Final = "the runtime has not reported its cgroup"
@@ -37,20 +38,20 @@ class CpusetReadings:
         self._writer = writer
         self._report = report
 
-    def at(self, assignment: Assignment, state: NodeState) -> CPUMask | None:
+    def at(self, assignment: Assignment, state: NodeState) -> Found | None:
         """Return the CPUs that a container has, read now; None if its cgroup is gone or cannot be read."""
         path = targets.lives_in(state, assignment)
         if path is None:
             self.note(assignment.id, None, NO_PATH)
             return None
         try:
-            cpus = self._writer.cpus(path)
+            found = self._writer.look(path)
         except KernelInterfaceError as error:
             self._report.refused_by_kernel(error.as_value(), assignment, state)
             self.note(assignment.id, None, str(error))
             return None
-        self.note(assignment.id, cpus)
-        return cpus
+        self.note(assignment.id, None if found is None else found.cpus)
+        return found
 
     def note(self, container_id: str, cpus: CPUMask | None, problem: str = NO_CGROUP) -> None:
         """Keep the result of a reading; without CPUs keep the problem, and drop the CPUs of the reading before."""
@@ -73,12 +74,12 @@ class CpusetReadings:
 
     def fewest(self, paths: Iterable[str], state: NodeState) -> int:
         """Return the number of CPUs of the cgroup that has the fewest; 0 if none has any."""
-        found = (self._cpus(path, state) for path in paths)
-        return min((cpus.bit_count() for cpus in found if cpus), default=0)
+        looks = (self._look(path, state) for path in paths)
+        return min((found.cpus.bit_count() for found in looks if found is not None and found.cpus), default=0)
 
-    def _cpus(self, path: str, state: NodeState) -> CPUMask | None:
+    def _look(self, path: str, state: NodeState) -> Found | None:
         try:
-            return self._writer.cpus(path)
+            return self._writer.look(path)
         except KernelInterfaceError as error:
             self._report.refused_by_kernel(error.as_value(), "", state)
             return None

@@ -15,6 +15,7 @@ from nri_coloc.errors import KernelInterfaceError
 from nri_coloc.hooks import translation
 from nri_coloc.hooks.translation import Translator
 from nri_coloc.host.cgroups import CgroupWriter
+from nri_coloc.host.cpusets import Found
 from nri_coloc.host.knob_files import Applied, Correction, Later, Target
 from nri_coloc.host.write_back import Apart
 from nri_coloc.nri.events import Call, Synchronize
@@ -251,8 +252,9 @@ class Cgroups:
     def placed(self) -> set[str]:
         return self.former_places
 
-    def cpus(self, path: str) -> int | None:
-        return self.cpus_of.get(path)
+    def look(self, path: str) -> Found | None:
+        cpus = self.cpus_of.get(path)
+        return None if cpus is None else Found(cpuset.render(cpus), cpus)
 
     def text(self, path: str, _controller: str, _name: str) -> str | None:
         """Return the CPUs of a cgroup; no other file is only read."""

@@ -93,7 +93,7 @@ class TestWhatIsNotThere:
     def test_a_controller_that_is_not_mounted_is_left_out(self, tmp_path):
         writer = CgroupWriter(CgroupLayout(2), Journal(str(tmp_path / "j")), str(tmp_path), lambda _: None)
         assert writer.apply(Target("pod", 0b1, (WEIGHT,))) == Applied(absent=("cpu.weight",))
-        assert (writer.cpus("pod"), writer.members("pod")) == (None, ())
+        assert (writer.look("pod"), writer.members("pod")) == (None, ())
         assert writer.protect("pod", "memory.low", 5) == Applied(absent=("memory.low",))
         assert writer.put_back("pod", frozenset()) == ()
         assert writer.protected() == set()
@@ -178,7 +178,8 @@ def test_a_weight_is_the_same_with_and_without_the_word_default(current, wanted,
 
 
 def test_the_actual_cpus_can_be_read_alone(v1, v2):
-    assert v1.writer.cpus("pod") == v2.writer.cpus("pod") == cpuset.parse("0-7")
+    found = [host.writer.look("pod") for host in (v1, v2)]
+    assert [each and each.cpus for each in found] == [cpuset.parse("0-7")] * 2
 
 
 def test_a_cgroup_is_there_in_whichever_hierarchy_it_is(v1):

@@ -323,7 +323,7 @@ def test_repair_before_the_start_is_not_recorded():
     made = kit.container("app", "web", 2000, cgroups_path=f"/{APP}")
     rig.node.decide(ContainerCreating(kit.pod("web"), made, kit.DEDICATED))
     rig.actuator._sweep()
-    assert rig.cgroups.cpus(APP) == kit.mask("0-1")
+    assert rig.cgroups.cpus_of[APP] == kit.mask("0-1")
     assert rig.heard.said() == []
 
 
