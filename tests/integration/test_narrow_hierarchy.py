@@ -93,6 +93,17 @@ class TestReadiness:
             main(["doctor", "--host-root", str(node.host_root), "--http", f"127.0.0.1:{daemon._port}"], {})
             assert "warn  cgroups" in capsys.readouterr().out
 
+    def test_partition_of_kubepods_is_no_failure(self, tmp_path):
+        """Its CPUs leave the root's effective set, on v2 (decision 87)."""
+        with Node(tmp_path, cgroup=2) as node, daemon_of(node) as daemon:
+            node.tree.allow(node.kubepods, UPPER)
+            served(daemon)
+            roots = node.host_root / "sys/fs/cgroup/cpuset.cpus.effective"
+            roots.unlink()
+            roots.write_text("0-3\n")
+            daemon.wait_ready()
+            assert daemon.check("cgroups")["detail"].startswith("/kubepods/cpuset.cpus has CPUs 4-7 of 0-7")
+
     def test_kubepods_without_usable_cpus_fails_check(self, tmp_path, capsys):
         with Node(tmp_path, cgroup=1) as node, daemon_of(node) as daemon:
             served(daemon)
