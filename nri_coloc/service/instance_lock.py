@@ -1,7 +1,7 @@
 """One daemon acts on a node; a second copy (a rolling update, a mistake) waits here until the first has ended.
 
 An advisory lock on a file in the state folder: the kernel drops it with the process, however that ends. If the disk
-fails, the daemon works without a lock. The claim to the runtime then keeps a second copy off.
+fails, or the file is a link, the daemon works without a lock. The claim to the runtime then keeps a second copy off.
 """
 
 import errno
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from nri_coloc.errors import SettingsError
+from nri_coloc.host import state_file
 
 TROUBLE: Final = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO})
 """Errors of a disk that are not the operator's mistake."""
@@ -29,9 +30,8 @@ class InstanceLock:
         try:
             self._fd = self._opened()
         except OSError as error:
-            reason = os.strerror(error.errno or 0)
-            self.problem = f"cannot use the state folder {state_dir}: {reason}"
-            if error.errno not in TROUBLE:
+            self.problem = self._unusable(error)
+            if error.errno not in TROUBLE | {errno.ELOOP}:
                 raise SettingsError(f"{self.problem}; choose another with --state-dir") from error
 
     def take(self) -> bool:
@@ -48,7 +48,7 @@ class InstanceLock:
     def is_in_place(self) -> bool:
         """Return whether the locked file is the one in the state folder."""
         try:
-            now, ours = self._path.stat(), os.fstat(-1 if self._fd is None else self._fd)
+            now, ours = self._path.lstat(), os.fstat(-1 if self._fd is None else self._fd)
         except OSError:
             return False
         return (now.st_dev, now.st_ino) == (ours.st_dev, ours.st_ino)
@@ -58,7 +58,7 @@ class InstanceLock:
         try:
             fd = self._opened()
         except OSError as error:
-            self.problem = f"cannot use the state folder {self._path.parent}: {os.strerror(error.errno or 0)}"
+            self.problem = self._unusable(error)
             return
         if _taken(fd):
             former, self._fd, self.problem = self._fd, fd, ""
@@ -73,18 +73,23 @@ class InstanceLock:
         if self._fd is not None:
             os.close(self._fd)
 
+    def _unusable(self, error: OSError) -> str:
+        if error.errno == errno.ELOOP:
+            return f"cannot lock {self._path}: {state_file.reason(error)}; remove it"
+        return f"cannot use the state folder {self._path.parent}: {os.strerror(error.errno or 0)}"
+
     def _opened(self) -> int:
         """Return a descriptor of the file; on a disk that became read-only, of the present file.
 
-        flock(2) needs no more than that.
+        flock(2) needs no more than that. A link is not followed: it leads to a file of another program.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             if error.errno not in TROUBLE or not self._path.exists():
                 raise
-        return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _taken(fd: int) -> bool:

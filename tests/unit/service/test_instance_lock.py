@@ -51,6 +51,17 @@ def test_a_disk_in_trouble_keeps_no_daemon_from_its_work(tmp_path, monkeypatch, 
     assert lock.problem == f"cannot use the state folder {tmp_path / 'state'}: {os.strerror(number)}"
 
 
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    lock = InstanceLock(str(tmp_path))
+    assert lock.take()
+    assert lock.problem == f"cannot lock {tmp_path / 'lock'}: it is a symbolic link; remove it"
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / "lock").unlink()
+    lock.renew()
+    assert (lock.is_in_place(), lock.problem) == (True, "")
+
+
 def test_a_folder_that_was_deleted_is_made_again(tmp_path):
     folder = tmp_path / "state"
     first = InstanceLock(str(folder))
