@@ -9,7 +9,7 @@ import random
 import shutil
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -48,8 +48,29 @@ class ApiServer:
     def start(self) -> None:
         """Write keys and credentials, start both."""
         self._write_keys()
+        self._start_both()
+
+    def _start_both(self) -> None:
         self._spawn("etcd", self._etcd_command())
         self.start_server()
+
+    def _stop_both(self) -> None:
+        self.stop_server()
+        ends(self._processes.pop("etcd", None))
+
+    def back_up(self) -> None:
+        """Keep a copy of etcd's files; both are stopped meanwhile."""
+        self._stop_both()
+        shutil.copytree(self.folder / "etcd", self.folder / "backup")
+        self._start_both()
+
+    def restore(self, meanwhile: Callable[[], None]) -> None:
+        """Start both with the copy of etcd's files. `meanwhile`: called while both are stopped."""
+        self._stop_both()
+        shutil.rmtree(self.folder / "etcd")
+        (self.folder / "backup").rename(self.folder / "etcd")
+        meanwhile()
+        self._start_both()
 
     def start_server(self) -> None:
         """Start the API server, again after `stop_server` on the same port."""
@@ -71,8 +92,7 @@ class ApiServer:
     def stop(self) -> None:
         """End all and remove their files."""
         ends(self._processes.pop("kube-scheduler", None))
-        self.stop_server()
-        ends(self._processes.pop("etcd", None))
+        self._stop_both()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
