@@ -231,12 +231,12 @@ class TestACgroupWithoutRoom:
     def test_a_mark_is_replaced(self, host):
         host.marks.write(host.folder(), {"cpu.weight": Entry("100")}, OWNER)
         self.fill(host, ("user.a", "user.b"))
-        host.marks.write(host.folder(), {"cpu.weight": Entry("7")}, OWNER)
+        assert host.marks.write(host.folder(), {"cpu.weight": Entry("7")}, OWNER)
         assert (host.read(), host.marks.work) == ({f"{POD}/cpu.weight": Entry("7")}, True)
 
     def test_marks_of_ended_cgroups_make_room(self, host):
         self.fill(host, tuple(f"{NAME}.ended{number}" for number in range(self.LIMIT)))
-        host.marks.write(host.folder(f"{POD}/app"), VALUES, OWNER)
+        assert host.marks.write(host.folder(f"{POD}/app"), VALUES, OWNER)
         assert host.attributes() == [f"{NAME}.app"]
 
     def test_without_room_no_outdated_mark_stays(self, host):
