@@ -6,6 +6,8 @@
 
 A pod that was eased or set free and hurts again is held twice as long, up to `LONGEST_HOLD`: load that swings does not
 make the limit swing. After a step up one hurt reading is enough for the step back: the former limit is known to help.
+A floor without relief is in vain for the pods that it does not help, and for no other: a pod that waits by itself, or
+pretends to wait, frees no culprit of another pod.
 `hold` is 30 s at the least, so that no action is taken and undone more than twice a minute. Pure: the caller gives
 time, verdicts and the pods that may be throttled, and has the steps carried out.
 """
@@ -25,7 +27,7 @@ EASED: Final = 2.0
 """Factor of one step up."""
 
 IN_VAIN: Final = 10
-"""Hurt readings at the floor after which the limit is taken back: the culprit is not the cause any more."""
+"""Hurt readings of one pod at the floor after which the limit is in vain for it: the culprit is not its cause."""
 
 LONGEST_HOLD: Final = 8
 """The longest hold, in multiples of the configured one."""
@@ -35,6 +37,9 @@ REMEMBERED_S: Final = 600.0
 
 Key = tuple[str, Resource]
 """A culprit's pod id and the resource that it is throttled for."""
+
+Charge = tuple[str, Resource, str]
+"""A culprit's pod id, the resource, and the id of a pod that is hurt."""
 
 
 class Accused(NamedTuple):
@@ -54,11 +59,12 @@ class Throttle(NamedTuple):
 
     limit: in the resource's unit.
     use: use when it was throttled first.
-    victims: pod ids.
+    victims: ids of the pods that it is throttled for.
     since: time of the last step down, seconds.
     hold: seconds until the first step up.
     calm, hurt: readings of its victims since the last step.
     eased: whether the last step was up.
+    waits: for each pod that is hurt now its hurt readings in a row since the last step.
     """
 
     limit: float
@@ -69,32 +75,44 @@ class Throttle(NamedTuple):
     calm: int = 0
     hurt: int = 0
     eased: bool = False
+    waits: Mapping[str, int] = {}
 
 
 class Freed(NamedTuple):
     """A pod that was throttled until `at`.
 
     hold: the hold that it had, seconds.
-    in_vain: whether the limit was in force at the floor and gave no relief.
-    refused: whether the first limit could not be written, so that no limit was in force.
-
-    After either the pod is not throttled again for as long as the hold.
+    refused: whether the first limit could not be written. The pod is not throttled again for as long as the hold.
     """
 
     at: float
     hold: float
-    in_vain: bool = False
     refused: bool = False
 
 
+class InVain(NamedTuple):
+    """A limit that was in force at the floor and gave one pod no relief.
+
+    rest: seconds after `at` in which no verdict on that pod throttles the culprit.
+    """
+
+    at: float
+    rest: float
+
+
 class Ladder(NamedTuple):
-    """The throttled pods, and the pods that were set free within the last `REMEMBERED_S` seconds."""
+    """The throttled pods, and what is known of the last `REMEMBERED_S` seconds.
+
+    freed: pods that were set free.
+    in_vain: limits that gave a pod no relief, and none since.
+    """
 
     throttled: Mapping[Key, Throttle]
     freed: Mapping[Key, Freed]
+    in_vain: Mapping[Charge, InVain]
 
 
-AT_REST: Final = Ladder({}, {})
+AT_REST: Final = Ladder({}, {}, {})
 
 
 class Move(StrEnum):
@@ -153,26 +171,34 @@ def climb(before: Ladder, turn: Turn, floors: Mapping[Resource, Floor]) -> tuple
     floors: for the resources for which pods are throttled.
     """
     throttled: dict[Key, Throttle] = {}
-    freed = {
-        k: one for k, one in before.freed.items() if turn.at - one.at < REMEMBERED_S and k[0] not in turn.gone
-    }
+    freed = {k: one for k, one in before.freed.items() if _counts(k, one, turn)}
+    in_vain = {k: one for k, one in before.in_vain.items() if _counts(k, one, turn)}
+    heard = turn._replace(accused=_heard(turn, in_vain))
     steps: list[Step] = []
     for key, one in before.throttled.items():
         if key[0] in turn.gone:
             continue
-        step, after = _stepped(key, one, turn, floors.get(key[1]))
+        floor, felt = floors.get(key[1]), _felt(key, one, heard)
+        unrelieved = _unrelieved(key, felt, turn, floor)
+        step, after = _stepped(key, felt, unrelieved, turn, floor)
+        for pod_id in unrelieved:
+            charge = *key, pod_id
+            in_vain[charge] = _in_vain(in_vain.get(charge), felt, turn.at, floors[key[1]].rung)
         if step is not None:
             steps.append(step)
+        if step is not None and step.cause is Cause.CALM:
+            calm = {(*key, pod_id) for pod_id in step.throttle.victims}
+            in_vain = {k: tried for k, tried in in_vain.items() if k not in calm}
         if after is None:
-            in_vain = step is not None and step.cause is Cause.NO_RELIEF
-            freed[key] = Freed(turn.at, one.hold, in_vain)
+            freed[key] = Freed(turn.at, one.hold)
         else:
             throttled[key] = after
+    heard = turn._replace(accused=_heard(turn, in_vain))
     for resource, floor in floors.items():
-        for step in _begun(resource, turn, floor, throttled, freed):
+        for step in _begun(resource, heard, floor, throttled, freed):
             throttled[step.pod_id, resource] = step.throttle
             steps.append(step)
-    return Ladder(throttled, freed), tuple(steps)
+    return Ladder(throttled, freed, in_vain), tuple(steps)
 
 
 def refused(ladder: Ladder, step: Step, now: float) -> Ladder:
@@ -187,7 +213,7 @@ def refused(ladder: Ladder, step: Step, now: float) -> Ladder:
         freed[key] = Freed(now, step.throttle.hold, refused=True)
     else:
         throttled[key] = step.throttle._replace(limit=step.before)
-    return Ladder(throttled, freed)
+    return Ladder(throttled, freed, ladder.in_vain)
 
 
 def _begun(
@@ -215,8 +241,8 @@ def _begun(
 
 
 def _rests(freed: Freed | None, now: float) -> bool:
-    """Return whether a limit of this pod failed so lately that it is not tried again yet."""
-    return freed is not None and (freed.in_vain or freed.refused) and now - freed.at < freed.hold
+    """Return whether a limit of this pod was refused so lately that it is not tried again yet."""
+    return freed is not None and freed.refused and now - freed.at < freed.hold
 
 
 def _hold(freed: Freed | None, rung: RungTuning) -> float:
@@ -227,29 +253,67 @@ def _longer(hold: float, rung: RungTuning) -> float:
     return min(2 * hold, LONGEST_HOLD * rung.hold_s)
 
 
-def _stepped(key: Key, one: Throttle, turn: Turn, floor: Floor | None) -> tuple[Step | None, Throttle | None]:
-    """Return the step of a throttled pod, None to hold, and its state, None if it was set free."""
+def _counts(key: Key | Charge, one: Freed | InVain, turn: Turn) -> bool:
+    return turn.at - one.at < REMEMBERED_S and key[0] not in turn.gone
+
+
+def _heard(turn: Turn, in_vain: Mapping[Charge, InVain]) -> dict[Resource, list[Accused]]:
+    """Return the culprits of the verdicts without those whose limit was in vain for the victim lately."""
+    resting = {charge for charge, tried in in_vain.items() if turn.at - tried.at < tried.rest}
+    return {
+        resource: [one for one in accused if (one.pod_id, resource, one.victim) not in resting]
+        for resource, accused in turn.accused.items()
+    }
+
+
+def _in_vain(before: InVain | None, one: Throttle, now: float, rung: RungTuning) -> InVain:
+    """Return the same while it rests, else a rest twice as long as the last one."""
+    if before is None:
+        return InVain(now, one.hold)
+    return before if now - before.at < before.rest else InVain(now, _longer(before.rest, rung))
+
+
+def _felt(key: Key, one: Throttle, turn: Turn) -> Throttle:
+    """Return a throttled pod with the readings of this turn."""
     pod_id, resource = key
-    if floor is None or pod_id not in turn.may:
-        return _free(Cause.NOT_ALLOWED, key, one), None
     new = frozenset(each.victim for each in turn.accused.get(resource, ()) if each.pod_id == pod_id)
-    one = one._replace(victims=one.victims | new)
-    is_hurt = not one.victims.isdisjoint(turn.hurt.get(resource, ()))
-    if is_hurt and key not in turn.idle:
-        return _down(key, one._replace(hurt=one.hurt + 1, calm=0), turn.at, floor)
-    return _up(key, one._replace(calm=one.calm + 1, hurt=one.hurt if is_hurt else 0), turn.at, floor)
+    hurt = frozenset(turn.hurt.get(resource, ()))
+    counts, victims = key not in turn.idle, one.victims | new
+    waits = {k: one.waits.get(k, 0) + counts for k in hurt}
+    one = one._replace(victims=victims, waits=waits)
+    if victims.isdisjoint(hurt):
+        return one._replace(calm=one.calm + 1, hurt=0)
+    return one._replace(hurt=one.hurt + 1, calm=0) if counts else one._replace(calm=one.calm + 1)
+
+
+def _unrelieved(key: Key, one: Throttle, turn: Turn, floor: Floor | None) -> frozenset[str]:
+    """Return the pods that wait on, although the limit has been at the floor for long enough."""
+    if floor is None or one.limit > floor.least or turn.at - one.since < one.hold or key in turn.idle:
+        return frozenset()
+    return frozenset(k for k, readings in one.waits.items() if readings >= IN_VAIN)
+
+
+def _stepped(
+    key: Key, one: Throttle, unrelieved: frozenset[str], turn: Turn, floor: Floor | None
+) -> tuple[Step | None, Throttle | None]:
+    """Return the step of a throttled pod, None to hold, and its state, None if it was set free."""
+    if floor is None or key[0] not in turn.may:
+        return _free(Cause.NOT_ALLOWED, key, one), None
+    victims = one.victims - unrelieved
+    if not victims:
+        return _free(Cause.NO_RELIEF, key, one), None
+    one = one._replace(victims=victims)
+    return _up(key, one, turn.at, floor) if one.calm else _down(key, one, turn.at, floor)
 
 
 def _down(key: Key, one: Throttle, now: float, floor: Floor) -> tuple[Step | None, Throttle | None]:
     if one.limit <= floor.least:
-        if one.hurt < IN_VAIN or now - one.since < one.hold:
-            return None, one
-        return _free(Cause.NO_RELIEF, key, one), None
+        return None, one
     if not one.eased and one.hurt < floor.rung.up:
         return None, one
     limit = max(floor.least, one.limit * FURTHER)
     hold = _longer(one.hold, floor.rung) if one.eased else one.hold
-    after = one._replace(limit=limit, since=now, hold=hold, hurt=0, eased=False)
+    after = one._replace(limit=limit, since=now, hold=hold, hurt=0, eased=False, waits={})
     return _step(Move.THROTTLE, Cause.HURT, key, one, before=one.limit, limit=limit), after
 
 

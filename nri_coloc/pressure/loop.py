@@ -84,10 +84,9 @@ class Pressure:
         self.times.judged(judged if pods.reclaimed else None, pods.online if acts else {})
         self._climb(judged, state, tuning, now)
 
-    def gave_no_relief(self, pod_id: str, resource: Resource) -> bool:
-        """Return whether the least limit of a pod gave no relief within the last ten minutes."""
-        freed = self._ladder.freed.get((pod_id, resource))
-        return freed is not None and freed.in_vain
+    def gave_no_relief(self, pod_id: str, resource: Resource, victim: str) -> bool:
+        """Return whether the least limit of a pod gave another pod no relief within the last ten minutes."""
+        return (pod_id, resource, victim) in self._ladder.in_vain
 
     def end(self) -> None:
         """Remove all limits after the last `look`: no process watches them after the daemon's end."""

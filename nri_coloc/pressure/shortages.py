@@ -40,7 +40,7 @@ class Ladder(Protocol):
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]: ...
-    def gave_no_relief(self, pod_id: str, resource: Resource) -> bool: ...
+    def gave_no_relief(self, pod_id: str, resource: Resource, victim: str) -> bool: ...
 
 
 class Turn(NamedTuple):
@@ -123,7 +123,8 @@ class Shortages:
             if verdict.resource is Resource.MEMORY and verdict.readings >= STALLED:
                 uses = self._memory.uses(pods, NODE, turn.now)
             elif verdict.resource is Resource.IO:
-                uses = {k: 1.0 for k in pods if self._ladder.gave_no_relief(k, Resource.IO)}
+                victim = verdict.victim
+                uses = {k: 1.0 for k in pods if self._ladder.gave_no_relief(k, Resource.IO, victim)}
             if uses:
                 yield demands.of_verdict(verdict, uses, turn.state)
 

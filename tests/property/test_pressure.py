@@ -18,6 +18,7 @@ from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Move, Turn, climb
 from nri_coloc.pressure.verdict import LOADS, NO_BASELINE, Resource, Strain, judge
 from tests.unit.pressure.kit import MIB, Bench, Doing
 
+_ACTS = {Resource.IO: Floor(float(MIB), RungTuning(throttles=True))}
 _SHARES = st.floats(0, 1)
 _LOADS = st.builds(
     Doing,
@@ -110,6 +111,31 @@ def test_no_action_is_undone_thrice_a_minute(moments: list[str], up: int, down: 
         freed_at += [at for step in steps if step.move is Move.FREE]
         assert all(step.limit is None or step.limit >= min(MIB, use / 2) for step in steps)
     assert all(third - first > 60 for first, third in zip(freed_at, freed_at[2:], strict=False))
+
+
+_EPISODES = st.lists(st.tuples(st.booleans(), st.integers(1, 120)), min_size=1, max_size=20)
+
+
+@given(_EPISODES, st.sampled_from([3.0, 60.0, 150.0]))
+def test_no_faked_stall_frees_a_hog_of_others(episodes: list[tuple[bool, int]], bearable: float):
+    fakes = [fake for fake, seconds in episodes for _ in range(seconds)]
+    assert _hurt_s(fakes, bearable) <= _hurt_s([False] * len(fakes), bearable) + 10
+
+
+def _hurt_s(fakes: list[bool], bearable: float) -> int:
+    """Return for how long a hog hurts an online pod by more MiB/s than it bears, beside a pod that fakes a stall."""
+    ladder, hurt_s = AT_REST, 0
+    for at, is_faked in enumerate(fakes):
+        throttle = ladder.throttled.get(("hog", Resource.IO))
+        use = 400.0 if throttle is None else throttle.limit / MIB
+        hurt = {"web"} if use > bearable else set[str]()
+        hurt_s += len(hurt)
+        hurt |= {"faker"} if is_faked else set()
+        accused = [Accused("hog", victim, use * MIB) for victim in hurt if use > 2]
+        ladder, _ = climb(
+            ladder, Turn(float(at), {Resource.IO: accused}, {Resource.IO: hurt}, {"hog"}), _ACTS
+        )
+    return hurt_s
 
 
 _REQUESTS = {"one": 0.0, "two": 500.0, "three": 2000.0}

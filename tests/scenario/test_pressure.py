@@ -159,6 +159,20 @@ def test_readers_that_take_turns_are_limited(make: Callable[..., Bed]):
     assert sum(slow) < 90
 
 
+def test_a_faked_stall_frees_no_hog(make: Callable[..., Bed]):
+    """The faker stalls from the hog's first read on, and no limit relieves it."""
+    bed = make()
+    bed.pod("faker", QoSClass.SHARED)
+    bed.seconds(20, lambda: {**day(bed, 0)(), "faker": CALM["web"]})
+    slow = 0
+    for _ in range(300):
+        doing = day(bed, BUSY_READER)()
+        slow += doing["web"].operations < SLOW
+        bed.second({**doing, "faker": HURT["web"]})
+    assert slow < 15
+    assert all(one.reason is not Reason.NO_RELIEF for one in bed.told.decisions)
+
+
 def test_a_culprit_that_stops_is_set_free(make: Callable[..., Bed]):
     bed = hurt(make())
     bed.seconds(60, day(bed, 0))
@@ -350,7 +364,7 @@ def test_a_refused_limit_is_not_shown(make: Callable[..., Bed]):
     bed.seconds(5, day(bed, BUSY_READER))
     assert bed.loop.throttled == {}
     assert not bed.told.events(AuditEvent.PRESSURE_THROTTLE)
-    assert not bed.loop.gave_no_relief("hog", Resource.IO), "it was never in force"
+    assert not bed.loop.gave_no_relief("hog", Resource.IO, "web"), "it was never in force"
 
 
 @contextmanager

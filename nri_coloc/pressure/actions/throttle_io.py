@@ -80,6 +80,6 @@ ACTION: Final = Action(
         does="`io.max` (v1: `blkio.throttle` of its containers): half of its use, halved again while the stall lasts, "
         "1 MiB/s at the least",
         undone="doubled after each `down` calm readings once `hold` is over, then removed; halved again at one hurt "
-        "reading after that; removed at once when the floor gives no relief",
+        "reading after that; removed at once when the floor gives no pod relief",
     ),
 )

@@ -94,14 +94,14 @@ class Cluster:
 
 
 class MilderRungs:
-    """The verdicts of the turn, and the pods whose limit gave no relief."""
+    """The verdicts of the turn, and the culprits and victims whose limit gave no relief."""
 
     def __init__(self) -> None:
         self.verdicts: tuple[Verdict, ...] = ()
-        self.in_vain: set[str] = set()
+        self.in_vain: set[tuple[str, str]] = set()
 
-    def gave_no_relief(self, pod_id: str, resource: Resource) -> bool:
-        return pod_id in self.in_vain
+    def gave_no_relief(self, pod_id: str, resource: Resource, victim: str) -> bool:
+        return (pod_id, victim) in self.in_vain
 
 
 class NodeDisk:

@@ -30,6 +30,9 @@ def test_a_limit_in_vain_evicts_the_culprit(make: Callable[..., Bed]):
     bed.ladder.verdicts = (verdict(Resource.IO, "hog", 90),)
     bed.seconds(5)
     assert bed.cluster.ordered == []
-    bed.ladder.in_vain = {"hog"}
+    bed.ladder.in_vain = {("hog", "other")}
+    bed.seconds(5)
+    assert bed.cluster.ordered == [], "it was in vain for another pod"
+    bed.ladder.in_vain = {("hog", "web")}
     bed.seconds(5)
     assert [(one.name, one.reason) for one in bed.cluster.ordered] == [("hog", Reason.IO_STALL)]

@@ -61,11 +61,84 @@ def test_a_floor_in_vain_sets_free():
     assert not climber.seconds(15, hurt=True), "and is not tried again at once"
 
 
+def test_a_calm_reading_ends_the_count_of_its_pod():
+    climber = Climber()
+    climber.seconds(17, hurt=True)
+    for _ in range(10):
+        assert not climber.seconds(9, hurt=True)
+        assert not climber.seconds(1, hurt=False)
+
+
+class Both:
+    """A hog that reads, a pod that it hurts above 60 MiB/s, and a pod that pretends to be hurt."""
+
+    def __init__(self) -> None:
+        self.ladder: Ladder = AT_REST
+        self.at = 0.0
+        self.hurt_s = 0
+
+    def second(self, *, fakes: bool, reads: bool = True) -> tuple[Step, ...]:
+        self.at += 1
+        limit = self.limit or 400.0
+        honest = {"web"} if reads and limit > 60 else set[str]()
+        hurt = honest | ({"faker"} if fakes else set())
+        accused = [HOG._replace(victim=one) for one in hurt if reads and limit > 2]
+        self.hurt_s += len(honest)
+        turn = Turn(self.at, {Resource.IO: accused}, {Resource.IO: hurt}, {"hog"})
+        self.ladder, steps = climb(self.ladder, turn, FLOORS)
+        return steps
+
+    @property
+    def limit(self) -> float | None:
+        one = self.ladder.throttled.get(("hog", Resource.IO))
+        return None if one is None else one.limit / MIB
+
+
+def test_a_faked_stall_frees_no_hog_of_another_pod():
+    both = Both()
+    steps = [step for _ in range(1800) for step in both.second(fakes=True)]
+    assert both.hurt_s <= 14, "the seconds without the fake"
+    assert all(one.move is not Move.FREE for one in steps)
+
+
+def test_a_limit_in_vain_for_one_pod_holds_for_another():
+    both = Both()
+    while not both.ladder.in_vain:
+        both.second(fakes=True)
+    assert both.ladder.in_vain.keys() == {("hog", Resource.IO, "faker")}
+    assert both.ladder.throttled["hog", Resource.IO].victims == {"web"}
+
+
+def test_a_limit_in_vain_for_one_pod_begins_for_another():
+    climber, turn = Climber(), Turn(48.0, {Resource.IO: [HOG]}, {Resource.IO: {"web"}}, {"hog"})
+    climber.seconds(47, hurt=True)
+    assert climb(climber.ladder, turn, FLOORS)[1] == ()
+    other = turn._replace(accused={Resource.IO: [HOG, HOG._replace(victim="db")]})
+    (step,) = climb(climber.ladder, other, FLOORS)[1]
+    assert step.throttle.victims == {"db"}
+
+
+def test_a_later_relief_ends_the_memory_of_a_limit_in_vain():
+    climber = Climber()
+    climber.seconds(47, hurt=True)
+    assert climber.ladder.in_vain
+    climber.seconds(31, hurt=True)
+    climber.seconds(70, hurt=False)
+    assert not climber.ladder.in_vain
+
+
+def test_a_refused_removal_of_a_limit_in_vain_is_tried_again():
+    climber = Climber()
+    (step,) = climber.seconds(47, hurt=True)[-1:]
+    climber.ladder = refused(climber.ladder, step, climber.at)
+    assert [one.cause for one in climber.second(hurt=True)] == [Cause.NO_RELIEF]
+
+
 def test_a_refused_first_limit_rests_not_in_vain():
     climber = Climber()
     (step,) = climber.second(hurt=True)
     climber.ladder = refused(climber.ladder, step, climber.at)
-    assert not climber.ladder.freed[("hog", Resource.IO)].in_vain
+    assert not climber.ladder.in_vain
     assert not climber.seconds(29, hurt=True), "no storm of retries"
     assert climber.seconds(1, hurt=True), "and is tried again after the hold"
 
