@@ -75,8 +75,8 @@ soak: setup
 soak-pushes: setup
 	$(BIN)/python -m pytest tests/soak/test_pushes.py --pushes=10000 $(ARGS)
 
-# Ten idle minutes of a real Kubernetes node, the pace of sixty pods with and without the plugin, and restarts in many
-# orders, as root. The restarts alone: make soak-cluster ARGS="-k restarts"
+# Ten idle minutes of a real Kubernetes node, the pace of sixty pods with and without the plugin, restarts in many orders, and
+# tokens that the kubelet renews, as root. The restarts alone: make soak-cluster ARGS="-k restarts"
 soak-cluster: setup
 	$(BIN)/python -m pytest tests/cluster/test_soak*.py $(ARGS)
 
