@@ -8,7 +8,7 @@ On v2 another agent can make a partition of a cgroup (`cpuset.cpus.partition`). 
 CPUs, so cgroups outside it cannot be widened to these. If the cgroup of all pods is in one, pods have the partition's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import and_
 from typing import Final, NamedTuple
@@ -44,25 +44,26 @@ def read(layout: CgroupLayout, places: Iterable[str], online: CPUMask) -> Grante
 
     A cgroup without the file has the CPUs of its parent, and so has one whose file cannot be read.
     """
-    ways = [("", *kubepods.levels(kubepods.burstable_in(place))) for place in places] or [("",)]
     granted, mems = online, -1
-    levels: list[Mapping[str, CPUMask]] = []
-    for way in ways:
+    ways: list[Mapping[str, CPUMask]] = []
+    for place in tuple(places) or ("",):
+        way = ("", *(kubepods.levels(kubepods.burstable_in(place)) if place else ()))
         found = {path: own for path in way if (own := _mask(layout, path, _CPUS)) is not None}
-        granted &= _innermost([*found.values()], layout.version)
-        levels.append(found)
+        granted &= _common(found, place, layout.version)
+        ways.append(found)
         nodes = (_mask(layout, path, _MEMS) for path in way)
         mems = reduce(and_, (each for each in nodes if each is not None), mems)
-    file = next(filter(None, (_withholding(found, online & ~granted) for found in levels)), "")
+    file = next(filter(None, (_withholding(found, online & ~granted) for found in ways)), "")
     return Granted(granted, file, mems, parted=file == _ROOTS and _is_whole_hierarchy(layout))
 
 
-def _innermost(sets: Sequence[CPUMask], version: int) -> CPUMask:
-    """Return the CPUs of the innermost cgroup.
+def _common(found: Mapping[str, CPUMask], place: str, version: int) -> CPUMask:
+    """Return the CPUs that the cgroup of all pods and the QoS cgroup in it have, on v1 also those above them.
 
-    On v2 its effective set is within all limits above it, and in a partition it has CPUs that the root lacks.
+    On v2 an effective set is within all limits above it, and in a partition it has CPUs that the root lacks.
     """
-    return reduce(and_, sets[-1:] if version == 2 else sets, -1)
+    holding = [own for path, own in found.items() if version == 1 or f"{path}/".startswith(f"{place}/")]
+    return reduce(and_, holding or [*found.values()][-1:], -1)
 
 
 def _withholding(found: Mapping[str, CPUMask], missing: CPUMask) -> str:

@@ -93,6 +93,13 @@ def test_pods_in_a_partition_have_its_cpus(tmp_path, outer, inner, wanted):
     assert granted.problem(found, cpuset.parse("0-3")) == ""
 
 
+def test_classes_of_pods_in_partitions_have_their_common_cpus(tmp_path):
+    layout = CgroupLayout(2, cpuset=str(tmp_path))
+    for path, cpus in (("", "0-7"), ("kubepods", "2-7"), ("kubepods/burstable", "0-3")):
+        has(layout, path, cpus)
+    assert read(layout, "kubepods") == ("2-3", "/kubepods/burstable/cpuset.cpus")
+
+
 def test_the_root_of_a_cgroup_namespace_is_no_partition(tmp_path):
     layout = CgroupLayout(2, cpuset=str(tmp_path))
     has(layout, "", "0-5")
