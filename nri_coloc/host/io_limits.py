@@ -9,7 +9,7 @@ A former limit that is lower, such as that of a runtime's blockio class, stays i
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from nri_coloc.errors import KernelInterfaceError
@@ -59,31 +59,56 @@ def holds(name: str, text: str, device: str, limit: int, former: str = "") -> bo
 
 
 def restore(file: str, was: str) -> bool:
-    """Give each device of a file its former line, or no limit; return False if the file is gone."""
+    """Give each device of a file its former line, or no limit; return False if the file is gone.
+
+    A device that is gone has nothing to be restored. Raises KernelInterfaceError when all other devices are restored.
+    """
     now = files.read(file)
     if now is None:
         return False
     name, former = file.rpartition("/")[2], shown(was)
-    for device in dict.fromkeys((*shown(now), *former)):
-        values = former.get(device)
-        if not files.write(file, line(name, device, None) if values is None else f"{device} {values}"):
-            return False
-    return True
+    lines = {
+        device: f"{device} {former[device]}" if device in former else line(name, device, None)
+        for device in (*shown(now), *former)
+    }
+    return _each(lines, lambda device: files.write(file, lines[device]) or files.read(file) is not None)
 
 
 def write(file: str, devices: Iterable[str], limit: int, former: Mapping[str, str]) -> bool:
-    """Limit devices and read the limits back; return False if the file is gone. Raises KernelInterfaceError.
+    """Limit devices and read the limits back; return False if the file is gone.
 
-    former: original values by device.
+    former: original values by device. Raises KernelInterfaceError when all other devices are limited.
     """
     name = file.rpartition("/")[2]
-    for device in devices:
+
+    def limited(device: str) -> bool:
         text = line(name, device, limit, former.get(device, ""))
-        if not files.write(file, text):
+        is_written, found = files.write(file, text), files.read(file)
+        if found is None:
             return False
-        found = files.read(file) or ""
+        if not is_written:
+            raise KernelInterfaceError(file, f"write {text!r} to", "the device is gone")
         if not holds(name, found, device, limit, former.get(device, "")):
             raise KernelInterfaceError(file, f"write {text!r} to", f"it shows {found[:80]!r} afterwards")
+        return True
+
+    return _each(devices, limited)
+
+
+def _each(devices: Iterable[str], write_one: Callable[[str], bool]) -> bool:
+    """Write all devices, also after a refused one; return False if the file is gone. Raises the first refusal.
+
+    The kernel answers ENODEV for a device that is gone (block/blk-cgroup.c, blkg_conf_open_bdev), as for a cgroup.
+    """
+    refusals: list[KernelInterfaceError] = []
+    for device in devices:
+        try:
+            if not write_one(device):
+                return False
+        except KernelInterfaceError as error:
+            refusals.append(error)
+    if refusals:
+        raise refusals[0]
     return True
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from nri_coloc.core.readings import IOReading
 from nri_coloc.host import counters, io_limits, originals, write_back
+from nri_coloc.host import files as host_files
 from nri_coloc.host.cgroup_layout import CgroupLayout
 from nri_coloc.host.cgroups import CgroupWriter
 from nri_coloc.host.journal import Journal
@@ -106,6 +107,49 @@ def test_devices_before_a_refused_device_are_told(tmp_path: Path):
     applied = files.limit_io(POD, ["8:0", "no device"], 4096)
     assert applied.failures
     assert [one.name for one in applied.corrected] == ["io.max"]
+
+
+def test_devices_after_a_refused_device_are_limited(tmp_path: Path):
+    files = writer(tmp_path, 2, {"io.max": ""})
+    applied = files.limit_io(POD, ["no device", "8:0"], 4096)
+    assert applied.failures
+    assert "8:0 rbps=4096" in text(tmp_path, "io.max")
+
+
+class LostDisk:
+    """A file of limits whose devices are gone: the kernel answers ENODEV for them, and takes the others."""
+
+    def __init__(self, *lost: str) -> None:
+        self.lost = lost
+        self.written: list[str] = []
+
+    def write(self, file: str, text: str) -> bool:
+        if text.startswith(self.lost):
+            return False
+        self.written.append(text)
+        Path(file).write_text(text)
+        return True
+
+
+@pytest.fixture
+def lost_disk(monkeypatch: pytest.MonkeyPatch) -> LostDisk:
+    disk = LostDisk("8:0 ")
+    monkeypatch.setattr(host_files, "write", disk.write)
+    return disk
+
+
+def test_a_disk_that_is_gone_keeps_no_other_unlimited(tmp_path: Path, lost_disk: LostDisk):
+    applied = writer(tmp_path, 2, {"io.max": ""}).limit_io(POD, ["8:0", "8:16"], 4096)
+    assert lost_disk.written == ["8:16 rbps=4096 wbps=4096"]
+    assert [one.reason for one in applied.failures] == ["the device is gone"]
+    assert not applied.absent
+
+
+def test_a_disk_that_is_gone_keeps_no_other_limited(tmp_path: Path, lost_disk: LostDisk):
+    file = tmp_path / "io.max"
+    file.write_text("8:0 rbps=5 wbps=5\n8:16 rbps=5 wbps=5")
+    assert io_limits.restore(str(file), "8:0 rbps=9 wbps=9")
+    assert lost_disk.written == ["8:16 rbps=max wbps=max"]
 
 
 def test_an_unknown_original_is_no_limit():
