@@ -6,6 +6,7 @@ breaks a parser is left in build/fuzz/<noun>. If it is moved into the corpus, ev
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -83,11 +84,16 @@ def replayed(*nouns: str) -> pytest.MarkDecorator:
 @st.composite
 def near(draw: st.DrawFn, noun: str) -> bytes:
     """Draw an input that is a seed with a few changed pieces, or noise."""
-    contents = [path.read_bytes() for path in seeds(noun)]
-    data = draw(st.sampled_from(contents) | st.binary(max_size=200))
+    data = draw(st.sampled_from(_contents(noun)) | st.binary(max_size=200))
     for _ in range(draw(st.integers(0, 4))):
         data = _edited(data, draw)
     return data
+
+
+@cache
+def _contents(noun: str) -> list[bytes]:
+    """Return the seeds' bytes: each made-up input begins with one of them."""
+    return [path.read_bytes() for path in seeds(noun)]
 
 
 def _edited(data: bytes, draw: st.DrawFn) -> bytes:

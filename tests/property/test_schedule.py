@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nri_coloc.core.settings import ScheduleTuning, WindowTuning
 from nri_coloc.schedule.lending import Lending, State, at
 from nri_coloc.schedule.switch import ON, Clocks, Switch, parsed, switched_off, text_of
+from tests.rig import examples
 
 ZONES = [
     UTC,
@@ -64,7 +65,7 @@ def effect(found: Lending) -> tuple[object, ...]:
     return found.state, found.factor, found.offer, found.drains, found.ordered
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples.times(0.6))
 @given(SCHEDULES, TIMES, SWITCHES, st.floats(0, 1, exclude_max=True))
 def test_until_is_exact(schedule, now_s, switch, part):
     now_s = max(now_s, switch.at_s)  # no order is of the future
@@ -78,7 +79,7 @@ def test_until_is_exact(schedule, now_s, switch, part):
     assert effect(at(schedule, found.until_s, switch)) != effect(found)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples.times(0.6))
 @given(SCHEDULES, TIMES, SWITCHES)
 def test_the_parts_agree_with_the_state(schedule, now_s, switch):
     found = at(schedule, now_s, switch)
@@ -89,7 +90,7 @@ def test_the_parts_agree_with_the_state(schedule, now_s, switch):
     assert len(found.because) <= 160
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples.times(0.6))
 @given(SCHEDULES, TIMES, SWITCHES, st.sampled_from((0.0, 600.0, 86400.0)), st.booleans())
 def test_an_order_to_end_never_lends_more(schedule, now_s, before, grace_s, drain):
     if not before.off or now_s >= before.at_s:
@@ -98,7 +99,7 @@ def test_an_order_to_end_never_lends_more(schedule, now_s, before, grace_s, drai
         assert at(schedule, now_s, now).offer == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples.times(0.6))
 @given(SWITCHES, st.floats(0, 1e6), st.floats(-1e6, 1e6), st.sampled_from(("", "one", "two")))
 def test_no_restart_extends_an_order(before, since_s, set_by_s, boot):
     written = Clocks("one", before.at_s, before.at_s + 1e6)
@@ -121,7 +122,7 @@ def minutes_of(window: WindowTuning) -> set[int]:
     return {(day * 1440 + window.opens + more) % 10080 for day in window.days for more in range(length)}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples.times(0.6))
 @given(SCHEDULES, TIMES)
 def test_the_least_open_window_wins(schedule, now_s):
     in_utc = ScheduleTuning(UTC, schedule.windows, schedule.outside, schedule.grace_s)
@@ -129,7 +130,7 @@ def test_the_least_open_window_wins(schedule, now_s):
     assert at(in_utc, now_s).factor == min(are_open, default=schedule.outside) / 100
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples.times(0.3))
 @given(SCHEDULES, TIMES)
 def test_no_fall_comes_without_its_grace(schedule, now_s):
     steps = [at(schedule, now_s)]

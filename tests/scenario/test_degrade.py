@@ -28,6 +28,7 @@ from nri_coloc.pressure.loop import Pressure
 from nri_coloc.sim.node import Node
 from nri_coloc.tuning.bandwidths import PodBandwidths
 from tests.scenario import pressure_bed
+from tests.scenario.versions import VERSIONS
 from tests.unit.pressure.kit import Doing
 
 ON = Tuning(pressure=PressureTuning(degrade=True))
@@ -141,7 +142,7 @@ class Bed(pressure_bed.Bed):
             self.node.tree.write(app, file, self.node.tree.read(pod, file) or "")
 
 
-@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+@pytest.fixture(params=VERSIONS)
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     with Node(tmp_path / "node", "8cpu", cgroup=request.param) as found:
         yield found

@@ -16,6 +16,7 @@ from nri_coloc.lending.groups import Facts, PodFacts
 from nri_coloc.lending.sampler import FastSampler
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest, native
+from tests.scenario.versions import VERSIONS
 
 CPUS = 8
 PERIOD_S = 0.02
@@ -70,7 +71,7 @@ class Bed:
         return self.tick()
 
 
-@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+@pytest.fixture(params=VERSIONS)
 def bed(request, tmp_path) -> Iterator[Bed]:
     with Node(tmp_path, "8cpu", cgroup=request.param) as node:
         made = Bed(node)
@@ -111,7 +112,7 @@ def test_a_reset_counter_lends_no_system_use(bed, path):
 class TestWithoutPSI:
     """Test online tasks that wait beside the reclaim pool: it shrinks, and only their schedstat shows the waiting."""
 
-    @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+    @pytest.fixture(params=VERSIONS)
     def bed(self, request, tmp_path) -> Iterator[Bed]:
         with Node(tmp_path, "no-psi", cgroup=request.param) as node:
             made = Bed(node)

@@ -18,19 +18,14 @@ from nri_coloc.host.journal import Journal
 from nri_coloc.pressure.verdict import Resource
 from nri_coloc.sim.node import Node
 from tests.scenario.pressure_bed import ACTS, BUSY_READER, NOTHING, Bed, day, hurt
+from tests.scenario.versions import VERSIONS
 from tests.unit.pressure.kit import DISK, MIB, Doing
 
 
-@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+@pytest.fixture(params=VERSIONS)
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     with Node(tmp_path / "node", "8cpu", cgroup=request.param) as found:
         yield found
-
-
-LONG = pytest.mark.parametrize(
-    "node", [pytest.param(1, marks=pytest.mark.tier("test")), 2], ids=["v1", "v2"], indirect=True
-)
-"""The mark of a test of many seconds: `make test-fast` plays it on cgroup v2 alone."""
 
 
 @pytest.fixture
@@ -71,7 +66,6 @@ def test_a_hurt_is_confirmed_in_a_quarter_second(make: Callable[..., Bed]):
     assert bed.limit("hog") is not None
 
 
-@LONG
 @pytest.mark.parametrize("online", [1, 17])
 @pytest.mark.parametrize("eighth", range(8))
 def test_a_limit_follows_the_first_read(make: Callable[..., Bed], eighth: int, online: int):
@@ -91,7 +85,6 @@ def test_a_limit_follows_the_first_read(make: Callable[..., Bed], eighth: int, o
     assert bed.now - began < 1.0
 
 
-@LONG
 @pytest.mark.parametrize("eighth", range(8))
 def test_a_limit_follows_a_quiet_pods_first_read(make: Callable[..., Bed], eighth: int):
     """The online pod read nothing for over a minute, so only turns notice that it waits: 0.5 to 1.4 s."""
@@ -144,7 +137,6 @@ def test_the_limit_falls_until_the_reader_is_calm(make: Callable[..., Bed]):
     assert len(bed.told.events(AuditEvent.PRESSURE_THROTTLE)) == steps
 
 
-@LONG
 def test_readers_that_take_turns_are_limited(make: Callable[..., Bed]):
     bed = make()
     readers = ("hog", "quiet", bed.pod("third", QoSClass.RECLAIMED))
@@ -189,7 +181,6 @@ def test_a_culprit_that_stops_beside_a_hurt_is_set_free(make: Callable[..., Bed]
     assert [one.after.io_max for one in throttles] == [f"{DISK}={200 * MIB}"]
 
 
-@LONG
 def test_ten_minutes_of_sawtooth_do_not_flap(make: Callable[..., Bed]):
     bed = make()
     bed.seconds(20, day(bed, 0))
@@ -205,7 +196,7 @@ def test_ten_minutes_of_sawtooth_do_not_flap(make: Callable[..., Bed]):
     assert all(third - first > 60 for first, third in zip(freed, freed[2:], strict=False))
 
 
-@LONG
+@pytest.mark.tier("test")  # test_pressure_of_innocents.py shows two hours
 def test_innocents_are_left_alone_for_an_hour(make: Callable[..., Bed]):
     bed = make()
     for second in range(3600):

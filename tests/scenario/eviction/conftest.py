@@ -11,9 +11,10 @@ from tests.scenario.eviction.bed import (
     EVICTS,
     Bed,
 )
+from tests.scenario.versions import VERSIONS
 
 
-@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+@pytest.fixture(params=VERSIONS)
 def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
     with Node(tmp_path / "node", "8cpu", cgroup=request.param) as found:
         yield found

@@ -14,6 +14,7 @@ from nri_coloc.kubernetes.presets import Amounts, Shown
 from nri_coloc.kubernetes.publication import SUMMARY_S
 from nri_coloc.kubernetes.reporting import Cause, Lending, Report, Reporting, Wanted
 from nri_coloc.kubernetes.requests import Demand, Floor
+from tests.rig import examples
 from tests.unit.kubernetes.kit import GIB
 
 NODE = Amounts(32_000, 64 * GIB)
@@ -420,7 +421,7 @@ def nothing(_: Node, __: Wanted | None) -> None:
     """Check nothing."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples.times(0.4))
 @given(SERIES)
 def test_ten_minutes_of_anything_stay_calm(series):
     times = [at for at, _, _ in played(series, nothing).sent]
@@ -458,13 +459,13 @@ JITTER = st.lists(AWAY, min_size=2, max_size=3).map(
 """Offers that for ever differ from the first one by a tenth, none for as long as 30 s."""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples.times(0.4))
 @given(SERIES | JITTER)
 def test_no_report_stays_wrong(series):
     played(series, Wrong().count)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples.times(0.4))
 @given(SERIES)
 def test_no_report_goes_below_admitted_pods(series):
     def check(node: Node, wanted: Wanted | None) -> None:
@@ -474,7 +475,7 @@ def test_no_report_goes_below_admitted_pods(series):
     played(series, check)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples.times(0.4))
 @given(SERIES)
 def test_no_node_is_open_while_it_is_short(series):
     def check(node: Node, wanted: Wanted | None) -> None:
@@ -484,13 +485,13 @@ def test_no_node_is_open_while_it_is_short(series):
     played(series, check)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples.times(0.4))
 @given(SERIES)
 def test_no_gate_is_ever_zero(series):
     assert all(report.gate != 0 for _, report, _ in played(series, nothing).sent)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples.times(0.2))
 @given(SERIES)
 def test_the_same_series_gives_the_same_reports(series):
     assert played(series, nothing).sent == played(series, nothing).sent
