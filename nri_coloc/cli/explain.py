@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from nri_coloc.cli import asking
+from nri_coloc.core import cpuset
 from nri_coloc.core.texts import plain
 from nri_coloc.errors import ColocError, SettingsError
+from nri_coloc.service import overview
 
 Record = Mapping[str, Any]
 
@@ -95,7 +97,13 @@ def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
     told: list[str] = []
     for container in alive.values():
         own = _of(mine, container["id"])
-        told += [*_place(container), *_now(container, records), *_story(own), ""]
+        told += [
+            *_place(container),
+            *_elsewhere(container, state),
+            *_now(container, records),
+            *_story(own),
+            "",
+        ]
     for container_id, record in ended.items():
         told += [f"{_full(record)}  no longer exists", *_story(_of(mine, container_id)), ""]
     told += [f"the pod: {_sentence(r)}" for r in mine if not r["container_id"]]
@@ -118,6 +126,28 @@ def _place(container: Record) -> Iterator[str]:
         yield f"  its actual CPUs are unknown: {why}"
     elif container["cpus"] and container["actual_cpus"] != container["cpus"]:
         yield f"  but its cgroup has CPUs {container['actual_cpus']}"
+
+
+def _elsewhere(container: Record, state: Record) -> Iterator[str]:
+    """Yield the owners of the CPUs that the pool `share` lacks: no record names those that it never had."""
+    node = state["node"]
+    if container["pool"] != "share" or not container["cpus"]:
+        return
+    lacks = cpuset.parse(node["cpus"]) & ~cpuset.parse(state["pools"]["share"]["cpus"])
+    closed = lacks & ~cpuset.parse(node.get("kubepods", node["cpus"]))
+    if closed:
+        yield f"  CPUs {cpuset.render(closed)}: not in the cgroup of all pods (kubepods)"
+    for owner, cpus in overview.layout(state).legend.items():
+        if others := cpuset.parse(cpus) & lacks & ~closed:
+            yield f"  CPUs {cpuset.render(others)}: {_OWNERS.get(owner.kind, owner.name)}"
+
+
+_OWNERS: Final = {
+    "none": "in no pool (isolated by the kernel)",
+    "reserved": "reserved (node.reservedCPUs)",
+    "kubelet": "pinned by the kubelet's CPU manager",
+}
+"""What owns CPUs that pods of pool `share` may not have, by kind; other owners have a name."""
 
 
 def _now(container: Record, records: Sequence[Record]) -> Iterator[str]:

@@ -83,7 +83,7 @@ class Decision(NamedTuple):
     """One decision and its audit texts; the subject is a container, a pod or a pool.
 
     orders: values that the answer to the hook must carry for the subject (creation: the adjustment; update: the
-        overlay). Empty if the decision needs no answer.
+        values that replace the kubelet's). Empty if the decision needs no answer.
     because: `<what was done>: <cause>`. The record adds the figures of `shows`, so that no hook waits for that.
     shows: names of the figures that the record's sentence ends with.
     considered: set only if CPUs were chosen.

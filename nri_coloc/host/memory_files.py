@@ -44,7 +44,9 @@ class MemoryFiles:
         return True
 
     def lower(self, change: Correction) -> KernelInterfaceError | None:
-        """Write a bound that reclaims (`name` is the whole path), unless another writer changed the file meanwhile.
+        """Write a bound for which the kernel takes memory back at once, unless another writer changed the file.
+
+        change: its `name` is the file's whole path.
 
         No lock is held, for as long as the kernel takes; a refusal is returned.
         """

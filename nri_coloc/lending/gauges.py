@@ -404,6 +404,6 @@ class Round:
         return Look(at, left, system, box, waited), figures
 
     def samples(self, at: float, figures: Figures) -> Iterable[Sample]:
-        """Return the samples for the figures of a quick reading."""
+        """Return one sample for each gauge from the figures of a quick reading."""
         for gauge, places in self._parts:
             yield gauge.sample(at, [None if place is None else figures[place] for place in places])

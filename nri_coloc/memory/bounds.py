@@ -214,9 +214,9 @@ class BoxMemory:
 
 
 _CAUSES: Final = {
-    Binding.DEAD_BAND: "more memory is free, but less than the dead band",
-    Binding.DWELL: "more memory is free, but not for long enough",
-    Binding.GROWTH_STEP: "more memory is free, one step",
+    Binding.DEAD_BAND: "the free memory, which grew by less than the dead band",
+    Binding.DWELL: "the free memory, which has not grown for long enough",
+    Binding.GROWTH_STEP: "the free memory has grown; the limit grows by one step",
 }
 
 

@@ -99,7 +99,9 @@ def requests_after(
     pod_ids: Iterable[str] = (),
     changed: Collection[str] = (),
 ) -> Counted:
-    """Return the requests of all containers by pool, after some pods have changed: these, and those of `changed`.
+    """Return the requests of all containers by pool, after the pods of `pod_ids` and of `changed` have changed.
+
+    Only these pods are counted again.
 
     changed: ids of all containers that are new, changed or gone. A pod with another change than these, such as one that
         was never counted, is counted as a whole.

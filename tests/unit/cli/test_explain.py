@@ -47,10 +47,17 @@ def state(*containers: dict[str, Any], **node: Any) -> dict[str, Any]:
     named = {name: {"cpus": cpus, "members": 0} for name, cpus in pools.items()}
     return {
         "mode": "enforce",
-        "node": {"cpus": "0-7", **node},
+        "node": {"cpus": "0-7", "numa": [], **node},
         "pools": named,
         "containers": list(containers),
     }
+
+
+def sharing(share: str = "0-7", reserved: str = "", **fields: Any) -> dict[str, Any]:
+    """Return a state with one container in pool `share`, and no dedicated one."""
+    whole = state(container(**SHARER, **fields))
+    whole["pools"] |= {"share": {"cpus": share}, "reserved": {"cpus": reserved}, "dedicated": {"cpus": ""}}
+    return whole
 
 
 WEB = Whom("shop", "web")
@@ -117,7 +124,7 @@ class TestLines:
         admitted = record(ts="1", pool="share", because="class by default", after={"cpus": "2-7"})
         told = explain.lines(
             WEB,
-            state(container(**SHARER, cpus="6-7", actual_cpus="6-7")),
+            sharing(cpus="6-7", actual_cpus="6-7"),
             [admitted, resized("share", "6-7", "2")],
         )
         assert told[1:] == [
@@ -127,8 +134,26 @@ class TestLines:
 
     def test_a_pools_record_before_the_admission_leads_nowhere(self):
         records = [resized("share", "6-7", "1"), record(ts="2", pool="share", after={"cpus": "6-7"})]
-        told = explain.lines(WEB, state(container(**SHARER, cpus="6-7", actual_cpus="6-7")), records)
+        told = explain.lines(WEB, sharing(cpus="6-7", actual_cpus="6-7"), records)
         assert told[1:] == ["  2 container.admit whole_core: it was free"]
+
+    def test_cpus_that_pool_share_lacks_have_a_reason(self):
+        whole = sharing("4-6", reserved="0", cpus="4-6", actual_cpus="4-6")
+        whole["node"] |= {"kubepods": "0-6", "kept_by_kubelet": "1"}
+        whole["pools"]["reclaim"]["cpus"] = "4-6"
+        whole["containers"].append(container(id="db", pod="db", cpus="2", actual_cpus="2"))
+        told = explain.lines(WEB, whole, [record(pool="share", after={"cpus": "4-6"})])
+        assert told[1:-1] == [
+            "  CPUs 7: not in the cgroup of all pods (kubepods)",
+            "  CPUs 0: reserved (node.reservedCPUs)",
+            "  CPUs 1: pinned by the kubelet's CPU manager",
+            "  CPUs 2: shop/db/app",
+            "  CPUs 3: in no pool (isolated by the kernel)",
+        ]
+
+    def test_a_pool_with_every_cpu_lacks_none(self):
+        told = explain.lines(WEB, sharing(cpus="0-7", actual_cpus="0-7"), [])
+        assert told[1] == "  no record explains CPUs 0-7 yet"
 
     def test_a_follower_is_led_by_its_main_container(self):
         grown = record("container.update", "grown", ts="2", container_id="main", after={"cpus": "0-3"})
