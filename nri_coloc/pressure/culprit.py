@@ -26,7 +26,7 @@ _ALL: Final = (1 << TURNS) - 1
 LEAST_CALM: Final = 3
 """Calm turns without which nothing can have risen."""
 
-LONGER_S: Final = 1.5
+LONGER_S: Final = 2.0
 """Seconds by which a hurt lasts longer than the ones without a culprit before culprits are searched."""
 
 LONGEST_ALONE_S: Final = 5.0

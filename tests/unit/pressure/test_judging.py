@@ -130,6 +130,16 @@ def test_a_hurt_without_a_culprit_is_expected_again():
     assert verdict.readings == 5
 
 
+def test_a_hurt_hardly_longer_than_one_alone_is_expected():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    node.seconds(3, {"web": SLOWED}, {"hog": IDLE})
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    spans_s = (1.0, 1.0, 1.0, 1.0, 0.75, 0.25)
+    looks = [node.second({"web": SLOWED}, {"hog": DISK_HOG}, lasts_s=each) for each in spans_s]
+    assert [len(look.verdicts) for look in looks] == [0, 0, 0, 0, 0, 1]
+
+
 def test_short_turns_make_no_hurt_longer():
     node = bench()
     node.seconds(20, {"web": READER}, {"hog": IDLE})

@@ -3,7 +3,16 @@
 import pytest
 
 from nri_coloc.core.workload import Tolerance
-from nri_coloc.pressure.verdict import NO_BASELINE, Baseline, Level, Resource, Strain, judge
+from nri_coloc.pressure.verdict import (
+    LOADS,
+    NO_BASELINE,
+    REMEMBERED,
+    Baseline,
+    Level,
+    Resource,
+    Strain,
+    judge,
+)
 
 USUAL = Strain(0.02, resolution=0.02, cpu=100.0)
 """Waits for 2 % of a second and computes for 10 %: a fifth of that, 2.4 %, is its margin."""
@@ -33,6 +42,19 @@ def test_a_second_shows_small_hurts_too():
 def test_nothing_is_learned_from_an_unclear_reading():
     known, unclear = learned(), USUAL._replace(stall=0.06, resolution=0.08)
     assert judge(known, Resource.CPU, unclear, Tolerance.NORMAL)[0] is known
+
+
+SCATTERED: Baseline = {LOADS - 1: Level(REMEMBERED, mean=0.05, spread=0.02)}
+"""A bound of 12.5 % with 2.5 spreads, of 13.5 % with three; the margins are smaller."""
+
+
+@pytest.mark.parametrize(
+    ("resource", "hurt"), [(Resource.CPU, True), (Resource.MEMORY, True), (Resource.IO, False)]
+)
+def test_waits_for_a_disk_may_scatter_more(*, resource: Resource, hurt: bool):
+    operations = 1.0 if resource is Resource.IO else 0.0
+    strain = USUAL._replace(stall=0.13, operations=operations)
+    assert judge(SCATTERED, resource, strain, Tolerance.NORMAL)[1].hurt is hurt
 
 
 def level_after(stalls: list[float]) -> Level:
