@@ -78,6 +78,34 @@ class Own(NamedTuple):
     version: str
 
 
+class FactsPause:
+    """The pause of facts about pods after refused calls on one connection, longer after each."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+        self._problem = ""
+        self._backoff = Backoff(random.random, FACTS_RETRY_S, MOST_FACTS_RETRY_S)
+
+    def is_over(self) -> bool:
+        """Return whether facts may be sent now."""
+        return time.monotonic() >= self._until_s
+
+    def begins(self, problem: str) -> bool:
+        """Begin a pause; return whether the problem is another one than before."""
+        self._until_s = time.monotonic() + self._backoff.failed()
+        before, self._problem = self._problem, problem
+        return problem != before
+
+    def has_no_end(self) -> None:
+        """Send no facts until the next connection."""
+        self._until_s = math.inf
+
+    def succeeded(self) -> None:
+        """Forget earlier refusals: the daemon took all facts."""
+        self._problem = ""
+        self._backoff.succeeded()
+
+
 class Daemon:
     """The daemon's newest state, followed on a thread, which also sends facts about pods.
 
@@ -109,9 +137,7 @@ class Daemon:
         self._changed = changed
         self.problem = "the daemon has not answered yet"
         self._facts = facts
-        self._facts_at_s = 0.0
-        self._facts_problem = ""
-        self._facts_backoff = Backoff(random.random)
+        self._pause = FactsPause()
         self._results: Mapping[str, Result] = {}
         self._link: DaemonLink | None = None
 
@@ -186,12 +212,11 @@ class Daemon:
     def _begin_facts(self) -> None:
         """Send all facts: a new connection is usable."""
         self._facts.begin()
-        self._facts_at_s, self._facts_problem = 0.0, ""
-        self._facts_backoff = Backoff(random.random, FACTS_RETRY_S, MOST_FACTS_RETRY_S)
+        self._pause = FactsPause()
 
     def _send_facts(self, link: DaemonLink) -> None:
         """Send one message of facts, if there is one: at most two a second, as the daemon allows."""
-        message = self._facts.next(time.time()) if time.monotonic() >= self._facts_at_s else None
+        message = self._facts.next(time.time()) if self._pause.is_over() else None
         if message is None:
             return
         try:
@@ -200,8 +225,7 @@ class Daemon:
             self._facts_refused(error)
             return
         if message.complete:
-            self._facts_problem = ""
-            self._facts_backoff.succeeded()
+            self._pause.succeeded()
         if answer.not_kept:
             self._log.warning(
                 "the daemon has no room for facts about pods, or for their containers; they are treated as "
@@ -211,17 +235,15 @@ class Daemon:
 
     def _facts_refused(self, error: DaemonRefusedError) -> None:
         """Send all facts again after a pause: the daemon did not take those of the refused call."""
-        before, self._facts_problem = self._facts_problem, str(error)
         if error.code == Code.UNIMPLEMENTED:
-            self._facts_at_s = math.inf
+            self._pause.has_no_end()
             self._log.info(
                 "the daemon takes no facts about pods: it is older; run both from one image",
                 because=str(error),
             )
             return
         self._facts.begin()
-        self._facts_at_s = time.monotonic() + self._facts_backoff.failed()
-        if self._facts_problem != before:
+        if self._pause.begins(str(error)):
             self._log.warning("the daemon refused facts about pods; trying again", because=str(error))
 
     def _greet(self, link: DaemonLink) -> None:
