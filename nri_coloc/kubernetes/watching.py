@@ -113,7 +113,6 @@ class Watch:
     """Follow one collection; `run` is the work of a thread.
 
     problems: takes the reason when a working watch breaks, and changes that cannot be read.
-    since_s: monotonic time from which every change was seen; None while the watch is broken.
     problem: the reason of the break, "" while there is none.
     """
 
@@ -126,7 +125,6 @@ class Watch:
         *,
         backoff: Backoff | None = None,
     ) -> None:
-        self.since_s: float | None = None
         self.problem = ""
         self._api = api
         self._collection = collection
@@ -162,7 +160,7 @@ class Watch:
         for kind, found in self._api.watch(self._collection.path, self._version, **self._query):
             self._heard_s = time.monotonic()
             if kind == OPENED:
-                self._opened()
+                self.problem = ""
                 continue
             if kind != BOOKMARK:
                 self._take(kind, found)
@@ -192,11 +190,6 @@ class Watch:
         self._follower.replace(objects())
         self._version = version
 
-    def _opened(self) -> None:
-        if self.since_s is None:
-            self.since_s = time.monotonic()
-        self.problem = ""
-
     def _was_silent(self) -> bool:
         """Return whether the watch brought nothing at its end, although two bookmarks were due."""
         return time.monotonic() - self._heard_s >= SILENT_S
@@ -212,7 +205,6 @@ class Watch:
 
     def _failed(self, error: ApiError) -> float:
         """Return the seconds until the next try, after an error."""
-        self.since_s = None
         is_answer = isinstance(error, ApiUnreachable | ApiRefused)
         is_unknown = isinstance(error, ApiRefused) and error.status in _UNKNOWN
         if not self.problem:
