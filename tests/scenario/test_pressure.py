@@ -196,7 +196,7 @@ def test_ten_minutes_of_sawtooth_do_not_flap(make: Callable[..., Bed]):
     assert all(third - first > 60 for first, third in zip(freed, freed[2:], strict=False))
 
 
-@pytest.mark.tier("test")  # test_pressure_of_innocents.py shows two hours
+@pytest.mark.tier("test")  # test_pressure_of_innocents.py shows three hours
 def test_innocents_are_left_alone_for_an_hour(make: Callable[..., Bed]):
     bed = make()
     for second in range(3600):
