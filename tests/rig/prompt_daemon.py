@@ -18,7 +18,9 @@ from nri_coloc.forecast import node_snapshots
 from nri_coloc.placing import node as brain
 from nri_coloc.pressure import starvation
 
-SHORT: Final = {"STARVED_S": 19.0, "SUPPRESSED_S": 4.0, "JITTER_S": 0.0, "LEAST_MILLI": 500}
+SHORT: Final = {"STARVED_S": 60.0, "SUPPRESSED_S": 4.0, "JITTER_S": 0.0, "LEAST_MILLI": 500}
+"""A pod that is starved counts as that alone, and on a busy machine snapshots are half a minute apart, not 10 s."""
+
 SLOW_POD: Final = "slow"
 SLOW_S: Final = 8.0
 """The rig's runtime waits for 20 s, and the daemon answers without a decision after a quarter of that."""
