@@ -216,6 +216,11 @@ def refused(ladder: Ladder, step: Step, now: float) -> Ladder:
     return Ladder(throttled, freed, ladder.in_vain)
 
 
+def again(key: Key, one: Throttle) -> Step:
+    """Return the step that gives a throttled pod its present limit once more."""
+    return _step(Move.THROTTLE, Cause.HURT, key, one, before=one.limit, limit=one.limit)
+
+
 def _begun(
     resource: Resource,
     turn: Turn,

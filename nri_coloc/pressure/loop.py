@@ -55,6 +55,7 @@ class Pressure:
         self._ladder: Ladder = AT_REST
         self._pods = LatestPopulation()
         self._devices: dict[str, tuple[str, ...]] = {}
+        self._limited: dict[ladder.Key, Place] = {}
         self._told: dict[tuple[str, Resource, str], float] = {}
         self._former: set[tuple[Resource, str]] | None = None
         self.verdicts: tuple[Verdict, ...] = ()
@@ -119,6 +120,7 @@ class Pressure:
         self._tell(judged.verdicts, state, tuning, now)
         for step in steps:
             self._carry_out(step, state, now)
+        self._follow(state)
         kept = {pod_id for pod_id, _ in self._ladder.throttled}
         self._devices = {k: devices for k, devices in self._devices.items() if k in kept}
         self.throttled = {
@@ -159,17 +161,33 @@ class Pressure:
         if step.limit is None:
             is_done = self._undo(step.pod_id, action, place, state)
         else:
-            is_done = self._act(step.pod_id, action, place, step.limit, state)
+            is_done = self._act((step.pod_id, step.resource), place, step.limit, state)
         if not is_done:
             self._ladder = ladder.refused(self._ladder, step, now)
             return
         names = _names(state, (step.pod_id, *step.throttle.victims))
         self._report.decided((words.of_step(step, action, place, names),), state, state)
 
-    def _act(self, pod_id: str, action: Action, place: Place, limit: float, state: NodeState) -> bool:
-        applied = action.act(self._files, place, limit)
+    def _follow(self, state: NodeState) -> None:
+        """Limit the containers of throttled pods that were not there at the last step."""
+        self._limited = {key: place for key, place in self._limited.items() if key in self._ladder.throttled}
+        for key, one in self._ladder.throttled.items():
+            pod_id, resource = key
+            place = self._place(state, pod_id)
+            if self._limited.get(key) == place or not self._act(key, place, one.limit, state):
+                continue
+            step = ladder.again(key, one)
+            names = _names(state, (pod_id, *one.victims))
+            self._report.decided((words.of_step(step, ACTIONS[resource], place, names),), state, state)
+
+    def _act(self, key: ladder.Key, place: Place, limit: float, state: NodeState) -> bool:
+        """Write a limit; return whether that changed a file."""
+        pod_id, resource = key
+        applied = ACTIONS[resource].act(self._files, place, limit)
         for failure in applied.failures:
             self._report.refused_by_kernel(failure, pod_id, state)
+        if not applied.absent:
+            self._limited[key] = place
         return bool(applied.corrected)
 
     def _undo(self, pod_id: str, action: Action, place: Place, state: NodeState) -> bool:

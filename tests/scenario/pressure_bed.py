@@ -71,6 +71,7 @@ class Bed:
         self._shown: dict[tuple[str, str], str] = {}
         self._turn_at = self.now
         self.paths: dict[str, tuple[str, str]] = {}
+        self._sandboxes: dict[str, str] = {}
         self.loop = self.daemon()
 
     def daemon(self) -> Pressure:
@@ -93,7 +94,7 @@ class Bed:
         kube = KubeQoS.BEST_EFFORT if qos is QoSClass.RECLAIMED else KubeQoS.BURSTABLE
         sandbox = self.node.run_pod(PodRequest(name, "shop", kube))
         app = self.node.run_container(sandbox, ContainerRequest("app"))
-        runtime = self.node.runtime
+        runtime, self._sandboxes[name] = self.node.runtime, sandbox
         pod_path, app_path = runtime.pods[sandbox].cgroup, runtime.containers[app].cgroup
         self.paths[name] = pod_path, app_path
         pod = Pod(name, name, name, "shop", cgroup_parent=f"/{pod_path}")
@@ -109,6 +110,17 @@ class Bed:
             containers=Crowd.of([*state.containers.values(), assignment, *([beside] if beside else [])]),
         )
         return name
+
+    def restart_container(self, name: str) -> None:
+        """Let a new container of a pod follow its first one."""
+        app = self.node.run_container(self._sandboxes[name], ContainerRequest("app-again"))
+        pod_path, app_path = self.paths[name][0], self.node.runtime.containers[app].cgroup
+        self.paths[name] = pod_path, app_path
+        apps = self.known.state.containers
+        was = apps[f"{name}-app"]
+        again = replace(was, container=replace(was.container, cgroups_path=f"/{app_path}"))
+        others = (one for one in apps.values() if one is not was)
+        self.known.state = replace(self.known.state, containers=Crowd.of([*others, again]))
 
     def second(self, doing: dict[str, Doing], span: float = 1.0) -> None:
         self._move(doing, span)

@@ -378,6 +378,13 @@ HURT = {"web": Doing(io_stall=0.95, operations=100), "hog": Doing(read=200.0 * M
 CALM = {"web": Doing(io_stall=0.5, operations=2500)}
 
 
+def test_a_container_that_restarts_is_limited(make: Callable[..., Bed]):
+    bed = hurt(make())
+    bed.restart_container("hog")
+    bed.second(CALM)
+    assert bed.limit("hog") == 200 * MIB
+
+
 def test_a_refused_step_keeps_the_limit(make: Callable[..., Bed]):
     bed = hurt(make())
     with refused(bed, "hog"):
