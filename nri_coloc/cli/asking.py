@@ -128,7 +128,7 @@ def _pages(address: str, since: int, pod: str = "") -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def understood(address: str) -> Iterator[None]:
-    """Raise DaemonSilent if the block finds that an answer lacks a field of the daemon's answers, or has another value."""
+    """Raise DaemonSilent if the block finds that an answer lacks a field of the daemon's, or has another value."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
