@@ -32,7 +32,7 @@ from nri_coloc.service.report import Report
 from nri_coloc.tuning.bandwidths import PodBandwidths
 from nri_coloc.tuning.hints import Hints
 from nri_coloc.tuning.scores import Scores
-from tests.rig.records import unknown_figures
+from tests.rig.records import mistakes
 from tests.unit.placing import kit
 
 MEMORY = 16 << 30
@@ -78,7 +78,7 @@ class Heard:
 
     def submit(self, record: Record | Callable[[], Record]) -> int:
         made = record if isinstance(record, Record) else record()
-        assert list(unknown_figures(made.because, made.extra.get("inputs") or {})) == []
+        assert list(mistakes(made.because, made.extra.get("inputs") or {})) == []
         self.records.append(made)
         return len(self.records)
 

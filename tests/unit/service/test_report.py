@@ -21,7 +21,7 @@ def test_the_decisions_of_one_event_share_an_id_and_are_counted():
     create(node, "app")
     outcome = create(node, "owner", kit.DEDICATED, 2000, on="db")
     report.decided(outcome.decisions, outcome.state, before, 42)
-    report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, "read")
+    report.said(AuditEvent.CONFIG_RELOAD, Reason.VALID, "configuration read: it changed")
     ids = [record.decision_id for record in heard.records]
     assert len(set(ids[:-1])) == 1
     assert ids[-1] not in ids[:-1]
@@ -34,7 +34,9 @@ def test_the_decisions_of_one_event_share_an_id_and_are_counted():
 def test_what_a_decision_used_goes_out_by_name_beside_its_sentence():
     node = a_node()
     report, heard = a_report(node)
-    decision = Decision(AuditEvent.RECLAIM_GROW, Reason.HEADROOM, "it fits", inputs={"online_milli": 1200})
+    decision = Decision(
+        AuditEvent.RECLAIM_GROW, Reason.HEADROOM, "pool grown: it fits", inputs={"online_milli": 1200}
+    )
     report.decided((decision,), node.state, node.state)
     assert heard.records[0].extra == {"inputs": {"online_milli": 1200}}
 
@@ -70,7 +72,7 @@ def test_what_this_machine_does_not_take_was_not_there_before_either():
     node = a_node()
     report, heard = a_report(node)
     node.learn(Capability(1, frozenset({"cpu.shares", "io.weight"}), seen_below=frozenset({"kubepods"})))
-    said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, "it asked", pod_id="web")
+    said = Decision(AuditEvent.POD_LIMIT, Reason.PROTECTED, "protected: it asked", pod_id="web")
     said = said._replace(before=Knobs(memory_min=0, shares=2), after=Knobs(memory_min=4096, shares=4))
     report.decided((said,), node.state, node.state)
     assert (heard.records[0].before, heard.records[0].after) == ({"shares": 2}, {"shares": 4})
@@ -80,7 +82,7 @@ def test_a_repair_says_what_was_found_and_for_whom():
     node = a_node()
     report, heard = a_report(node)
     create(node, "app")
-    drift = Drift(Knobs(cpus="0-3"), Knobs(cpus="0-7"), "found")
+    drift = Drift(Knobs(cpus="0-3"), Knobs(cpus="0-7"), "repaired: found")
     report.drifted(node.state.containers["app"], node.state, drift)
     report.drifted("web", node.state, drift)
     container, pod = heard.records
@@ -92,7 +94,7 @@ def test_a_repair_says_what_was_found_and_for_whom():
 def test_an_unknown_subject_of_a_hook_is_named():
     report, heard = a_report(a_node())
     pod = told_pb2.PodSandbox(namespace="shop", name="web", uid="0f6d")
-    what = (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, "it failed")
+    what = (AuditEvent.HOOK_FAILED, Reason.INTERNAL_ERROR, "answered: it failed")
     call = Call(1, "any", 0)
     report.about_hook(Hook(call, HookKind.RUN_POD_SANDBOX, pod, None, None), what)
     container = told_pb2.Container(name="app", id="9c1b")
