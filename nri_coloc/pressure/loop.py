@@ -144,11 +144,12 @@ class Pressure:
         return found
 
     def _accused(self, verdict: Verdict, judged: Judged, state: NodeState) -> Iterable[Accused]:
-        """Yield the culprits of a verdict that can be limited. A throttled pod keeps its devices."""
+        """Yield the culprits of a verdict that can be limited, on the devices of all their victims."""
         action = ACTIONS.get(verdict.resource)
         for suspect in verdict.evidence.culprits if action is not None else ():
             pod_id = suspect.pod_id
-            devices = self._devices.setdefault(pod_id, tuple(sorted(verdict.devices)))
+            devices = tuple(sorted(verdict.devices.union(self._devices.get(pod_id, ()))))
+            self._devices[pod_id] = devices
             newest = judged.newest(pod_id)
             if action is not None and newest is not None and action.is_possible(self._place(state, pod_id)):
                 yield Accused(pod_id, verdict.victim, newest.fastest(devices))
@@ -169,7 +170,7 @@ class Pressure:
         self._report.decided((words.of_step(step, action, place, names),), state, state)
 
     def _follow(self, state: NodeState) -> None:
-        """Limit the containers of throttled pods that were not there at the last step."""
+        """Limit devices and containers of throttled pods that were not there at the last step."""
         self._limited = {key: place for key, place in self._limited.items() if key in self._ladder.throttled}
         for key, one in self._ladder.throttled.items():
             pod_id, resource = key

@@ -385,6 +385,15 @@ def test_a_container_that_restarts_is_limited(make: Callable[..., Bed]):
     assert bed.limit("hog") == 200 * MIB
 
 
+def test_a_throttled_pod_is_limited_on_the_next_disk_too(make: Callable[..., Bed]):
+    bed = hurt(make())
+    elsewhere = {name: replace(doing, disk="8:16") for name, doing in HURT.items()}
+    bed.seconds(10, lambda: elsewhere)
+    devices = [one.inputs["devices"] for one in bed.told.events(AuditEvent.PRESSURE_THROTTLE) if one.inputs]
+    assert devices[0] == DISK
+    assert devices[1] == f"{DISK} 8:16"
+
+
 def test_a_refused_step_keeps_the_limit(make: Callable[..., Bed]):
     bed = hurt(make())
     with refused(bed, "hog"):
