@@ -99,9 +99,9 @@ def lines(whom: Whom, state: Record, records: Sequence[Record]) -> list[str]:
         own = _of(mine, container["id"])
         told += [
             *_place(container),
-            *_elsewhere(container, state),
             *_now(container, records),
             *_story(own),
+            *_elsewhere(container, state),
             "",
         ]
     for container_id, record in ended.items():

@@ -351,21 +351,23 @@ def test_without_a_file_there_is_nothing_to_read(rig):
         rig.orders.reload(ROOT)
 
 
+FOUND = "shares written again: cpu.shares was 5"
+ABOVE = "memory.min written again: it was 0"
+
+
 def test_what_a_repair_finds_is_the_answer(rig):
     parts.create(rig.node, "app")
 
     def sweep():
-        rig.report.drifted(
-            rig.node.state.containers["app"], rig.node.state, Drift(NO_KNOBS, NO_KNOBS, "found cpu.shares 5")
-        )
-        rig.report.drifted("", rig.node.state, Drift(NO_KNOBS, NO_KNOBS, "kubepods: found memory.min 0"))
+        rig.report.drifted(rig.node.state.containers["app"], rig.node.state, Drift(NO_KNOBS, NO_KNOBS, FOUND))
+        rig.report.drifted("", rig.node.state, Drift(NO_KNOBS, NO_KNOBS, ABOVE))
         rig.swept.set_result(2)
         return rig.swept
 
     rig.orders._actuator.sweep_soon = sweep
     found = rig.orders.repair(ROOT)
     assert found.looked_at == 2
-    assert list(found.sentences) == ["shop/web/app: found cpu.shares 5", "kubepods: found memory.min 0"]
+    assert list(found.sentences) == [f"shop/web/app: {FOUND}", ABOVE]
     assert rig.calls()[-1] == ("operator", "repair: 2 checked, 2 repaired (uid=0, pid=42)")
 
 
