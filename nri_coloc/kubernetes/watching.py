@@ -210,9 +210,8 @@ class Watch:
         if not self.problem:
             self._broken_version = self._version
             self._problems.broken(str(error))
-        elif (
-            self._version == self._broken_version
-        ):  # a list of this break stays: a busy server is asked for one
+        elif self._version == self._broken_version:
+            # a version from a list of this break stays: a busy server is asked for one list alone
             self._version = ""
         if not is_answer or is_unknown or self._was_silent():
             self._version = ""  # a change that is not one would come again from the same version

@@ -166,20 +166,19 @@ class Pressure:
         if not is_done:
             self._ladder = ladder.refused(self._ladder, step, now)
             return
-        names = _names(state, (step.pod_id, *step.throttle.victims))
-        self._report.decided((words.of_step(step, action, place, names),), state, state)
+        self._record(step, place, state)
 
     def _follow(self, state: NodeState) -> None:
         """Limit devices and containers of throttled pods that were not there at the last step."""
         self._limited = {key: place for key, place in self._limited.items() if key in self._ladder.throttled}
         for key, one in self._ladder.throttled.items():
-            pod_id, resource = key
-            place = self._place(state, pod_id)
-            if self._limited.get(key) == place or not self._act(key, place, one.limit, state):
-                continue
-            step = ladder.again(key, one)
-            names = _names(state, (pod_id, *one.victims))
-            self._report.decided((words.of_step(step, ACTIONS[resource], place, names),), state, state)
+            place = self._place(state, key[0])
+            if self._limited.get(key) != place and self._act(key, place, one.limit, state):
+                self._record(ladder.again(key, one), place, state)
+
+    def _record(self, step: Step, place: Place, state: NodeState) -> None:
+        names = _names(state, (step.pod_id, *step.throttle.victims))
+        self._report.decided((words.of_step(step, ACTIONS[step.resource], place, names),), state, state)
 
     def _act(self, key: ladder.Key, place: Place, limit: float, state: NodeState) -> bool:
         """Write a limit; return whether that changed a file."""
