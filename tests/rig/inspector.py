@@ -151,8 +151,11 @@ class Inspector:
         return found + [f"6: {path}, above pods that are not reclaimed, was written" for path in written]
 
     def wait_until_sound(self, seconds: float = SOUND_SECONDS) -> None:
-        """Wait until every invariant holds; the failure lists the others."""
-        if not comes(lambda: not self.breaches(), seconds):
+        """Wait until every invariant holds; the failure lists the others.
+
+        One look must find nothing: amid a move two looks may find other breaches each, and so no lasting one.
+        """
+        if not comes(lambda: not self._look(), seconds):
             raise AssertionError(f"{patience(seconds):g} s later still: {'; '.join(self.breaches())}")
 
     def holds_until(self, predicate: Callable[[], object], seconds: float, what: str) -> None:
