@@ -75,13 +75,11 @@ def _next(known: Streak, want: Want, *, is_low: bool) -> Streak:
     is_suppressed = is_low and want.waited >= WAITING
     starved_s = known.starved_s + want.seconds if want.is_without_cpu else 0.0
     suppressed_s = known.suppressed_s + want.seconds if is_suppressed else 0.0
-    is_starved = _times(starved_s, STARVED_S) > _times(known.starved_s, STARVED_S)
     return Streak(
         starved_s,
         suppressed_s,
-        is_starved=is_starved,
-        is_suppressed=not is_starved
-        and _times(suppressed_s, SUPPRESSED_S) > _times(known.suppressed_s, SUPPRESSED_S),
+        is_starved=_times(starved_s, STARVED_S) > _times(known.starved_s, STARVED_S),
+        is_suppressed=_times(suppressed_s, SUPPRESSED_S) > _times(known.suppressed_s, SUPPRESSED_S),
     )
 
 

@@ -1,6 +1,6 @@
 """Record reclaimed pods that wait for CPU for minutes, and find the pods to move away (`starvation` decides)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core.decisions import Decision
@@ -77,9 +77,8 @@ class StarvedPods:
         state, reclaim = self._node.state, self._node.tuning.reclaim
         wants = {} if before is None or is_meant_to_wait(reclaim) else _wants(before, picture, state)
         self._streaks = starvation.turn(self._streaks, wants, self._lendable_milli())
-        decisions = [
-            said for k, one in self._streaks.items() if (said := _said(k, one, wants[k], self._headroom()))
-        ]
+        headroom = self._headroom()
+        decisions = [said for k, one in self._streaks.items() for said in _said(k, one, wants[k], headroom)]
         if decisions:
             self._report.decided(decisions, state, state)
         moved = frozenset(k for k, one in self._streaks.items() if one.is_moved)
@@ -152,8 +151,8 @@ def _waited(before: Picture, after: Picture, member: Assignment) -> float | None
     return None if waited_us is None else min(1.0, max(0, waited_us - held_us) / 1e6 / seconds)
 
 
-def _said(pod_id: str, streak: Streak, want: Want, headroom: Headroom) -> Decision | None:
-    """Return the record on a pod that counts as starved or suppressed now; None otherwise."""
+def _said(pod_id: str, streak: Streak, want: Want, headroom: Headroom) -> Iterator[Decision]:
+    """Yield the records on a pod that counts as starved or suppressed now, or as both."""
     inputs = {
         "used_milli": want.used_milli,
         "granted_milli": want.granted_milli,
@@ -163,21 +162,22 @@ def _said(pod_id: str, streak: Streak, want: Want, headroom: Headroom) -> Decisi
         "suppressed_s": round(streak.suppressed_s),
     }
     if streak.is_starved:
-        because = "pod got nearly no CPU: its tasks wait, and other pods use the CPUs"
-        shown: tuple[str, ...] = ("starved_s", "used_milli", "granted_milli", "waited")
-        reason = Reason.WITHOUT_CPU
-    elif streak.is_suppressed:
-        because = "pod waits for CPU: online pods leave less than one CPU to lend"
-        shown = ("suppressed_s", "headroom_milli", "waited")
-        reason = Reason.SUPPRESSED
-    else:
-        return None
-    return Decision(
-        AuditEvent.POD_STARVED,
-        reason,
-        because,
-        pod_id=pod_id,
-        inputs=inputs,
-        shows=shown,
-        qos=QoSClass.RECLAIMED,
-    )
+        yield Decision(
+            AuditEvent.POD_STARVED,
+            Reason.WITHOUT_CPU,
+            "pod got nearly no CPU: its tasks wait, and other pods use the CPUs",
+            pod_id=pod_id,
+            inputs=inputs,
+            shows=("starved_s", "used_milli", "granted_milli", "waited"),
+            qos=QoSClass.RECLAIMED,
+        )
+    if streak.is_suppressed:
+        yield Decision(
+            AuditEvent.POD_STARVED,
+            Reason.SUPPRESSED,
+            "pod waits for CPU: online pods leave less than one CPU to lend",
+            pod_id=pod_id,
+            inputs=inputs,
+            shows=("suppressed_s", "headroom_milli", "waited"),
+            qos=QoSClass.RECLAIMED,
+        )

@@ -90,6 +90,12 @@ def test_a_pod_that_does_not_wait_is_not_suppressed():
     assert not after(*[IDLE] * SUPPRESSED_AFTER, headroom_milli=0).is_suppressed
 
 
+def test_one_snapshot_shows_a_starved_and_suppressed_pod():
+    found = after(BUSY, *[WITHOUT] * (SUPPRESSED_AFTER - 1), headroom_milli=400)
+    assert found.is_starved
+    assert found.is_suppressed
+
+
 def test_a_pod_that_is_gone_is_forgotten():
     found = starvation.turn({}, {"a": WITHOUT}, 0)
     assert starvation.turn(found, {}, 0) == {}

@@ -118,6 +118,16 @@ def test_a_suppressed_pod_is_recorded():
     assert [said.reason for said in rig.found] == [Reason.SUPPRESSED]
 
 
+def test_a_starved_and_suppressed_pod_has_both_records():
+    rig = Rig()
+    rig.headroom = Headroom(cpu_milli=300)
+    rig.minute(used_milli=900, waited=0.9)
+    rig.minute(used_milli=900, waited=0.9)
+    for _ in range(9):
+        rig.minute(used_milli=5, waited=0.9)
+    assert [said.reason for said in rig.found[-2:]] == [Reason.WITHOUT_CPU, Reason.SUPPRESSED]
+
+
 def test_a_pod_that_its_own_quota_holds_back_lacks_nothing():
     rig = Rig()
     for _ in range(5):
