@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from threading import Lock, Thread
-from typing import Final, Protocol
+from typing import Final
 
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.decisions import Moves
-from nri_coloc.core.knobs import NO_KNOBS, Capability, Knobs
+from nri_coloc.core.knobs import NO_KNOBS, Knobs
 from nri_coloc.core.kubepods import kubepods_of
-from nri_coloc.core.report import Drift, Report, Subject
+from nri_coloc.core.report import Drift, Report
 from nri_coloc.core.seams import Change
 from nri_coloc.core.state import Assignment, NodeState
 from nri_coloc.core.value import replace
 from nri_coloc.host.cgroups import CgroupWriter
-from nri_coloc.host.knob_files import Later
 from nri_coloc.placing.node import Node
 from nri_coloc.repair import read_back, targets
-from nri_coloc.repair.drift import Drifts, Refusals, Unannounced
+from nri_coloc.repair.drift import Drifts, Unannounced
 from nri_coloc.repair.host_groups import HostGroups
 from nri_coloc.repair.in_place import InPlace
 from nri_coloc.repair.orders import Orders
+from nri_coloc.repair.other_writers import Bandwidths, Hints, LookAgain, MemoryWrites, Scores
 from nri_coloc.repair.protections import Protections
 from nri_coloc.repair.read_back import Barrier, CpusetReadings, Departures
 from nri_coloc.repair.targets import Leftovers
@@ -54,68 +54,6 @@ SWEEPS_ASIDE_EVERY: Final = 12
 
 TIDY_EVERY: Final = 30
 """Sweeps between two cleanings of the journal, at most: one to five minutes."""
-
-
-class MemoryWrites(Protocol):
-    """Writes that may reclaim memory, made on a thread of their own."""
-
-    def release(self, path: str) -> None: ...
-
-    def later(self, later: Later, subject: Subject) -> None: ...
-
-
-class Bandwidths(Protocol):
-    """Quotas of pods and containers, by id.
-
-    drifts: their drift, by pod id.
-    """
-
-    @property
-    def drifts(self) -> Drifts: ...
-
-    def place(self, container_id: str) -> None: ...
-
-    def follow(self, container_id: str) -> None: ...
-
-    def sweep(self) -> None: ...
-
-    def resized(self, pod_id: str) -> None: ...
-
-    def is_resized(self, pod_id: str) -> bool: ...
-
-
-class Hints(Protocol):
-    """Scheduling hints of containers' tasks.
-
-    refusals: by container, the hints that the kernel refused.
-    """
-
-    @property
-    def refusals(self) -> Refusals: ...
-
-    def place(self, container_id: str) -> None: ...
-
-    def sweep(self) -> None: ...
-
-
-class Scores(Protocol):
-    """OOM scores of containers' processes.
-
-    ids: the containers with a known score.
-    """
-
-    @property
-    def ids(self) -> set[str]: ...
-
-    def answered(self, assignment: Assignment) -> None: ...
-
-    def keep(self, assignment: Assignment) -> None: ...
-
-    def forget(self, container_id: str) -> None: ...
-
-
-LookAgain = Callable[[Capability], Capability]
-"""Returns the known capabilities, completed by the control files of pods' own cgroups once there are pods."""
 
 
 class Actuator:

@@ -15,12 +15,12 @@ from nri_coloc.core.decisions import ContainerGone, ContainerUpdating, Event, Ou
 from nri_coloc.core.knobs import Knobs
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import NodeState
-from nri_coloc.core.workload import Resources
+from nri_coloc.core.workload import Container, KubeQoS, Numa, QoSClass, Resources, Wish
 from nri_coloc.hooks.pod_requests import PodRequests
 from nri_coloc.hooks.requests_again import EVERY_S, RequestsAgain
 from nri_coloc.nri.calls import HookKind
 from nri_coloc.nri.events import Call, Hook
-from nri_coloc.placing import admission, pools, record
+from nri_coloc.placing import admission, pools, protection, record, supply
 from nri_coloc.placing.node import Node
 from tests.property.tenants import GIB, ContainerSpec, Figures, Kind, TenantPod
 from tests.rig import told
@@ -276,6 +276,44 @@ class Tenancy:
     def owned(self, pod: TenantPod) -> int:
         """Return how many CPUs the containers of a pod own."""
         return sum(each.exclusive.bit_count() for each in self.state.of_pod(pod.name))
+
+
+def memory_left(node: Tenancy) -> int:
+    """Return the memory that all nodes have left for the next bound container, bytes."""
+    asked = Container("next", "next", resources=Resources(memory_limit=1))
+    room = supply.room(node.state, asked, Wish(QoSClass.DEDICATED, numa=Numa.SINGLE), 0)
+    return sum(amount for _, amount in room.left)
+
+
+class Memory:
+    """Hold the OOM scores of a tenant's containers, which an in-place resize leaves as they were at the creation.
+
+    before: the memory that was left for bound containers without the tenant, bytes.
+    """
+
+    def __init__(self, node: Tenancy, pod: TenantPod, before: int) -> None:
+        self._node, self._before = node, before
+        self._scores = {each.name: pod.oom_score_adj(each, MEMORY) for each in pod.containers}
+
+    def created(self, pod: TenantPod, container: ContainerSpec) -> None:
+        self._scores[container.name] = pod.oom_score_adj(container, MEMORY)
+
+    def allowed(self, pod: TenantPod) -> int:
+        """Return the most memory that may be protected, bytes.
+
+        Of a Burstable container whose request alone was lowered the former request counts (docs/annotations.md).
+        """
+        if pod.qos is not KubeQoS.BURSTABLE:
+            return pod.memory_request
+        told = [(MEMORY * (1000 - self._scores[each.name]) // 1000, each) for each in pod.containers]
+        limits = [pod.resources_of(each).memory_limit or amount for amount, each in told]
+        former = [amount for (amount, _), limit in zip(told, limits, strict=True) if amount <= limit]
+        return max([pod.memory_request, *former])
+
+    def is_within(self, pod: TenantPod) -> None:
+        state = self._node.state
+        assert protection.of_pod(state, pod.name).amount <= self.allowed(pod)
+        assert self._before - memory_left(self._node) <= self.allowed(pod)
 
 
 def hook_of(kind: HookKind, pod: nri_pb2.PodSandbox, container: nri_pb2.Container | None = None) -> Hook:

@@ -15,9 +15,9 @@ from nri_coloc.core import knobs
 from nri_coloc.core.knobs import MIN_SHARES
 from nri_coloc.core.settings import ClassRule, ClassTuning, PoolTuning, Selector, Tuning
 from nri_coloc.core.state import Assignment
-from nri_coloc.core.workload import MAX_BYTES, Container, KubeQoS, Numa, QoSClass, Resources, Wish
-from nri_coloc.placing import protection, reclaim_cgroups, supply
-from tests.property.tenancy import DATABASE, GOLD, MEMORY, WEB, Kubelet, Tenancy
+from nri_coloc.core.workload import MAX_BYTES, QoSClass
+from nri_coloc.placing import reclaim_cgroups
+from tests.property.tenancy import DATABASE, GOLD, WEB, Kubelet, Memory, Tenancy, memory_left
 from tests.property.tenants import (
     ASKING_WORDS,
     GIB,
@@ -80,6 +80,7 @@ A_LIMIT_OF_A_NODE = TenantPod(
     annotations={**ASKING, "coloc.nri.io/numa": "single"},
 )
 
+
 A_CLASS_FOR_A_MISSING_CONTAINER = TenantPod(
     (ContainerSpec("app", Figures(4000)),),
     annotations={"coloc.nri.io/qos-class": "reclaimed", "coloc.nri.io/qos-class.ghost": "shared"},
@@ -117,13 +118,6 @@ def peopled(tuning: Tuning, kubelet: Kubelet) -> Tenancy:
     for pod in (DATABASE, WEB, GOLD):
         node.run(pod)
     return node
-
-
-def memory_left(node: Tenancy) -> int:
-    """Return the memory that all nodes have left for the next bound container, bytes."""
-    asked = Container("next", "next", resources=Resources(memory_limit=1))
-    room = supply.room(node.state, asked, Wish(QoSClass.DEDICATED, numa=Numa.SINGLE), 0)
-    return sum(amount for _, amount in room.left)
 
 
 class Others:
@@ -233,37 +227,6 @@ def test_a_pods_former_request_ends_with_the_next_look():
     assert node.owned(after) == allowed(after, node.tuning) == 0
 
 
-class Memory:
-    """Hold the OOM scores of a tenant's containers, which an in-place resize leaves as they were at the creation.
-
-    before: the memory that was left for bound containers without the tenant, bytes.
-    """
-
-    def __init__(self, node: Tenancy, pod: TenantPod, before: int) -> None:
-        self._node, self._before = node, before
-        self._scores = {each.name: pod.oom_score_adj(each, MEMORY) for each in pod.containers}
-
-    def created(self, pod: TenantPod, container: ContainerSpec) -> None:
-        self._scores[container.name] = pod.oom_score_adj(container, MEMORY)
-
-    def allowed(self, pod: TenantPod) -> int:
-        """Return the most memory that may be protected, bytes.
-
-        Of a Burstable container whose request alone was lowered the former request counts (docs/annotations.md).
-        """
-        if pod.qos is not KubeQoS.BURSTABLE:
-            return pod.memory_request
-        told = [(MEMORY * (1000 - self._scores[each.name]) // 1000, each) for each in pod.containers]
-        limits = [pod.resources_of(each).memory_limit or amount for amount, each in told]
-        former = [amount for (amount, _), limit in zip(told, limits, strict=True) if amount <= limit]
-        return max([pod.memory_request, *former])
-
-    def is_within(self, pod: TenantPod) -> None:
-        state = self._node.state
-        assert protection.of_pod(state, pod.name).amount <= self.allowed(pod)
-        assert self._before - memory_left(self._node) <= self.allowed(pod)
-
-
 @given(st.data(), TUNINGS, KUBELETS)
 @settings(max_examples=examples.times(2))
 def test_no_restart_amid_a_resize_gives_a_pod_more(data, tuning, kubelet):
@@ -315,100 +278,6 @@ def test_a_smaller_request_ends_a_claim_of_the_driver(words, owned, updates_pods
     node.start_daemon()
     others.keep_their_cpus(small)
     assert node.owned(small) == owned
-
-
-HIDDEN = ("50%", "33%", "150%", "1Gi", "100Gi")
-"""Values of `memory-limit`: with each, the specification shows our limit instead of the kubelet's."""
-
-
-@st.composite
-def hidden_limits(draw: st.DrawFn) -> list[tuple[TenantPod, str]]:
-    """Draw a pod whose limits are hidden and its resizes, each with the place of the daemon's restart."""
-    is_guaranteed, amounts = draw(st.booleans()), st.sampled_from((GIB, 2 * GIB, 4 * GIB, 16 * GIB))
-    word = {f"coloc.nri.io/{draw(st.sampled_from(('memory-min', 'memory-low')))}": "100%"}
-    words = {**ASKING, **word, "coloc.nri.io/memory-limit": draw(st.sampled_from(HIDDEN))}
-
-    def pod() -> TenantPod:
-        limits = [draw(amounts) for _ in names]
-        asked = [limit if is_guaranteed else draw(st.sampled_from((limit // 2, limit))) for limit in limits]
-        figures = [Figures(1000, 1000, each, limit) for each, limit in zip(asked, limits, strict=True)]
-        return TenantPod(tuple(map(ContainerSpec, names, figures)), annotations=words)
-
-    names = draw(st.sampled_from((("app",), ("app", "log"))))
-    restarts = st.sampled_from(("never", "around", "after"))
-    first = pod()
-    later = [(pod(), draw(restarts)) for _ in range(3)]
-    return [(first, "never"), *((each, at) for each, at in later if each.qos is first.qos)]
-
-
-@given(hidden_limits())
-def test_a_hidden_limit_proves_no_more_than_the_request(lives):
-    node = Tenancy(Tuning(), Kubelet(1))
-    left, (pod, _) = memory_left(node), lives[0]
-    node.run(pod)
-    memory = Memory(node, pod, left)
-    memory.is_within(pod)
-    for after, restart in lives[1:]:
-        if restart == "around":
-            node.stop_daemon()
-        node.resize(pod, after)
-        pod = after
-        if restart != "never":
-            node.start_daemon()
-        memory.is_within(pod)
-
-
-@pytest.mark.parametrize("word", HIDDEN)
-def test_a_push_hides_no_resize(word):
-    words = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": word}
-    pod, small = (
-        TenantPod((ContainerSpec("app", Figures(1000, 1000, size, size)),), annotations=words)
-        for size in (16 * GIB, 2 * GIB)
-    )
-    node = Tenancy(Tuning(), Kubelet())
-    node.run(pod)
-    node.stop_daemon()
-    node.resize(pod, small)
-    for _ in range(2):
-        node.list_again()
-        assert protection.of_pod(node.state, pod.name).amount <= 2 * GIB
-    node.resize(small, pod)
-    assert protection.of_pod(node.state, pod.name).amount == 16 * GIB
-
-
-@pytest.mark.parametrize(
-    ("word", "shows", "amount"),
-    [("1Gi", True, 6), ("50%", True, 6), ("50%", False, 3), ("1Gi", False, 0)],
-    ids=["amount", "percentage", "percentage without the pod's limit", "amount without the pod's limit"],
-)
-def test_protection_outlasts_a_restart_as_far_as_it_is_proven(word, shows, amount):
-    words = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": word}
-    specs = ("app", Figures(1000, 1000, 4 * GIB, 4 * GIB)), ("log", Figures(1000, 1000, 2 * GIB, 2 * GIB))
-    pod = TenantPod(tuple(ContainerSpec(*each) for each in specs), annotations=words)
-    node = Tenancy(Tuning(), Kubelet(shows_memory=shows))
-    node.run(pod)
-    node.start_daemon()
-    assert protection.of_pod(node.state, pod.name).amount == amount * GIB
-
-
-@pytest.mark.parametrize("updates_pods", [True, False], ids=["with UpdatePodSandbox", "without it"])
-def test_smaller_resources_of_a_pod_protect_less(updates_pods):
-    words = {**ASKING, "coloc.nri.io/memory-min": "100%"}
-    pod = TenantPod(THREE, Figures(1000, 1000, 4 * GIB, 4 * GIB), words)
-    node = Tenancy(Tuning(), Kubelet(updates_pods=updates_pods))
-    node.run(pod)
-    node.resize(pod, replace(pod, figures=Figures(1000, 1000, GIB, GIB)))
-    node.wait_for_a_look()
-    assert protection.of_pod(node.state, pod.name).amount == GIB
-
-
-def test_a_cpu_resize_of_a_pod_keeps_its_memory_limit():
-    words = {**ASKING, "coloc.nri.io/memory-min": "100%"}
-    pod = TenantPod(THREE, Figures(2000, 2000, GIB, GIB), words)
-    node = Tenancy(Tuning(), Kubelet())
-    node.run(pod)
-    node.resize(pod, replace(pod, figures=Figures(3000, 3000, GIB, GIB)))
-    assert protection.of_pod(node.state, pod.name).amount == GIB
 
 
 @given(tenant_pods(), tenant_pods(), TUNINGS, KUBELETS)

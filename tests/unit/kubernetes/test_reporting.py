@@ -495,6 +495,3 @@ def test_no_gate_is_ever_zero(series):
 @given(SERIES)
 def test_the_same_series_gives_the_same_reports(series):
     assert played(series, nothing).sent == played(series, nothing).sent
-
-
-# --- the body of a PATCH --------------------------------------------------------------------------------
