@@ -20,6 +20,12 @@ LONGEST_TEXT: Final = 200
 LONGEST_S: Final = 600.0
 """Seconds after which every order has expired."""
 
+PAUSE_S: Final = 30.0
+"""Seconds without a new order for a pod after a result without eviction. A result may ask for more."""
+
+REFUSED_S: Final = 600.0
+"""The same after a refusal that names no time: the pod belongs to a DaemonSet, say, and will be refused again."""
+
 
 class Outcome(StrEnum):
     """The outcome of an order, as in api/cluster/v1/cluster.proto."""
@@ -84,6 +90,15 @@ class Closed(NamedTuple):
     def is_refused(self) -> bool:
         """Return whether the order led to no eviction: its outcome is any other than `accepted`."""
         return self.result.outcome is not Outcome.ACCEPTED
+
+    @property
+    def rests_until_s(self) -> float:
+        """Return the end of the pause in which the pod gets no new order, monotonic seconds."""
+        outcome, retry_s = self.result.outcome, float(self.result.retry_after_s)
+        if outcome is Outcome.ACCEPTED:
+            return self.at_s
+        is_final = outcome in (Outcome.REFUSED, Outcome.GONE) and not retry_s
+        return self.at_s + (REFUSED_S if is_final else max(PAUSE_S, retry_s))
 
 
 class Evictions(Protocol):

@@ -20,12 +20,6 @@ LEAVING_S: Final = 600.0
 """Seconds for which an accepted eviction counts. A pod with a longer grace period may be ordered again: the controller
 then answers that it is being deleted already."""
 
-PAUSE_S: Final = 30.0
-"""Seconds without a new order for a pod after a result without eviction. A result may ask for more."""
-
-REFUSED_S: Final = 600.0
-"""The same after a refusal that names no time: the pod belongs to a DaemonSet, say, and will be refused again."""
-
 
 class Open(NamedTuple):
     """An order without a result. `until_s`: monotonic seconds of its end."""
@@ -71,7 +65,7 @@ def problem(book: Book, wish: EvictionWish, now_s: float, *, again: bool = False
         return ""
     if _leaves(last, now_s):
         return "the pod's eviction was accepted; its grace period runs"
-    wait_s = _pause_s(last.result) - (now_s - last.at_s)
+    wait_s = last.rests_until_s - now_s
     return f"{last.result.detail}; the next order follows in {wait_s:.0f} s" if wait_s > 0.0 else ""
 
 
@@ -124,10 +118,3 @@ def _expired(order: Open) -> Result:
 
 def _leaves(closed: Closed, now_s: float) -> bool:
     return not closed.is_refused and now_s - closed.at_s < LEAVING_S
-
-
-def _pause_s(result: Result) -> float:
-    if result.outcome is Outcome.ACCEPTED:
-        return 0.0
-    is_final = result.outcome in (Outcome.REFUSED, Outcome.GONE) and not result.retry_after_s
-    return REFUSED_S if is_final else max(PAUSE_S, float(result.retry_after_s))

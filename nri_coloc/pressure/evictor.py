@@ -26,7 +26,8 @@ TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a demand that cannot be met."""
 
 SPARED_S: Final = 60.0
-"""Least seconds without a new order for a pod that could not be evicted, so that the next pod goes."""
+"""Least seconds without a new order for a pod that could not be evicted, so that the next pod goes. The pause of the
+orders may be longer."""
 
 LAST_S: Final = 600.0
 """Seconds in which such a pod goes after every other one."""
@@ -144,7 +145,7 @@ class Evictor:
         last = self._orders.last(turn.state.pods[pod_id].pod.uid)
         if last is None or not last.is_refused:
             return False
-        return turn.now - last.at_s < max(within_s, float(last.result.retry_after_s))
+        return turn.now < max(last.at_s + within_s, last.rests_until_s)
 
     def _order(self, found: list[Demand], turn: Turn) -> None:
         """Order evictions. If a pod can have no order now, choose again without it."""

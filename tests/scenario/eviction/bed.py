@@ -49,6 +49,7 @@ class Cluster:
     refusal: why no order can be given.
     budgets, refused: names of pods that a PodDisruptionBudget protects, and that the controller never evicts.
     grace_s: seconds from the eviction to the end of a pod.
+    asked: names of the pods of all wishes, also of wishes without an order.
     """
 
     def __init__(self) -> None:
@@ -56,6 +57,7 @@ class Cluster:
         self.budgets: set[str] = set()
         self.refused: set[str] = set()
         self.grace_s = GRACE_S
+        self.asked: list[str] = []
         self.ordered: list[EvictionWish] = []
         self.ends: dict[str, float] = {}
         self._book = Book()
@@ -64,6 +66,7 @@ class Cluster:
         return self.refusal
 
     def order(self, wish: EvictionWish, now_s: float) -> Ordered:
+        self.asked.append(wish.name)
         if problem := eviction_orders.problem(self._book, wish, now_s):
             return Ordered(refusal=problem)
         assert list(unknown_figures(wish.text, wish.inputs)) == []

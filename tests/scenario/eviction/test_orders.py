@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from nri_coloc.core.evictions import REFUSED_S
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.settings import Tuning
 from nri_coloc.core.state import Assignment
@@ -40,6 +41,16 @@ def test_a_refused_pod_blocks_no_other(make: Callable[..., Bed]):
     bed.holds("late", 1)
     bed.seconds(2)
     assert bed.cluster.names == ["daemon", "first", "late"]
+
+
+def test_a_pod_that_rests_is_not_asked_for(make: Callable[..., Bed]):
+    bed = make(first=1, daemon=4)
+    bed.cluster.refused = {"first", "daemon"}
+    short(bed)
+    bed.seconds(int(REFUSED_S) - 5)
+    assert sorted(bed.cluster.asked) == ["daemon", "first"]
+    bed.seconds(10)
+    assert sorted(bed.cluster.names) == ["daemon", "daemon", "first", "first"]
 
 
 def test_an_unknown_sandbox_blocks_no_other(make: Callable[..., Bed]):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_coloc.core.evictions import LONGEST_S, Outcome, Result
+from nri_coloc.core.evictions import LONGEST_S, PAUSE_S, REFUSED_S, Outcome, Result
 from nri_coloc.kubernetes import eviction_orders
 from nri_coloc.kubernetes.eviction_orders import Book
 from tests.rig.eviction_orders import BATCH
@@ -74,7 +74,7 @@ def test_a_false_acceptance_holds_for_ten_minutes():
     assert eviction_orders.problem(book, WISH, NOW + eviction_orders.LEAVING_S) == ""
 
 
-@pytest.mark.parametrize(("retry_after_s", "pause_s"), [(0, eviction_orders.PAUSE_S), (120, 120)])
+@pytest.mark.parametrize(("retry_after_s", "pause_s"), [(0, PAUSE_S), (120, 120)])
 def test_a_refused_pod_has_a_pause(retry_after_s, pause_s):
     book = after(Outcome.BUDGET, retry_after_s=retry_after_s)
     assert (
@@ -85,8 +85,8 @@ def test_a_refused_pod_has_a_pause(retry_after_s, pause_s):
 
 def test_a_refusal_without_a_time_holds_long():
     book = after(Outcome.REFUSED)
-    assert eviction_orders.problem(book, WISH, NOW + eviction_orders.REFUSED_S - 1)
-    assert eviction_orders.problem(book, WISH, NOW + eviction_orders.REFUSED_S) == ""
+    assert eviction_orders.problem(book, WISH, NOW + REFUSED_S - 1)
+    assert eviction_orders.problem(book, WISH, NOW + REFUSED_S) == ""
 
 
 @pytest.mark.parametrize("outcome", [Outcome.BUDGET, Outcome.ACCEPTED])
