@@ -12,6 +12,7 @@ the pod itself answers: it is being deleted, or gone.
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from threading import Event, Lock
@@ -131,6 +132,7 @@ class Executor:
         now_s = time.monotonic()
         with self._lock:
             noted = dict(self._due_s)
+            self._served_s = {node: at_s for node, at_s in self._served_s.items() if now_s - at_s < SPACING_S}
         ends = {
             node: min(each.at_s for each in given.values()) for node, given in self._notices.items() if given
         }
@@ -149,7 +151,6 @@ class Executor:
             is_done = isinstance(error, ApiRefused) and error.status == 404
             if is_done:
                 self._keep_notices(node, [])
-                self._counted.pop(node, None)
             else:
                 self._problems.broken(str(error))
         except ValueError as error:
@@ -163,6 +164,9 @@ class Executor:
         if is_done:
             self._results.pop(node, None)
             self._backoffs.pop(node, None)
+            if not self._notices.get(node):  # names of nodes that are gone would fill the memory
+                self._notices.pop(node, None)
+                self._counted.pop(node, None)
         else:
             backoff = self._backoffs.setdefault(node, Backoff(random.random, SPACING_S))
             self._note(node, backoff.failed(self._asked_s))
@@ -276,7 +280,8 @@ class Executor:
 
     def _withdraw(self, order: Order) -> None:
         """Remove the notice of a pod that stays; a pod that cannot be written keeps it."""
-        _answered(partial(self._api.merge, _status(order), eviction.notice(order, None)))
+        with suppress(ApiError):
+            self._api.merge(_status(order), eviction.notice(order, None))
 
 
 def _waits(notice: Notice | None, now_s: float) -> bool:

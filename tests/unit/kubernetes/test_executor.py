@@ -107,7 +107,15 @@ def test_vanished_orders_count_no_longer(run):
     ran = run(server)
     server.node["spec"]["evictions"] = []
     ran.play(1)
-    assert ran.executor._counted["a"] == set()
+    assert not ran.executor._counted.get("a")
+
+
+def test_a_node_without_orders_costs_no_memory(run, impatient):
+    server = Server()
+    server.replies[f"GET {OBJECT}"] = [Reply(404)]
+    ran = run(server)
+    ran.turn()
+    assert [name for name, kept in vars(ran.executor).items() if isinstance(kept, dict) and "a" in kept] == []
 
 
 def test_nothing_is_written_before_there_is_a_result(run):

@@ -53,6 +53,18 @@ def test_the_eviction_follows_at_its_time(run, short):
     assert (len(ran.notices()), ran.asked("POST", f"{POD}/eviction")) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    "reply", [Reply(404), Reply(body={**Server().node, "spec": {"evictions": 3}})], ids=["gone", "unreadable"]
+)
+def test_an_unreadable_answer_to_a_withdrawal_ends_no_thread(run, reply):
+    server = Server(reason="schedule")
+    ran = run(server)
+    server.replies[f"GET {OBJECT}"] = [reply]
+    server.replies[f"PATCH {POD}/status"] = [Reply(raw=b"<html>")]
+    ran.play(1)
+    assert len(ran.notices()) == 2
+
+
 def test_a_pod_that_stays_loses_its_notice(run, short):
     server = Server(reason="schedule")
     server.replies[f"POST {POD}/eviction"] = [Reply(403)]
