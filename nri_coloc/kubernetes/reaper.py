@@ -1,13 +1,15 @@
 """Close nodes whose reports stopped, and later lower their amounts to the floor (`silence` decides)."""
 
+import random
 import time
 from collections.abc import Callable
+from math import inf
 from threading import Event
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.kubernetes import objects, presets, requests, silence
 from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused, Object
-from nri_coloc.kubernetes.presets import Preset, Shown
+from nri_coloc.kubernetes.presets import Amounts, Preset, Shown
 from nri_coloc.kubernetes.requests import Floor
 from nri_coloc.kubernetes.silence import EVERY_S, Correction, Heard, Lists
 from nri_coloc.kubernetes.watching import Problems, version_of
@@ -16,6 +18,7 @@ NODES: Final = "/api/v1/nodes"
 _CHANGED: Final = (404, 409)
 """Statuses of a node that was deleted, made again or changed after the list."""
 
+_BUSY: Final = 429
 _LONGEST: Final = 253
 
 Corrected = Callable[[str, Correction], None]
@@ -57,6 +60,7 @@ class Reaper:
         self._corrected = corrected
         self._problems = problems
         self._lists = Lists()
+        self._floor_s: dict[str, float] = {}
 
     def run(self, stop: Event) -> None:
         """List and correct nodes every 30 seconds until `stop` is set."""
@@ -65,7 +69,11 @@ class Reaper:
             stop.wait(EVERY_S)
 
     def turn(self, now_s: float) -> None:
-        """List all nodes, correct the silent ones."""
+        """List all nodes, correct the silent ones.
+
+        A busy API server ends the turn, and so does the time of the next list. The next turn has another order, so
+        that no node that fails keeps others waiting for good.
+        """
         try:
             silent = self._list(now_s)
         except ApiError as error:
@@ -75,9 +83,12 @@ class Reaper:
             self._problems.broken(f"nodes cannot be listed: {type(error).__name__}: {error}")
             return
         self.silent = len(silent)
+        self._floor_s = {each.name: self._floor_s[each.name] for each in silent if each.name in self._floor_s}
+        random.shuffle(silent)
+        end_s = time.monotonic() + EVERY_S
         for each in silent:
-            if self._leads():
-                self._correct(each)
+            if not (self._leads() and self._correct(each, now_s)) or time.monotonic() >= end_s:
+                return
 
     def _list(self, now_s: float) -> list[_Silent]:
         lists = silence.begin(self._lists, now_s)
@@ -105,20 +116,27 @@ class Reaper:
         name = objects.text(objects.child(node, "metadata"), "name", _LONGEST)
         return None if shown == Shown() else _Silent(name, version_of(node), shown, silent_s)
 
-    def _correct(self, silent: _Silent) -> None:
+    def _correct(self, silent: _Silent, now_s: float) -> bool:
+        """Correct a node; return whether the API server can take more requests."""
         name, shown = silent.name, silent.shown
         try:
-            is_long = silent.silent_s >= silence.FLOOR_AFTER_S and shown.amounts is not None
-            found = silence.correction(silent.silent_s, shown, self._floor(name) if is_long else Floor())
+            is_long = silent.silent_s >= silence.FLOOR_AFTER_S and shown.amounts not in (None, Amounts())
+            is_due = is_long and now_s - self._floor_s.get(name, -inf) >= silence.FLOOR_EVERY_S
+            found = silence.correction(silent.silent_s, shown, self._floor(name) if is_due else None)
             if found is not None:
                 self._api.merge(f"{NODES}/{name}/status", self._patch(silent.version, found))
                 self._corrected(name, found)
+            if is_due:
+                self._floor_s[name] = now_s
         except ApiError as error:
+            status = error.status if isinstance(error, ApiRefused) else 0
             # changed: the node reported meanwhile, or its kubelet did, and the next list decides
-            if not (isinstance(error, ApiRefused) and error.status in _CHANGED):
+            if status not in _CHANGED:
                 self._problems.broken(str(error))
+            return status != _BUSY
         except Exception as error:  # noqa: BLE001 - one node's problem
             self._problems.broken(f"node {name} cannot be corrected: {type(error).__name__}: {error}")
+        return True
 
     def _floor(self, name: str) -> Floor:
         preset, demands = self._preset(), []

@@ -26,6 +26,9 @@ FLOOR_AFTER_S: Final = 900.0
 EVERY_S: Final = 30.0
 """Seconds between two lists of all nodes. A watch would send each report of each node to the controller."""
 
+FLOOR_EVERY_S: Final = 300.0
+"""Seconds between two lists of the pods of one silent node. The API server may read all pods of the cluster for each."""
+
 OUTAGE_S: Final = 180.0
 """Seconds without a list after which all silences begin again. A companion that retries needs up to 30 s to report."""
 
@@ -79,15 +82,17 @@ def hear(before: Heard | None, reported_at: str, clock_s: float) -> Heard:
     return before if before is not None and before.reported_at == reported_at else Heard(reported_at, clock_s)
 
 
-def correction(silent_s: float, shown: Shown, floor: Floor) -> Correction | None:
+def correction(silent_s: float, shown: Shown, floor: Floor | None) -> Correction | None:
     """Return the values to write to a node that was silent for some time; None for nothing to do.
 
     An amount is only lowered. A pod that requests more than the node shows, and an unreadable one, do not count:
     no amount that is written here can carry them.
+
+    floor: None if it was not read, so that the amounts stay.
     """
     if silent_s < CLOSE_AFTER_S:
         return None
-    amounts = _lowered(shown.amounts, floor) if silent_s >= FLOOR_AFTER_S else None
+    amounts = None if floor is None or silent_s < FLOOR_AFTER_S else _lowered(shown.amounts, floor)
     if shown.gate is None and amounts is None:
         return None
     return Correction(amounts, silent_s)

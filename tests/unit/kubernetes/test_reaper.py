@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.kubernetes import reaper as reaping
 from nri_coloc.kubernetes.api import ApiError, ApiRefused, ApiUnreachable
 from nri_coloc.kubernetes.presets import DEFAULT, OPEN, REPORTED_AT
 from nri_coloc.kubernetes.reaper import Reaper
@@ -146,10 +147,12 @@ class Nodes:
         self.away: ApiError | None = None
         self.refusal: ApiError | None = None
         self.patched: list[str] = []
+        self.lists_of_pods = 0
 
     def pages(self, path: str, *_: object, **__: object) -> Iterator[tuple[list[Any], str]]:
         if self.away is not None:
             raise self.away
+        self.lists_of_pods += path.endswith("pods")
         yield (list(self.nodes) if path.endswith("nodes") else []), "9"
 
     def merge(self, path: str, _body: object) -> dict[str, Any]:
@@ -222,3 +225,40 @@ def test_a_node_that_changed_meanwhile_is_no_error(status, lines):
     server.refusal = ApiRefused(f"PATCH /api/v1/nodes/a/status: {status}", status)
     _, errors = turns(server, *times(0, 180))
     assert (sorted(server.patched), len(errors)) == (["a", "b"], 2 * lines)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "lists"), [("4k", 3), ("0", 0)], ids=["every five minutes", "none for amounts of 0"]
+)
+def test_a_long_silence_costs_few_lists_of_pods(cpu, lists):
+    silent = node("a")
+    for each in ("capacity", "allocatable"):
+        silent["status"][each] = {DEFAULT.cpu: cpu, DEFAULT.memory: cpu}
+    server = Nodes(silent)
+    turns(server, *times(0, 1770))
+    assert server.lists_of_pods == lists
+
+
+def test_a_refused_correction_reads_the_floor_again():
+    server = Nodes(node("a"))
+    reaper, _ = turns(server, *times(0, 870))
+    server.refusal = ApiRefused("PATCH /api/v1/nodes/a/status: 409", 409)
+    turns(server, *times(900, 990), reaper=reaper)
+    assert server.lists_of_pods == 4
+
+
+def test_a_busy_api_server_ends_the_turn():
+    server = Nodes(*map(node, "abcdefgh"))
+    server.refusal = ApiRefused("PATCH /api/v1/nodes/a/status: 429", 429)
+    turns(server, *times(0, 180))
+    assert len(server.patched) == 1
+
+
+def test_a_slow_turn_ends_for_the_next_list(monkeypatch):
+    server = Nodes(node("a"), node("b"))
+    reaper, _ = turns(server, *times(0, 150))
+    monkeypatch.setattr(reaping, "EVERY_S", 0.0)
+    turns(server, 180.0, reaper=reaper)
+    assert len(server.patched) == 1
+    turns(server, *times(210, 2010), reaper=reaper)
+    assert {*server.patched} == {"a", "b"}
