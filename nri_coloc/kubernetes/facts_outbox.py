@@ -11,6 +11,9 @@ from nri_coloc.kubernetes.facts import ReadFacts
 LARGEST: Final = messages.MESSAGE_LIMIT * 3 // 4
 """Bytes of a message at most, so that its frame and the UIDs of ended pods fit too."""
 
+MOST_GONE: Final = 4096
+"""UIDs of ended pods that wait for the daemon. With more, a complete list says the same in a bounded number of bytes."""
+
 
 class FactsOutbox:
     """The facts of the pods of this node. Any thread may call each method."""
@@ -27,8 +30,7 @@ class FactsOutbox:
     def begin(self) -> None:
         """Begin a complete list: the daemon may lack any of the facts."""
         with self._mutex:
-            self._begins = self._completes = True
-            self._unsent, self._gone = set(self._facts), set()
+            self._begin()
 
     def replace(self, facts: Mapping[str, ReadFacts]) -> None:
         """Take the facts of all pods, by UID."""
@@ -47,6 +49,10 @@ class FactsOutbox:
             else:
                 self._take(facts)
 
+    def _begin(self) -> None:
+        self._begins = self._completes = True
+        self._unsent, self._gone = set(self._facts), set()
+
     def _take(self, read: ReadFacts) -> None:
         uid = read.facts.uid
         if self._facts.get(uid) != read:
@@ -58,6 +64,8 @@ class FactsOutbox:
         if self._facts.pop(uid, None) is not None:
             self._unsent.discard(uid)
             self._gone.add(uid)
+            if len(self._gone) > MOST_GONE:
+                self._begin()
 
     def next(self, now_s: float) -> pb.ReportPodsRequest | None:
         """Return the next message to send; None if the daemon has all facts, or the first list is not read yet.

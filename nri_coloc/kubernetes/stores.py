@@ -136,12 +136,12 @@ class ThisNode:
 
     def replace(self, found: Iterator[Object]) -> None:
         """Take the list, which has one node or none; raise ApiError if the node cannot be read."""
-        nodes = list(found)
+        node = next(found, None)  # a server that ignores the selector may list all nodes
         try:
-            view = self._read(nodes[0]) if nodes else None
+            view = None if node is None else self._read(node)
         except ValueError as error:
             raise ApiError(f"the Node object cannot be read: {error}") from error
-        self._set(view, _version(nodes[0]) if nodes else 0)
+        self._set(view, 0 if node is None else _version(node))
 
     def take(self, kind: str, found: Object) -> None:
         """Take one change, unless an answer to a PATCH was newer; raise ValueError if the node cannot be read."""

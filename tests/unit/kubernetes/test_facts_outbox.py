@@ -7,7 +7,7 @@ import pytest
 
 from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.workload import Pod
-from nri_coloc.kubernetes import facts, messages
+from nri_coloc.kubernetes import facts, facts_outbox, messages
 from nri_coloc.kubernetes.facts import ReadFacts
 from nri_coloc.kubernetes.facts_outbox import FactsOutbox
 from nri_coloc.kubernetes.kept_facts import KeptFacts
@@ -147,3 +147,15 @@ def test_a_deletion_is_told_in_seconds(at: str, seconds: int):
     found = link.kept.newest.of(Pod("p", "a", "render-1", "jobs"))
     assert found is not None
     assert found.killed_at == 50.0 + seconds
+
+
+def test_ended_pods_cost_no_memory_while_the_daemon_is_away():
+    link = Link(read("a"))
+    link.send(connected=True)
+    for number in range(facts_outbox.MOST_GONE + 1):
+        link.outbox.take(f"u{number}", read(f"u{number}"))
+        link.outbox.take(f"u{number}", None)
+    link.outbox.take("a", None)
+    assert link.send() == ""
+    assert sum(len(each.gone) for each in link.sent) == 1
+    assert (link.sent[0].begin, link.sent[-1].complete) == (True, True)

@@ -133,6 +133,13 @@ def test_a_list_with_an_unreadable_node_changes_nothing():
     assert (store.view, store.problem) == (before, "")
 
 
+def test_a_list_of_all_nodes_costs_no_memory():
+    listed = iter([node(), node("n2"), node("n3")])
+    store = ThisNode(DEFAULT, lambda: None, lambda _: None)
+    store.replace(listed)
+    assert (store.view.uid, len(list(listed))) == ("n1", 2)
+
+
 def test_a_late_change_replaces_no_newer_answer():
     store = this_node([node(version="8")])
     store.answered(node(version="12", pods="130"))
