@@ -12,7 +12,7 @@ LARGEST: Final = messages.MESSAGE_LIMIT * 3 // 4
 """Bytes of a message at most, so that its frame and the UIDs of ended pods fit too."""
 
 MOST_GONE: Final = 4096
-"""UIDs of ended pods that wait for the daemon. With more, a complete list says the same in a bounded number of bytes."""
+"""UIDs of ended pods that wait for the daemon. With more, a complete list says the same in fewer bytes."""
 
 
 class FactsOutbox:

@@ -27,7 +27,7 @@ EVERY_S: Final = 30.0
 """Seconds between two lists of all nodes. A watch would send each report of each node to the controller."""
 
 FLOOR_EVERY_S: Final = 300.0
-"""Seconds between two lists of the pods of one silent node. The API server may read all pods of the cluster for each."""
+"""Seconds between two lists of a silent node's pods. The API server may read all pods of the cluster for each."""
 
 OUTAGE_S: Final = 180.0
 """Seconds without a list after which all silences begin again. A companion that retries needs up to 30 s to report."""
