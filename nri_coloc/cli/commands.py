@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DAEMON = "127.0.0.1:9744"
 """The default address of the daemon's HTTP interface."""
 
+ASKED = f"address of this node's daemon, the --http of its `run` ({DAEMON}); a command on the node reaches it"
+
 SIMULATED_NODE = "nri_coloc.sim"
 """The package that the demo needs; an image has none (deploy/Dockerfile)."""
 
@@ -59,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         ("admin", "change what the daemon does, over its admin socket (as root)", _admin_arguments),
         ("controller", "correct silent nodes and evict pods (once in a cluster)", _controller_arguments),
     ):
-        add_arguments(commands.add_parser(name, help=text))
+        add_arguments(commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}."))
     return parser
 
 
@@ -77,14 +79,16 @@ def _check_config_arguments(check: argparse.ArgumentParser) -> None:
 
 
 def _audit_arguments(audit: argparse.ArgumentParser) -> None:
-    audit.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
-    audit.add_argument("--pod", type=_text, default="", metavar="[NAMESPACE/]NAME")
-    audit.add_argument("--limit", type=_positive, default=100, metavar="N")
+    audit.add_argument("--http", default=DAEMON, metavar="ADDR:PORT", help=ASKED)
+    audit.add_argument(
+        "--pod", type=_text, default="", metavar="[NAMESPACE/]NAME", help="decisions about this pod alone"
+    )
+    audit.add_argument("--limit", type=_positive, default=100, metavar="N", help="decisions at most (100)")
     audit.set_defaults(command=_audit)
 
 
 def _top_arguments(top: argparse.ArgumentParser) -> None:
-    top.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    top.add_argument("--http", default=DAEMON, metavar="ADDR:PORT", help=ASKED)
     top.add_argument(
         "--interval", type=_positive, default=1, metavar="SECONDS", help="seconds between two pictures (1)"
     )
@@ -92,7 +96,12 @@ def _top_arguments(top: argparse.ArgumentParser) -> None:
 
 
 def _topology_arguments(topology: argparse.ArgumentParser) -> None:
-    topology.add_argument("--host-root", default="/", metavar="DIR", help="prefix of /sys and /proc")
+    topology.add_argument(
+        "--host-root",
+        default="/",
+        metavar="DIR",
+        help="draw the machine below DIR: prefix of /sys and /proc (/, the machine that this command runs on)",
+    )
     topology.add_argument("-o", "--output", choices=("text", "json"), default="text")
     topology.add_argument(
         "--http", default="", metavar="ADDR:PORT", help="ask this daemon for the containers on each CPU"
@@ -101,8 +110,17 @@ def _topology_arguments(topology: argparse.ArgumentParser) -> None:
 
 
 def _explain_arguments(explain: argparse.ArgumentParser) -> None:
-    explain.add_argument("pod", type=_text, metavar="NAMESPACE/POD[/CONTAINER]")
-    explain.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    explain.description = (
+        "Print for each container of a pod its CPUs, the decision that placed it, the memory nodes that were weighed, "
+        "and the annotations that do not count. Run it on the pod's node."
+    )
+    explain.add_argument(
+        "pod",
+        type=_text,
+        metavar="NAMESPACE/POD[/CONTAINER]",
+        help="names as kubectl shows them, such as shop/web, or shop/web/app for one container",
+    )
+    explain.add_argument("--http", default=DAEMON, metavar="ADDR:PORT", help=ASKED)
     explain.set_defaults(command=_explain)
 
 
@@ -113,7 +131,12 @@ def _controller_arguments(controller: argparse.ArgumentParser) -> None:
     controller.add_argument(
         "--kubeconfig", default="", metavar="FILE", help="credentials; the pod's service account without it"
     )
-    controller.add_argument("--http", default="127.0.0.1:9745", metavar="ADDR:PORT|off")
+    controller.add_argument(
+        "--http",
+        default="127.0.0.1:9745",
+        metavar="ADDR:PORT|off",
+        help="address of its probes and metrics (127.0.0.1:9745)",
+    )
     controller.set_defaults(command=_controller)
 
 
@@ -125,7 +148,12 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--state-dir", default="", metavar="DIR")
     run.add_argument("--admin-socket", type=_text, default="", metavar="PATH")
     run.add_argument("--cluster-socket", type=_text, default="", metavar="PATH")
-    run.add_argument("--http", default="", metavar="ADDR:PORT|off")
+    run.add_argument(
+        "--http",
+        default="",
+        metavar="ADDR:PORT|off",
+        help=f"address of probes, metrics, state and page; as configured, or {DAEMON}, without it",
+    )
     run.add_argument("--observe", action="store_true", help="decide and record, change nothing")
     run.set_defaults(command=_run)
 
@@ -166,7 +194,7 @@ def _doctor_arguments(doctor: argparse.ArgumentParser) -> None:
         "--host-root", default="/", metavar="DIR", help="prefix of /sys, /proc and /var/lib/kubelet"
     )
     doctor.add_argument("--state-dir", default="", metavar="DIR")
-    doctor.add_argument("--http", default=DAEMON, metavar="ADDR:PORT")
+    doctor.add_argument("--http", default=DAEMON, metavar="ADDR:PORT", help=ASKED)
     doctor.set_defaults(command=_doctor)
 
 
@@ -343,19 +371,22 @@ def _topology(options: argparse.Namespace, _environment: Mapping[str, str]) -> i
     from nri_coloc.host import sysfs as machine
 
     found = machine.read(options.host_root)
-    whose = _owners(options.http) if options.http else {}
+    whose = _owners(options.http, found.online) if options.http else {}
     if options.output == "json":
         named = {"owners": {name: cpuset.render(cpus) for name, cpus in whose.items()}} if whose else {}
-        print(json.dumps({**topology.as_json(found), **named}, indent=2))
+        print(json.dumps({"root": options.host_root, **topology.as_json(found), **named}, indent=2))
     else:
-        print(topology.draw(found, whose))
+        print(f"{topology.read_from(options.host_root)}\n{topology.draw(found, whose)}")
     return DONE
 
 
-def _owners(address: str) -> dict[str, CPUMask]:
+def _owners(address: str, online: CPUMask) -> dict[str, CPUMask]:
+    """Return the owners of CPUs that a daemon names, if it runs on the machine with these CPUs."""
     from nri_coloc.cli import asking, topology
 
-    return topology.owners(asking.ask(address, "/v1/state"))
+    state = asking.ask(address, "/v1/state")
+    topology.check_machine(state, online)
+    return topology.owners(state)
 
 
 def _explain(options: argparse.Namespace, _environment: Mapping[str, str]) -> int:

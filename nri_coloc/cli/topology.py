@@ -15,6 +15,7 @@ from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
 from nri_coloc.core.texts import counted, plain
 from nri_coloc.core.topology import NumaNode, Topology
+from nri_coloc.errors import SettingsError
 
 WIDTH: Final = 110
 """Columns of a row of cores at most."""
@@ -47,6 +48,13 @@ def draw(topology: Topology, owners: Mapping[str, CPUMask] | None = None) -> str
     lines += [_node_title(node, 0) for node in topology.nodes if not node.cpus]
     legend = list(_legend(topology, owners, signs))
     return "\n".join([*lines, "", *legend] if legend else lines) + "\n"
+
+
+def read_from(host_root: str) -> str:
+    """Return the first line of the drawing: the files that it was read from."""
+    root = host_root.rstrip("/")
+    other = "" if root else "; --host-root names another machine's"
+    return f"read from {plain(root)}/sys and {plain(root)}/proc{other}"
 
 
 def as_json(topology: Topology) -> dict[str, Any]:
@@ -170,6 +178,19 @@ def _legend(topology: Topology, owners: Mapping[str, CPUMask], signs: Mapping[st
 
 
 State = Mapping[str, Any]
+
+
+def check_machine(state: State, online: CPUMask) -> None:
+    """Raise SettingsError if a daemon's state is of a machine with other CPUs, DaemonSilent if it is not valid."""
+    try:
+        theirs = cpuset.parse(state["node"]["cpus"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DaemonSilent(f"the daemon's state cannot be read: {error}") from error
+    if theirs & ~online:
+        raise SettingsError(
+            f"the daemon runs on another machine: it has CPUs {cpuset.render(theirs)}, and this one has "
+            f"{cpuset.render(online)}; run this on its node, with --host-root if that is mounted elsewhere"
+        )
 
 
 def owners(state: State) -> dict[str, CPUMask]:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.cli import asking, listeners, main
+from nri_coloc.sim import machines
 from tests.rig import whole_process
 from tests.unit.cli.test_top import View, container
 
@@ -82,12 +83,14 @@ def obeys(said: str) -> bool:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_text_of_an_answer_controls_the_terminal(command, monkeypatch, capsys):
+def test_no_text_of_an_answer_controls_the_terminal(command, monkeypatch, tmp_path, capsys):
+    machines.plant(machines.MACHINES["8cpu"], tmp_path)
+    machine = ("--host-root", str(tmp_path)) if command == ("topology",) else ()
     obeyed = []
     for place in texts(answers()):
         changed = replaced(place)
         monkeypatch.setattr(asking, "ask", lambda _address, path, **_: copy.deepcopy(changed[path]))  # noqa: B023
-        main.main([*command, "--http", "127.0.0.1:1"], {})
+        main.main([*command, *machine, "--http", "127.0.0.1:1"], {})
         if any(map(obeys, capsys.readouterr())):
             obeyed.append(place)
     assert obeyed == []

@@ -159,6 +159,12 @@ def test_check_config_names_odd_windows(tmp_path, capsys):
     assert "changes nothing" not in told.out
 
 
+@pytest.mark.parametrize(("command", "told"), [("explain", "such as shop/web"), ("top", "127.0.0.1:9744")])
+def test_help_names_an_example_or_a_default(command, told, capsys):
+    assert main.main([command, "--help"], {}) == 0
+    assert told in capsys.readouterr().out
+
+
 def test_the_module_is_the_program():
     done = subprocess.run(
         [sys.executable, "-m", "nri_coloc", "--help"],

@@ -8,6 +8,7 @@ import pytest
 from nri_coloc.cli import topology
 from nri_coloc.core import cpuset
 from nri_coloc.core.topology import Topology
+from nri_coloc.errors import SettingsError
 from nri_coloc.sim import machines
 from nri_coloc.sim.machines import MACHINES
 
@@ -111,6 +112,17 @@ def test_owners_beyond_the_letters_share_a_mark():
 
 def test_names_cannot_command_the_terminal():
     assert "a x?[2Jy  0" in topology.draw(machine("2cpu"), {"x\x1b[2Jy": 1})
+
+
+@pytest.mark.parametrize(("root", "files"), [("/", "/sys and /proc"), ("/host/", "/host/sys and /host/proc")])
+def test_the_drawing_says_where_it_was_read(root, files):
+    assert topology.read_from(root).partition(";")[0] == f"read from {files}"
+
+
+def test_a_daemon_of_another_machine_is_named():
+    with pytest.raises(SettingsError, match=r"CPUs 0-7, and this one has 0-1; run this on its node"):
+        topology.check_machine({"node": {"cpus": "0-7"}}, 0b11)
+    topology.check_machine({"node": {"cpus": "0"}}, 0b11)
 
 
 def test_json_names_the_nodes_as_the_http_interface_does():
