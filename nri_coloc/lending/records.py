@@ -203,6 +203,8 @@ def figures(grounds: Grounds) -> str:
     scene = grounds.scene
     system = {"system_milli": scene.system} if _larger(scene) == "system" else {}
     found = {"online_milli": scene.online, **system, "lendable_cpus": scene.lendable}
+    if grounds.verdict.binding is Binding.GROWTH_STEP:
+        found["step_milli"] = step_milli(scene.lendable, grounds.tuning)
     lend = (shown("lend", grounds.tuning.lend),) if grounds.tuning.lend < 1 else ()
     return ", ".join([*_stall(grounds), *(shown(name, value) for name, value in found.items()), *lend])
 

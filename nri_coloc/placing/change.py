@@ -36,7 +36,7 @@ from nri_coloc.placing import pools, tiers
 from nri_coloc.placing.tiers import Population
 
 _MEMBERS_OF = (SHARE, RECLAIM, SYSTEM)
-_SHOWN: Final = ("members", "asked_milli")
+_SHOWN: Final = ("lost_cpus", "members", "asked_milli")
 
 
 def with_container(state: NodeState, assignment: Assignment) -> NodeState:
@@ -294,12 +294,22 @@ def pool_decisions(
             pool=pool,
             before=Knobs(cpus=cpuset.render(before.pools.cpus(pool))),
             after=Knobs(cpus=cpuset.render(after.pools.cpus(pool))),
-            inputs={**(inputs or {}), **_figures(after, pool, members)},
+            inputs={
+                **(inputs or {}),
+                **_lost(before.pools, after.pools, pool),
+                **_figures(after, pool, members),
+            },
             shows=_SHOWN if inputs is None else (),
         )
         for pool in changed_pools(before.pools, after.pools)
         if (members := after.containers.in_pool(pool)) or pool in sized
     )
+
+
+def _lost(before: Pools, after: Pools, pool: str) -> dict[str, Figure]:
+    """Return by name the CPUs that a pool lost; empty if it lost none. A cause may name only CPUs that came."""
+    lost = before.cpus(pool) & ~after.cpus(pool)
+    return {"lost_cpus": cpuset.render(lost)} if lost else {}
 
 
 def _figures(state: NodeState, pool: str, members: int) -> dict[str, Figure]:

@@ -23,8 +23,9 @@ _FIGURES: Final = Knobs(
 )
 """The knobs that follow from the kubelet's figures; only the names count."""
 
-_SHOWN: Final = tuple(
-    f"asked.{name}" for name in ("cpus", "mems", "shares", "quota", "period", "memory.limit")
+_SHOWN: Final = (
+    "kept.cpus",
+    *(f"asked.{name}" for name in ("cpus", "mems", "shares", "quota", "period", "memory.limit")),
 )
 """The figures of an update that its sentence ends with."""
 
@@ -298,14 +299,21 @@ def _said(
         after=values,
         orders=overlay,
         considered=None if resize is None else resize.considered,
-        inputs=_inputs(before, assignment, asked, resize),
+        inputs=_inputs(before, assignment, asked, overlay.cpus, resize),
         shows=_SHOWN if resize is None else words.SHOWN,
     )
 
 
-def _inputs(before: NodeState, assignment: Assignment, asked: Knobs, resize: Resize | None) -> Inputs:
-    """Return by name the values that the kubelet asked for, and the figures of the CPUs that follow from them."""
+def _inputs(
+    before: NodeState, assignment: Assignment, asked: Knobs, kept: str | None, resize: Resize | None
+) -> Inputs:
+    """Return by name the values that the kubelet asked for, and the figures of the CPUs that follow from them.
+
+    kept: the daemon's CPUs that take the place of the kubelet's; None if there are none.
+    """
     found: dict[str, Figure] = {f"asked.{name}": value for name, value in asked.named().items()}
+    if kept is not None:
+        found["kept.cpus"] = kept
     found |= words.of_request(before, assignment)
     return found if resize is None else found | ownership.figures(before, resize)
 

@@ -30,14 +30,14 @@ def record(of: Grounds | None, turns: int = 0) -> Record:
 
 def test_growth_shows_the_figures_that_people_ask_for():
     assert record(grounds()).because == (
-        "grow: online use leaves room, one step (online=2 cores, lendable=8, cpus 1 → 2)"
+        "grow: online use leaves room, one step (online=2 cores, lendable=8, step=1 core, cpus 1 → 2)"
     )
 
 
 def test_a_swing_shows_its_turns_and_extremes():
     assert record(grounds(), turns=14).because == (
         "swing: 14 turns in 60 s: online use leaves room, one step (online=2 cores, lendable=8, "
-        "between 1 and 8, cpus 1 → 2)"
+        "step=1 core, between 1 and 8, cpus 1 → 2)"
     )
 
 

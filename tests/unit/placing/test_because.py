@@ -261,6 +261,14 @@ class TestUpdates:
         assert wanted == {"shares": 2048, "memory.limit": 4096, "cpus": "0"}
         assert record.after == {"shares": 2048, "cpus": "2-7"}
 
+    def test_kept_cpus_are_named(self):
+        node = Node()
+        node.create("app", wish=SHARED)
+        node.create("main", 2000, on="other")
+        record = audit(node.update("app", Resources(shares=2048, cpus="0")))[0]
+        assert (record.after["cpus"], used(record)["kept.cpus"]) == ("2-7", "2-7")
+        assert "(kept.cpus=2-7, " in record.because
+
     def test_untouched_values_are_the_kubelets(self):
         node = Node()
         node.create("app", wish=SHARED)

@@ -146,6 +146,19 @@ class TestPoolDecisions:
         assert members == [("share", 1), ("reclaim", 1), ("system", 1)]
         assert (said[0].before.cpus, said[0].after.cpus) == ("2-7", "3-7")
 
+    def test_a_record_names_the_cpus_that_the_pool_lost(self):
+        node = peopled()
+        before = node.state
+        node.create("other", 1000, on="other")
+        (lost, *_), (gained, *_) = (
+            change.pool_decisions(*states, Reason.CPUS_RETURNED, "pool resized: x")
+            for states in ((before, node.state), (node.state, before))
+        )
+        assert lost.inputs is not None
+        assert gained.inputs is not None
+        assert (lost.inputs["lost_cpus"], "lost_cpus" in lost.shows) == ("2", True)
+        assert "lost_cpus" not in gained.inputs
+
     def test_of_empty_pools_only_share_is_said(self):
         node = Node()
         before = node.state
