@@ -226,9 +226,7 @@ def _sentence(record: Record) -> str:
 
 def _annotation(record: Record) -> str:
     why = "is not allowed for this pod" if record["event"] == "annotation.denied" else "cannot be read"
-    return (
-        f"{record['key']}={record['value']!r} {why}; allowed is {record['allowed']}; used is {record['used']}"
-    )
+    return f"{record['key']}={record['value']!r} {why}; allowed: {record['allowed']}; used: {record['used']}"
 
 
 def table(candidates: Sequence[Record]) -> list[str]:

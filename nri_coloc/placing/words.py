@@ -27,7 +27,7 @@ SHOWN: Final = (
 )
 """The figures of a container's place that its sentence ends with, as far as the record has them."""
 
-_FAULT = {FindingKind.INVALID: "invalid", FindingKind.DENIED: "not allowed"}
+_FAULT = {FindingKind.INVALID: "invalid", FindingKind.DENIED: "not allowed for this pod"}
 _AGAIN = {
     Reason.RECONFIGURED: "other settings apply now",
 }
@@ -149,7 +149,7 @@ def of_findings(findings: tuple[Finding, ...], assignment: Assignment) -> tuple[
             Decision(
                 AuditEvent(f.kind.value),
                 _FINDING_REASON[f.kind],
-                f"{f.key} ignored: {f.value!r} is {_FAULT[f.kind]}; allowed is {f.allowed}; used is {f.used}",
+                f"{f.key} ignored: {f.value!r} is {_FAULT[f.kind]}; allowed: {f.allowed}; used: {f.used}",
                 subject=assignment,
                 key=f.key,
                 value=f.value,
@@ -167,7 +167,7 @@ def refusal(pod: Pod, admitted: Admission, findings: tuple[Finding, ...]) -> str
     if findings:
         first = findings[0]
         return refused(
-            pod, container, f"{first.key}={first.value!r} is not allowed; allowed is {first.allowed}"
+            pod, container, f"{first.key}={first.value!r} is {_FAULT[first.kind]}; allowed: {first.allowed}"
         )
     if admitted.reason is Reason.NO_FREE_CPUS:
         return refused(pod, container, cause_of(admitted.because))

@@ -116,8 +116,8 @@ class TestLines:
         told = explain.lines(WEB, state(container()), [record(), bad, bad, denied])
         assert told[2:] == [
             "  annotations that do not count",
-            "    k='x' cannot be read; allowed is 1 to 9; used is 3",
-            "    m='y' is not allowed for this pod; allowed is less; used is none",
+            "    k='x' cannot be read; allowed: 1 to 9; used: 3",
+            "    m='y' is not allowed for this pod; allowed: less; used: none",
         ]
 
     def test_the_pools_record_leads_where_it_moved_the_container(self):

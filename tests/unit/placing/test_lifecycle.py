@@ -325,7 +325,7 @@ class TestStrict:
 
     def test_a_bad_annotation_is_refused(self):
         outcome = Node(tuning=STRICT).create("app", wish=replace(SHARED, findings=(BAD,)))
-        words = "coloc.nri.io/io-weight='many' is not allowed; allowed is 1 to 10000"
+        words = "coloc.nri.io/io-weight='many' is invalid; allowed: 1 to 10000"
         assert outcome.refusal == f"nri-coloc refuses shop/web/app: {words}"
         assert said(outcome) == [("annotation.invalid", "bad_value"), ("container.admit", "refused_strict")]
 

@@ -79,7 +79,7 @@ class TestFindings:
 class TestRefusal:
     def test_it_names_pod_container_key_and_what_is_allowed(self):
         _, found = admitted()
-        sentence = "coloc.nri.io/numa='exclusive' is not allowed; allowed is less"
+        sentence = "coloc.nri.io/numa='exclusive' is not allowed for this pod; allowed: less"
         assert (
             words.refusal(pod(), found, (DENIED, INVALID)) == f"nri-coloc refuses shop/web/main: {sentence}"
         )
