@@ -115,6 +115,16 @@ class Ladder(NamedTuple):
 AT_REST: Final = Ladder({}, {}, {})
 
 
+class Hindrance(StrEnum):
+    """Why a culprit of a verdict is not throttled."""
+
+    OFF = "report only"
+    NOT_ALLOWED = "not allowed"
+    LITTLE_USE = "little use"
+    REFUSED = "write refused"
+    IN_VAIN = "limit in vain"
+
+
 class Move(StrEnum):
     """What a step does."""
 
@@ -180,7 +190,7 @@ def climb(before: Ladder, turn: Turn, floors: Mapping[Resource, Floor]) -> tuple
             continue
         floor, felt = floors.get(key[1]), _felt(key, one, heard)
         unrelieved = _unrelieved(key, felt, turn, floor)
-        step, after = _stepped(key, felt, unrelieved, turn, floor)
+        step, stepped = _stepped(key, felt, unrelieved, turn, floor)
         for pod_id in unrelieved:
             charge = *key, pod_id
             in_vain[charge] = _in_vain(in_vain.get(charge), felt, turn.at, floors[key[1]].rung)
@@ -189,16 +199,16 @@ def climb(before: Ladder, turn: Turn, floors: Mapping[Resource, Floor]) -> tuple
         if step is not None and step.cause is Cause.CALM:
             calm = {(*key, pod_id) for pod_id in step.throttle.victims}
             in_vain = {k: tried for k, tried in in_vain.items() if k not in calm}
-        if after is None:
+        if stepped is None:
             freed[key] = Freed(turn.at, one.hold)
         else:
-            throttled[key] = after
-    heard = turn._replace(accused=_heard(turn, in_vain))
+            throttled[key] = stepped
+    after = Ladder(throttled, freed, in_vain)
     for resource, floor in floors.items():
-        for step in _begun(resource, heard, floor, throttled, freed):
+        for step in _begun(resource, turn, floor, after):
             throttled[step.pod_id, resource] = step.throttle
             steps.append(step)
-    return Ladder(throttled, freed, in_vain), tuple(steps)
+    return after, tuple(steps)
 
 
 def refused(ladder: Ladder, step: Step, now: float) -> Ladder:
@@ -221,26 +231,39 @@ def again(key: Key, one: Throttle) -> Step:
     return _step(Move.THROTTLE, Cause.HURT, key, one, before=one.limit, limit=one.limit)
 
 
-def _begun(
-    resource: Resource,
-    turn: Turn,
-    floor: Floor,
-    throttled: Mapping[Key, Throttle],
-    freed: Mapping[Key, Freed],
-) -> Iterable[Step]:
+def hindrance(
+    resource: Resource, one: Accused, turn: Turn, floor: Floor | None, ladder: Ladder
+) -> Hindrance | None:
+    """Return why a verdict on one pod does not throttle its culprit; None if nothing hinders it.
+
+    floor: None if no pod is throttled for the resource.
+    """
+    if floor is None:
+        return Hindrance.OFF
+    if one.pod_id not in turn.may:
+        return Hindrance.NOT_ALLOWED
+    if one.use <= floor.least:
+        return Hindrance.LITTLE_USE
+    if _rests(ladder.freed.get((one.pod_id, resource)), turn.at):
+        return Hindrance.REFUSED
+    tried = ladder.in_vain.get((one.pod_id, resource, one.victim))
+    return Hindrance.IN_VAIN if _is_in_vain(tried, turn.at) else None
+
+
+def _begun(resource: Resource, turn: Turn, floor: Floor, ladder: Ladder) -> Iterable[Step]:
     """Yield the first step for each culprit that is not throttled yet."""
     accused: dict[str, list[Accused]] = {}
     for one in turn.accused.get(resource, ()):
-        if one.pod_id in turn.may and one.use > floor.least:
+        if hindrance(resource, one, turn, floor, ladder) is None:
             accused.setdefault(one.pod_id, []).append(one)
     for pod_id, charges in accused.items():
         key = pod_id, resource
-        if key in throttled or _rests(freed.get(key), turn.at):
+        if key in ladder.throttled:
             continue
         use = max(one.use for one in charges)
         limit = max(floor.least, use * FURTHER)
         victims = frozenset(one.victim for one in charges)
-        hold = _hold(freed.get(key), floor.rung)
+        hold = _hold(ladder.freed.get(key), floor.rung)
         throttle = Throttle(limit, use, victims, turn.at, hold)
         yield _step(Move.THROTTLE, Cause.HURT, key, throttle, before=None, limit=limit)
 
@@ -264,18 +287,26 @@ def _counts(key: Key | Charge, one: Freed | InVain, turn: Turn) -> bool:
 
 def _heard(turn: Turn, in_vain: Mapping[Charge, InVain]) -> dict[Resource, list[Accused]]:
     """Return the culprits of the verdicts without those whose limit was in vain for the victim lately."""
-    resting = {charge for charge, tried in in_vain.items() if turn.at - tried.at < tried.rest}
     return {
-        resource: [one for one in accused if (one.pod_id, resource, one.victim) not in resting]
+        resource: [
+            one
+            for one in accused
+            if not _is_in_vain(in_vain.get((one.pod_id, resource, one.victim)), turn.at)
+        ]
         for resource, accused in turn.accused.items()
     }
+
+
+def _is_in_vain(tried: InVain | None, now: float) -> bool:
+    """Return whether a limit was in vain for a pod so lately that no verdict on the pod throttles the culprit."""
+    return tried is not None and now - tried.at < tried.rest
 
 
 def _in_vain(before: InVain | None, one: Throttle, now: float, rung: RungTuning) -> InVain:
     """Return the same while it rests, else a rest twice as long as the last one."""
     if before is None:
         return InVain(now, one.hold)
-    return before if now - before.at < before.rest else InVain(now, _longer(before.rest, rung))
+    return before if _is_in_vain(before, now) else InVain(now, _longer(before.rest, rung))
 
 
 def _felt(key: Key, one: Throttle, turn: Turn) -> Throttle:

@@ -117,7 +117,7 @@ class Pressure:
             idle=self._idle(judged),
         )
         self._ladder, steps = ladder.climb(self._ladder, turn, _floors(tuning))
-        self._tell(judged.verdicts, state, tuning, now)
+        self._tell(judged.verdicts, state, tuning, turn)
         for step in steps:
             self._carry_out(step, state, now)
         self._follow(state)
@@ -217,27 +217,33 @@ class Pressure:
             self._report.decided((said,), state, state)
         return True
 
-    def _tell(self, verdicts: Iterable[Verdict], state: NodeState, tuning: Tuning, now: float) -> None:
+    def _tell(self, verdicts: Iterable[Verdict], state: NodeState, tuning: Tuning, turn: Turn) -> None:
         """Record each verdict when it begins or has another first culprit, and once a minute while it lasts."""
-        self._told = {k: at for k, at in self._told.items() if now - at < TOLD_AGAIN_S}
+        self._told = {k: at for k, at in self._told.items() if turn.at - at < TOLD_AGAIN_S}
         for verdict in verdicts:
             key = verdict.victim, verdict.resource, verdict.evidence.culprits[0].pod_id
             if key in self._told:
                 continue
-            self._told[key] = now
+            self._told[key] = turn.at
             names = _names(state, (one.pod_id for one in verdict.evidence.culprits))
             qos = self._pods.of(state).online[verdict.victim].qos
-            said = words.of_verdict(verdict, qos, names, self._next_action(verdict, tuning))
+            said = words.of_verdict(verdict, qos, names, self._next_action(verdict, tuning, turn))
             self._report.decided((said,), state, state)
 
-    def _next_action(self, verdict: Verdict, tuning: Tuning) -> str:
-        """Return what follows a verdict, in words."""
-        if verdict.resource not in ACTIONS:
+    def _next_action(self, verdict: Verdict, tuning: Tuning, turn: Turn) -> str:
+        """Return what follows a verdict, in words; if nothing does, why its first culprit is not throttled."""
+        resource, culprits = verdict.resource, [one.pod_id for one in verdict.evidence.culprits]
+        if resource not in ACTIONS:
             return "none"
         if tuning.observe:
             return "none in mode observe"
-        keys = {(one.pod_id, verdict.resource) for one in verdict.evidence.culprits}
-        return ACTIONS[verdict.resource].name if keys & self._ladder.throttled.keys() else "none allowed"
+        if any((pod_id, resource) in self._ladder.throttled for pod_id in culprits):
+            return ACTIONS[resource].name
+        charge = culprits[0], verdict.victim
+        accused = (one for one in turn.accused[resource] if (one.pod_id, one.victim) == charge)
+        floor = _floors(tuning).get(resource)
+        why = next((ladder.hindrance(resource, one, turn, floor, self._ladder) for one in accused), None)
+        return f"none: {why or 'not possible'}"
 
 
 def _floors(tuning: Tuning) -> dict[Resource, Floor]:

@@ -165,6 +165,16 @@ def test_a_faked_stall_frees_no_hog(make: Callable[..., Bed]):
     assert all(one.reason is not Reason.NO_RELIEF for one in bed.told.decisions)
 
 
+def test_a_verdict_says_that_its_limit_was_in_vain(make: Callable[..., Bed]):
+    bed = make()
+    bed.seconds(20, day(bed, 0))
+    bed.seconds(58, lambda: {"web": HURT["web"], "hog": bed.reads("hog", BUSY_READER)})
+    bed.seconds(8, day(bed, 0))
+    bed.seconds(5, lambda: {"web": HURT["web"], "hog": bed.reads("hog", BUSY_READER)})
+    said = [(one.inputs or {})["action"] for one in bed.told.events(AuditEvent.PRESSURE_VERDICT)]
+    assert said == ["throttle_io", "none: limit in vain"]
+
+
 def test_a_culprit_that_stops_is_set_free(make: Callable[..., Bed]):
     bed = hurt(make())
     bed.seconds(60, day(bed, 0))
@@ -237,14 +247,15 @@ def test_a_containers_own_memory_limit_blames_no_pod(make: Callable[..., Bed]):
 
 
 @pytest.mark.parametrize(
-    "tuning",
-    [Tuning(pressure=ACTS, observe=True), Tuning()],
+    ("tuning", "action"),
+    [(Tuning(pressure=ACTS, observe=True), "none in mode observe"), (Tuning(), "none: report only")],
     ids=["observe", "report"],
 )
-def test_nothing_is_written_unless_told_to(make: Callable[..., Bed], tuning: Tuning):
+def test_nothing_is_written_unless_told_to(make: Callable[..., Bed], tuning: Tuning, action: str):
     bed = hurt(make(tuning))
     bed.seconds(20, day(bed, BUSY_READER))
-    assert [one.event for one in bed.told.decisions] == [AuditEvent.PRESSURE_VERDICT]
+    (verdict,) = bed.told.decisions
+    assert (verdict.event, (verdict.inputs or {})["action"]) == (AuditEvent.PRESSURE_VERDICT, action)
     assert bed.limit("hog") is None
 
 
@@ -267,7 +278,8 @@ def test_avoidance_without_throttle_is_respected(make: Callable[..., Bed]):
         return {"web": bed.waits([spared]), "spared": spared}
 
     bed.seconds(10, second)
-    assert bed.told.events(AuditEvent.PRESSURE_VERDICT)
+    (verdict,) = bed.told.events(AuditEvent.PRESSURE_VERDICT)
+    assert "action=none: not allowed)" in verdict.because
     assert bed.limit("spared") is None
 
 

@@ -2,9 +2,25 @@
 
 from itertools import pairwise
 
+import pytest
+
 from nri_coloc.core.settings import RungTuning
 from nri_coloc.pressure.action import Cause
-from nri_coloc.pressure.ladder import AT_REST, Accused, Floor, Ladder, Move, Step, Turn, climb, refused
+from nri_coloc.pressure.ladder import (
+    AT_REST,
+    Accused,
+    Floor,
+    Freed,
+    Hindrance,
+    InVain,
+    Ladder,
+    Move,
+    Step,
+    Turn,
+    climb,
+    hindrance,
+    refused,
+)
 from nri_coloc.pressure.verdict import Resource
 
 MIB = 1 << 20
@@ -243,3 +259,28 @@ def test_an_ended_pod_is_forgotten_without_a_step():
 def test_use_at_the_floor_is_not_throttled():
     turn = Turn(1.0, {Resource.IO: (HOG._replace(use=float(MIB)),)}, {Resource.IO: {"web"}}, {"hog"})
     assert climb(AT_REST, turn, FLOORS)[1] == ()
+
+
+REFUSED = AT_REST._replace(freed={("hog", Resource.IO): Freed(0.0, 30.0, refused=True)})
+VAIN = AT_REST._replace(in_vain={("hog", Resource.IO, "web"): InVain(0.0, 30.0)})
+
+
+@pytest.mark.parametrize(
+    ("one", "may", "before", "expected"),
+    [
+        (HOG, {"hog"}, AT_REST, None),
+        (HOG, set(), AT_REST, Hindrance.NOT_ALLOWED),
+        (HOG._replace(use=1.0 * MIB), {"hog"}, AT_REST, Hindrance.LITTLE_USE),
+        (HOG, {"hog"}, REFUSED, Hindrance.REFUSED),
+        (HOG, {"hog"}, VAIN, Hindrance.IN_VAIN),
+        (HOG._replace(victim="db"), {"hog"}, VAIN, None),
+    ],
+    ids=["none", "avoidance", "little use", "refused", "in vain", "in vain for another"],
+)
+def test_a_culprit_is_throttled_or_says_why_not(
+    one: Accused, may: set[str], before: Ladder, expected: Hindrance | None
+):
+    turn = Turn(29.0, {Resource.IO: [one]}, {Resource.IO: {one.victim}}, may)
+    found = hindrance(Resource.IO, one, turn, FLOORS[Resource.IO], before)
+    assert found is expected
+    assert bool(climb(before, turn, FLOORS)[1]) is (expected is None)
