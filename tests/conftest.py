@@ -6,13 +6,12 @@ tests of other tiers (`tests/tiers.py`). Under CI=true a skipped test is a failu
 
 import gc
 import os
-import signal
 from collections.abc import Generator
 from typing import TypeVar
 
 import pytest
 
-from tests import tiers
+from tests import interrupts, tiers
 from tests.cluster import leftovers
 from tests.rig import cleanup, examples, kubepods, lanes, last_words, memory
 from tests.rig.order import is_on_containerd, place
@@ -25,8 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until `pytest_collection_finish`
     memory.use_memory()
     examples.choose(few=config.getoption("--tier") == "fast")
-    # a background job of a shell ignores Ctrl-C, and so would the programs that tests interrupt
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts.raise_them()
     config.pluginmanager.register(Spent())
     if selection := tiers.selection(config):
         config.pluginmanager.register(selection)
