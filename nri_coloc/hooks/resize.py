@@ -7,7 +7,7 @@ container onto them first.
 from typing import Any
 
 from nri_coloc._pb import nri_pb2
-from nri_coloc.core.decisions import NO_MOVES, Outcome
+from nri_coloc.core.decisions import NO_MOVES, ContainerUpdating, Outcome
 from nri_coloc.core.knobs import NO_KNOBS, NOTHING_KNOWN, Knobs
 from nri_coloc.core.seams import Change, Decided, all_of
 from nri_coloc.core.state import NodeState
@@ -55,10 +55,7 @@ class Resize:
         outcome = self._node.decide_if(event, deliverable)
         if outcome is None:
             self._consequences.tell_too_late(hook, exchange)
-            before = self._node.state
-            by_files = self._node.decide(replace(event, answered=False))
-            self._consequences.follow(all_of(by_files, before))
-            self._tell_resize(event.container.pod_id, before, by_files.state)
+            self._serve_by_files(event)
             return
         if outcome.refusal:
             exchange.refuse(outcome.refusal)
@@ -79,6 +76,13 @@ class Resize:
             self._consequences.tell_drift(container_id, *drifts)
         # specs are pushed only now: the answer has carried most of their values, perhaps all
         self._consequences.follow(all_of(outcome, before, left=NO_MOVES, latency_us=exchange.latency_us))
+
+    def _serve_by_files(self, event: ContainerUpdating) -> None:
+        """Decide an update that was answered without us: files carry its values."""
+        before = self._node.state
+        by_files = self._node.decide(replace(event, answered=False))
+        self._consequences.follow(all_of(by_files, before))
+        self._tell_resize(event.container.pod_id, before, by_files.state)
 
     def carried_out(self, hook: events.Hook, exchange: Exchange) -> None:
         """Handle PostUpdateContainer: check whether the runtime applied the answer."""

@@ -197,31 +197,20 @@ def _allocate(state: NodeState, container: Container, wish: Wish, due: Due, room
     count = due.cpus
     wish_now, findings = satisfiable(state, wish, count, room)
     free = state.pools.free
-    considered = None
     grant = _as_ordered(state, wish, count)
-    if grant is None:
-        considered = Considered(free, count, wish_now, room)
-        for cpus in supply.sources(state, wish, count):
-            grant = allocator.allocate(state.topology, cpus, count, wish_now, room)
-            if grant is not None:
-                considered = replace(considered, free=cpus)
-                break
-    if grant is None:
-        assignment = replace(_pooled(container, wish), pool=SHARE)
-        why = f"runs in share: {short_of(count, free)}{_unmet(wish, free)}{supply.short_of_isolated(state, wish, 0)}"
-        inputs = _ordered(wish, free) | supply.isolated_left(state, wish, 0)
-        return Admission(
-            assignment=assignment,
-            reason=Reason.NO_FREE_CPUS,
-            because=why,
-            findings=findings,
-            considered=considered,
-            inputs=inputs or None,
-        )
-    assignment = _owner(container, wish, grant.cpus, grant.mems)
-    if grant.reason is Reason.ORDERED:
+    if grant is not None:
+        assignment = _owner(container, wish, grant.cpus, grant.mems)
         inputs = _ordered(wish, free) | {"n": count, "free": cpuset.render(free)}
         return Admission(assignment, grant.reason, grant.because, findings, inputs=inputs)
+    considered = Considered(free, count, wish_now, room)
+    for cpus in supply.sources(state, wish, count):
+        grant = allocator.allocate(state.topology, cpus, count, wish_now, room)
+        if grant is not None:
+            considered = replace(considered, free=cpus)
+            break
+    if grant is None:
+        return _in_share(state, container, wish, considered)._replace(findings=findings)
+    assignment = _owner(container, wish, grant.cpus, grant.mems)
     why = f"{grant.because}{_unmet(wish, free)}{supply.short_of_isolated(state, wish, grant.cpus)}"
     inputs = _ordered(wish, free) | supply.isolated_left(state, wish, grant.cpus)
     if grant.lost:
@@ -233,6 +222,19 @@ def _allocate(state: NodeState, container: Container, wish: Wish, due: Due, room
         findings=findings,
         considered=considered,
         inputs=inputs or None,
+    )
+
+
+def _in_share(state: NodeState, container: Container, wish: Wish, considered: Considered) -> Admission:
+    """Return the place of a container that cannot get CPUs of its own."""
+    free = considered.free
+    left = f"{_unmet(wish, free)}{supply.short_of_isolated(state, wish, 0)}"
+    return Admission(
+        assignment=replace(_pooled(container, wish), pool=SHARE),
+        reason=Reason.NO_FREE_CPUS,
+        because=f"runs in share: {short_of(considered.count, free)}{left}",
+        considered=considered,
+        inputs=(_ordered(wish, free) | supply.isolated_left(state, wish, 0)) or None,
     )
 
 

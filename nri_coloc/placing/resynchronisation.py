@@ -317,32 +317,7 @@ def everyone(state: NodeState) -> Moves:
 def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcome:
     """Apply new tuning or a changed machine; only affected containers and pods move."""
     before = state
-    reserved = pools.reserved_cpus(event.topology, tuning)
-    kubelets = pools.kept_cpus(event.topology, tuning)
-    kept, lost = claims.surviving(state, event.topology, reserved | kubelets)
-    owners = {a.id: a.exclusive for a in kept if a.exclusive}
-    told = pools.as_told(state.pools, tuning)
-    # as of a state without pods; their requests are counted when the pods are added
-    nothing = NodeState(event.topology, replace(told, asked={}))
-    pod_ids = dict.fromkeys(a.container.pod_id for a in kept)
-    asked, tallies = tiers.requests_after(nothing, tiers.Population(Crowd.of(kept), {}), pod_ids)
-    told = replace(told, asked=asked)
-    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
-    places = {k: _place_again(place, event) for k, place in state.pods.items()}
-    crowd = Crowd.of(tiers.housed(derived, a) for a in kept)
-    state = NodeState(
-        topology=event.topology,
-        pools=derived,
-        pods={},
-        containers=crowd,
-        owners=owners,
-        generation=state.generation + 1,
-        ended=state.ended,
-        facts=state.facts,
-        tallies=tallies,
-    )
-    state = change.with_all_pods(state, places)
-    state = pools.claimed(state, before.pools, derived.dedicated)
+    state, lost = _surviving(before, event, tuning)
     decisions: list[Decision] = []
     for assignment in _to_place_again(state, lost, event):
         wish = event.wishes.get(assignment.id, assignment.wish)
@@ -357,6 +332,34 @@ def reconfigure(state: NodeState, event: Reconfigured, tuning: Tuning) -> Outcom
     decisions.extend(change.pool_decisions(before, state, Reason.RECONFIGURED, cause))
     decisions.extend(words.changed_of_all(before, state))
     return Outcome(state, tuple(decisions), _differing(before, state))
+
+
+def _surviving(before: NodeState, event: Reconfigured, tuning: Tuning) -> tuple[NodeState, list[Assignment]]:
+    """Return the state in which containers keep the CPUs that they may keep, and the containers that lost theirs."""
+    reserved = pools.reserved_cpus(event.topology, tuning)
+    kubelets = pools.kept_cpus(event.topology, tuning)
+    kept, lost = claims.surviving(before, event.topology, reserved | kubelets)
+    owners = {a.id: a.exclusive for a in kept if a.exclusive}
+    told = pools.as_told(before.pools, tuning)
+    # as of a state without pods; their requests are counted when the pods are added
+    nothing = NodeState(event.topology, replace(told, asked={}))
+    pod_ids = dict.fromkeys(a.container.pod_id for a in kept)
+    asked, tallies = tiers.requests_after(nothing, tiers.Population(Crowd.of(kept), {}), pod_ids)
+    told = replace(told, asked=asked)
+    derived = pools.derive(event.topology, reserved, reduce(or_, owners.values(), 0), kubelets, told)
+    state = NodeState(
+        topology=event.topology,
+        pools=derived,
+        pods={},
+        containers=Crowd.of(tiers.housed(derived, a) for a in kept),
+        owners=owners,
+        generation=before.generation + 1,
+        ended=before.ended,
+        facts=before.facts,
+        tallies=tallies,
+    )
+    state = change.with_all_pods(state, {k: _place_again(place, event) for k, place in before.pods.items()})
+    return pools.claimed(state, before.pools, derived.dedicated), lost
 
 
 def _place_again(place: PodPlace, event: Reconfigured) -> PodPlace:
