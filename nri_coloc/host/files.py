@@ -1,8 +1,8 @@
 """Read and write one kernel file, once or kept open; each failure is a KernelInterfaceError that names the file.
 
-Nothing here decides, or knows the meaning of a file. A file or cgroup that is gone is no failure, because CPUs go
-offline and containers end between two reads: a read returns None then, and a write returns False. A text that cannot be
-parsed is a failure. Raw descriptors are used instead of `open()`: a machine with 768 CPUs has thousands of these files.
+A file or cgroup that is gone is no failure, because CPUs go offline and containers end between two reads: a read
+returns None then, and a write returns False. Raw descriptors are used instead of `open()`: a machine with 768 CPUs has
+thousands of these files.
 
 A file that is kept open (`Descriptors`) costs a single pread for each reading. It belongs to the cgroup whose folder it
 was opened through: the folder's inode is taken first and the file is opened relative to it, so that a new cgroup under

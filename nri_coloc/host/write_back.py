@@ -7,10 +7,9 @@ after, is the kubelet's new value, and the original from then on. If that value 
 and the message counts. A value that no process of ours wrote, by the journal, is an original too: it was written while
 no daemon ran.
 
-A pod's CPUs are restored with all cgroups below it, an empty set by an equivalent one. On cgroup v1 no set is empty:
-there the original "" of a cpuset means "as the parent's". A cgroup without a set of its own has its parent's. It gets
-that set again, as the parent then has it. Two names in the journal are not files of ours, and writing them would move
-tasks. They stand for the tasks' scheduling policy and oom score.
+A pod's CPUs are restored with all cgroups below it. On cgroup v1 no set is empty: there the original "" of a cpuset
+means "as the parent's", and the cgroup gets the set that its parent then has. Two names in the journal are not files of
+ours, and writing them would move tasks. They stand for the tasks' scheduling policy and oom score.
 """
 
 import time

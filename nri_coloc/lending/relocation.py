@@ -5,14 +5,10 @@ cgroups itself, because in the actuator a suppression would wait behind a sweep.
 files by the actuator, then the runtime's spec by the pusher. If the reclaim pool grows onto CPUs that containers must
 leave, it waits for them briefly.
 
-Drift of the reclaim cgroups is repaired at once, and not only by the round-robin checks (`FileWatch`). A thread sleeps
-in the kernel until one of the files is written. Our own writes wake it too, and an event does not name the writer. So
-each writer of ours reports its write afterwards, and a cgroup with such a report is not checked now. Another writer may
-have written after us. The round-robin check of the fast loop finds that. It also checks cgroups for which the kernel
-grants no watches. A check that finds the right values writes nothing and causes no further event.
-
-After each turn there is a pause in proportion to its cost, which bounds the cost of a flood of writes. `Drifts` bounds
-how often a cgroup is repaired.
+Drift of the reclaim cgroups is repaired at once (`FileWatch`). An inotify event does not name the writer, so each
+writer of ours reports its write afterwards, and a cgroup with such a report is not checked now. A foreign write after
+ours is found by the round-robin check of the fast loop, which also checks cgroups for which the kernel grants no
+watches.
 """
 
 import time

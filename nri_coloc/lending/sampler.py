@@ -3,21 +3,16 @@
 Use is a sum and a difference: kubepods, the rest of the node, the reclaim cgroups, dedicated containers. All of it is
 read at every tick, and `groups` chooses as few files as possible. The reason: on a full node a burst is seen only by
 the use that reclaimed pods lose, and one old rate among them hides it. The pressure of online pods and the members of
-tiers are read round-robin within the budget. Each of these queues gets its part, and a shorter queue leaves the rest
-to the other. With many groups, more are read at a time, so that a round ends before their counters are too old to be
-compared (`lending.usage.LONGEST_S`). A sample carries its own time, and rates are made by key, so that the order of
-reading skews nothing. If few files may be open, the files of the sums stay open, and the others are opened for each
-reading.
+tiers are read round-robin within the budget, more at a time with many groups, so that a round ends before their
+counters are too old to be compared (`lending.usage.LONGEST_S`). If few files may be open, the files of the sums stay
+open, and the others are opened for each reading.
 
 Without PSI the run-queue delay of a few chosen tasks replaces the pressure.
 
 At most ticks the sums of a few counters are enough (`look`, `lending.gauges`). Samples are made of the last two quick
 readings when a full tick decides.
 
-Measured on 2 CPUs, Linux 6.18, cgroup v1 with PSI beside it, with the budget of 8 (`python -m benchmarks sampling`):
-a median of 19 µs for samples one by one at 10, 50 and 110 pods alike, called again and again. After a sleep of 20 ms
-samples take 140 µs and a quick reading 100. One more file like cpuacct.usage then costs 1.2 µs: 49 µs for 6, 112 for
-60.
+`python -m benchmarks sampling` measures the cost of both.
 """
 
 import time

@@ -5,12 +5,10 @@ never has a short deadline: if it passes while containerd holds its lock, contai
 flight, the newest value is sent, and after a slow push the next one waits. After very many pushes all wait longer.
 
 Over the relay containerd calls our own UpdateContainer hook, in the safe order of its locks. The hook recognises the
-push and adds only newer values: the push may have waited while the runtime's hook concerned another container. The Post
-event shows the values that the spec then holds. A native call applies the values that it was sent, so the container's
-files are checked at once when it returns. Pushed values are compared with the container's files. A failed push is
-retried alone after a growing pause, and delays no other container. A push to a container that is just ending is no
-failure. The runtime reports the end after it has refused the push. So the first refusal is recorded at the container's
-next push, if the container still exists.
+push and adds only newer values: the push may have waited while the runtime's hook concerned another container. A native
+call applies the values that it was sent, so the container's files are checked at once when it returns. The runtime
+reports a container's end after it has refused a push to it. So the first refusal is recorded at the container's next
+push, if the container still exists.
 """
 
 import time
