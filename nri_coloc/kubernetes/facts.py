@@ -65,8 +65,8 @@ def read(pod: Mapping[str, Any], preset: Preset) -> ReadFacts:
 
 def _required(parent: Mapping[str, Any], key: str, longest: int) -> str:
     found = objects.text(parent, key, longest)
-    if not found:
-        raise ValueError(f"metadata.{key} is missing")
+    if not (found and found.isprintable()):
+        raise ValueError(f"metadata.{key} is missing, or cannot be printed")
     return found
 
 
@@ -122,8 +122,8 @@ def _container(container: Mapping[str, Any], kind: Kind, preset: Preset) -> Cont
 
 def _named(container: Mapping[str, Any]) -> str:
     name = objects.text(container, "name", _LONGEST_LABEL)
-    if not name:
-        raise ValueError("a container has no name")
+    if not (name and name.isprintable()):
+        raise ValueError("a container has no name, or one that cannot be printed")
     return name
 
 

@@ -95,6 +95,8 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("metadata.namespace", "n" * 64),
         ("metadata.name", "n" * 254),
         ("metadata.name", 7),
+        ("metadata.name", "a\ud800"),
+        ("metadata.namespace", "a\nb"),
         ("metadata.ownerReferences", {}),
         ("metadata.deletionTimestamp", "9" * 65),
         ("metadata.deletionGracePeriodSeconds", -1),
@@ -133,6 +135,10 @@ def test_an_unreadable_lent_amount_confirms_no_loan(amount):
 def test_too_many_containers_cost_no_priority():
     many = [container(f"c{at}") for at in range(facts.MOST_CONTAINERS + 1)]
     assert read(pod(*many, priority=-5)).priority == -5
+
+
+def test_an_unprintable_container_confirms_no_loan():
+    assert read(pod(container("a\ud800"))).containers == ()
 
 
 def test_two_containers_of_one_name_confirm_no_loan():
