@@ -2,7 +2,8 @@
 
 A number after a name goes to that benchmark: `cost 500`. `side-by-side` (`make bench-hook`), `companions` and
 `beside-companion` need programs in Go and run only when they are named; the same holds for `colocation`
-(`make bench-colocation`), `disk`, `pressure`, `replay-turns` and `taking-back`, which take options of their own.
+(`make bench-colocation`), `disk`, `pressure`, `replay-turns`, `taking-back` and `verdicts`, which take options of
+their own.
 """
 
 import os
@@ -31,6 +32,7 @@ from benchmarks import (
     synchronize,
     taking_back,
     turns,
+    verdicts,
 )
 from benchmarks.colocation import command
 from tests.rig import RigError, kubepods
@@ -56,6 +58,7 @@ WITH_OPTIONS: dict[str, Callable[..., None]] = {
     "pressure": pressure.run,
     "replay-turns": recorded_turns.replay,
     "taking-back": taking_back.run,
+    "verdicts": verdicts.run,
 }
 NEEDS_ROOT = ("burst", "colocation", "disk", "pressure", "pushes", "real", "taking-back")
 NAMED: dict[str, Callable[..., dict[str, figures.Figures]]] = {

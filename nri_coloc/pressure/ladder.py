@@ -32,6 +32,9 @@ IN_VAIN: Final = 10
 LONGEST_HOLD: Final = 8
 """The longest hold, in multiples of the configured one."""
 
+_UNUSED: Final = 0.25
+"""Part of its limit below which a pod does not need the limit."""
+
 REMEMBERED_S: Final = 600.0
 """Seconds after which an earlier throttling no longer lengthens the hold."""
 
@@ -76,6 +79,10 @@ class Throttle(NamedTuple):
     hurt: int = 0
     eased: bool = False
     waits: Mapping[str, int] = {}
+
+    def is_unused(self, use: float, least_rise: float) -> bool:
+        """Return whether a use is far below the limit, and below that of any culprit."""
+        return use < min(least_rise, _UNUSED * self.limit)
 
 
 class Freed(NamedTuple):

@@ -27,9 +27,6 @@ from nri_coloc.pressure.verdict import Resource
 TOLD_AGAIN_S: Final = 60.0
 """Seconds between two records of a verdict that lasts."""
 
-_UNUSED: Final = 0.25
-"""Part of its limit below which a pod does not need the limit."""
-
 _THROTTLE: Final = "throttle"
 
 
@@ -139,7 +136,7 @@ class Pressure:
         for (pod_id, resource), one in self._ladder.throttled.items():
             newest = judged.newest(pod_id)
             use = None if newest is None else newest.use(resource, frozenset(self._devices.get(pod_id, ())))
-            if use is not None and use < min(judging.LEAST_RISES[resource], _UNUSED * one.limit):
+            if use is not None and one.is_unused(use, judging.LEAST_RISES[resource]):
                 found.add((pod_id, resource))
         return found
 

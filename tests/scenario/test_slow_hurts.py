@@ -1,6 +1,6 @@
 """A hurt that rises over a minute or two is found, and an online pod that only has more work is not.
 
-Demand and latency drift and single seconds scatter as in `test_pressure_of_innocents.py`.
+Demand and latency drift and single seconds scatter as in `innocents.py`.
 """
 
 import random
@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from nri_coloc.pressure.verdict import Resource
-from tests.scenario.test_pressure_of_innocents import INNOCENTS, online, steady
+from tests.scenario.innocents import INNOCENTS, online, steady
 from tests.unit.pressure.kit import MIB, Bench, Doing
 
 LEARNS_S = 300
