@@ -43,9 +43,11 @@ class RequestsAgain:
         self._next_at = now + EVERY_S
         state, tuning = self._node.state, self._node.tuning
         for place in state.pods.values():
-            counts = place.pod.cpu_request and supply.needs_request(place.wish, tuning)
-            if counts or (place.pod.memory_request is not None and supply.has_memory(state, place.pod.id)):
-                self._take_over(place.pod)
+            pod = place.pod
+            counts = supply.needs_request(place.wish, tuning) or supply.has_owner(state, pod.id)
+            is_bound = pod.memory_request is not None and supply.has_memory(state, pod.id)
+            if (pod.cpu_request and counts) or is_bound:
+                self._take_over(pod)
 
     def _take_over(self, pod: Pod) -> None:
         before = self._node.state

@@ -135,6 +135,14 @@ def needs_request(wish: Wish, tuning: Tuning) -> bool:
     return of_all or wish.qos is QoSClass.DEDICATED or wish.mixed
 
 
+def has_owner(state: NodeState, pod_id: str) -> bool:
+    """Return whether a container of the pod owns CPUs, also one whose class is not its pod's.
+
+    A resize and a claim of the DRA CPU driver give a container of a shared pod CPUs of its own.
+    """
+    return any(each.exclusive for each in state.of_pod(pod_id))
+
+
 def has_memory(state: NodeState, pod_id: str) -> bool:
     """Return whether a container of the pod has memory that its request bounds: protected, or on memory nodes."""
     return any(

@@ -227,6 +227,21 @@ def test_a_pods_former_request_ends_with_the_next_look():
     assert node.owned(after) == allowed(after, node.tuning) == 0
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_request_that_rose_and_fell_ends_with_the_next_look(version):
+    small, large, after = (
+        TenantPod((ContainerSpec("app", Figures(0, limit)),), Figures(milli, None, GIB, GIB), ASKING)
+        for limit, milli in ((1000, 0), (1000, 4000), (500, 0))
+    )
+    node = peopled(SETTINGS["default"], Kubelet(version, updates_pods=False))
+    node.run(small)
+    node.resize(small, large)
+    node.resize(large, after)
+    assert node.owned(after) == 4
+    node.wait_for_a_look()
+    assert node.owned(after) == 0
+
+
 @given(st.data(), TUNINGS, KUBELETS)
 @settings(max_examples=examples.times(2))
 def test_no_restart_amid_a_resize_gives_a_pod_more(data, tuning, kubelet):
