@@ -319,7 +319,7 @@ def _bound(grounds: Grounds) -> str:
     before, verdict, scene, tuning = grounds
     binding = verdict.binding
     if before.lend < tuning.lend and binding in (Binding.ONLINE_USE, Binding.GROWTH_STEP):
-        return "the lent part rose, one step"
+        return "the lent part rose, one step" if binding is Binding.GROWTH_STEP else "the lent part rose"
     if binding is Binding.FLOOR and tuning.lend < 1 and verdict.unused_milli >= 1000:
         return "the lent part leaves only the floor"
     if binding is Binding.ONLINE_USE and before.cpus > scene.lendable:

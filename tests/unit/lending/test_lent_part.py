@@ -109,7 +109,7 @@ WORDS = [
     (
         Lent(milli=0, cpus=1, cut_at=0.0, grown_at=0.0, hold_s=1.0, lend=0.0),
         ALL,
-        "resize: the lent part rose, one step (online=2 cores, lendable=8, cpus 1 → 1)",
+        "resize: the lent part rose, one step (online=2 cores, lendable=8, step=1 core, cpus 1 → 1)",
     ),
     (
         Lent(milli=0, cpus=1, cut_at=0.0, grown_at=0.0, hold_s=1.0, lend=0.0),
@@ -122,6 +122,12 @@ WORDS = [
 @pytest.mark.parametrize(("before", "tuning", "words"), WORDS, ids=["half", "nothing", "rises", "floor"])
 def test_the_lent_part_is_named_as_the_cause(before, tuning, words):
     assert because(grounds(before, tuning)) == words
+
+
+def test_a_part_that_rises_to_the_online_use_names_no_step():
+    low = Lent(milli=4_000, cpus=4, cut_at=0.0, grown_at=0.0, hold_s=1.0, lend=0.5)
+    told = because(grounds(low, ALL, CALM._replace(online=3_200, peak=3_200)))
+    assert told.startswith("resize: the lent part rose (")
 
 
 def test_online_use_is_named_if_it_leaves_only_the_floor():
