@@ -83,17 +83,18 @@ class Rings:
             newest = self._newest
         if since > newest:
             since = 0
-        lines = heapq.merge(*held)
-        records = (json.loads(line) for seq, line in lines if seq > since and _may_match(line, pod))
+        lines, mark = heapq.merge(*held), _mark(pod) if pod else b""
+        records = (json.loads(line) for seq, line in lines if seq > since and mark in line)
         wanted = (record for record in records if _matches(record, pod))
         page = list(islice(wanted, max(0, min(limit, MAX_LIMIT))))
         return {"records": page, "next": page[-1]["seq"] if page else since, "lost_before": lost}
 
 
-def _may_match(line: bytes, pod: str) -> bool:
-    """Return whether a line may be about a pod, without parsing it; a nested "pod" may match too."""
-    name = pod.rpartition("/")[2]
-    return not pod or f'"pod": {json.dumps(name)}'.encode() in line
+def _mark(pod: str) -> bytes:
+    """Return the part of each line about a pod that names it. The namespace stands before the name."""
+    namespace, slash, name = pod.rpartition("/")
+    of_namespace = f'"namespace": {json.dumps(namespace)}, ' if slash else ""
+    return f'{of_namespace}"pod": {json.dumps(name)}'.encode()
 
 
 def _matches(record: dict[str, Any], pod: str) -> bool:
@@ -164,7 +165,7 @@ class KeptRecords:
         namespace, _, name = pod.rpartition("/")
         with self._lock:
             lines = {line: None for entry in self._entries.values() for _, line in entry.values()}
-        mark = f'"pod": {json.dumps(name)}'.encode()
+        mark = _mark(pod)
         records = [json.loads(line) for line in lines if mark in line or b'"pod": ""' in line]
         wanted = [
             r for r in records if not r["pod"] or (r["pod"] == name and namespace in ("", r["namespace"]))

@@ -80,6 +80,12 @@ def test_a_pod_is_found_by_its_name_or_with_its_namespace(pod, found):
     assert page["next"] == (found[-1] if found else 0)
 
 
+def test_records_of_a_pods_namesake_are_not_parsed():
+    kept = ring("a/web")
+    kept.append("placement", 2, b'{"namespace": "b", "pod": "web", no JSON')
+    assert seqs(kept.query(pod="a/web")) == [1]
+
+
 def test_a_page_has_an_end():
     kept = ring(*["a/x"] * (MAX_LIMIT + 5))
     assert len(kept.query(limit=MAX_LIMIT * 10)["records"]) == MAX_LIMIT
