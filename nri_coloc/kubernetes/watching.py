@@ -30,7 +30,8 @@ from nri_coloc.kubernetes.api import (
 )
 
 SHORTEST_S: Final = 5.0
-"""A watch that ends sooner is a failed one."""
+"""A watch that ends so soon after the API server accepted it is a failed one. The time before does not count: a request
+that times out lasts longer, and would be repeated at once."""
 
 SILENT_S: Final = 120.0
 """Seconds in which a watch that works brings two bookmarks: the API server sends one each minute."""
@@ -133,17 +134,16 @@ class Watch:
         self._problems = problems
         self._version = ""
         self._broken_version = ""
-        self._heard_s = math.inf
+        self._heard_s = self._opened_s = math.inf
         self._backoff = backoff or Backoff(random.random)
 
     def run(self, stop: Event) -> None:
         """Follow until `stop` is set; a watch that waits for a change ends with the process."""
         while not stop.is_set():
-            begun_s = time.monotonic()
             try:
                 self._turn(stop)
             except ApiError as error:
-                if time.monotonic() - begun_s >= SHORTEST_S:
+                if self._has_lasted():
                     self._backoff.succeeded()
                 stop.wait(self._failed(error))
             except Exception as error:  # noqa: BLE001 - a fault must not end the watch; the list begins it again
@@ -151,16 +151,16 @@ class Watch:
                     self._failed(ApiError(f"watch {self._collection.path}: {type(error).__name__}: {error}"))
                 )
             else:
-                self._rest(stop, time.monotonic() - begun_s)
+                self._rest(stop)
 
     def _turn(self, stop: Event) -> None:
-        self._heard_s = math.inf
+        self._heard_s = self._opened_s = math.inf
         if not self._version:
             self._list()
         for kind, found in self._api.watch(self._collection.path, self._version, **self._query):
             self._heard_s = time.monotonic()
             if kind == OPENED:
-                self.problem = ""
+                self.problem, self._opened_s = "", self._heard_s
                 continue
             if kind != BOOKMARK:
                 self._take(kind, found)
@@ -190,18 +190,21 @@ class Watch:
         self._follower.replace(objects())
         self._version = version
 
+    def _has_lasted(self) -> bool:
+        return time.monotonic() - self._opened_s >= SHORTEST_S
+
     def _was_silent(self) -> bool:
         """Return whether the watch brought nothing at its end, although two bookmarks were due."""
         return time.monotonic() - self._heard_s >= SILENT_S
 
-    def _rest(self, stop: Event, lasted_s: float) -> None:
+    def _rest(self, stop: Event) -> None:
         """Wait after a watch that the API server ended at once, as a proxy without streams does."""
         if self._was_silent():
             self._version = ""
-        if lasted_s < SHORTEST_S:
-            stop.wait(self._backoff.failed())
-        else:
+        if self._has_lasted():
             self._backoff.succeeded()
+        else:
+            stop.wait(self._backoff.failed())
 
     def _failed(self, error: ApiError) -> float:
         """Return the seconds until the next try, after an error."""

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from threading import Event
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -264,6 +264,38 @@ def test_a_broken_watch_has_a_problem(tmp_path):
         )
         found.run(stop)
     assert "500" in found.problem
+
+
+class Pauses:
+    """A stop that is set after some waits, and the clock; `waited` has the seconds of each wait."""
+
+    def __init__(self, most: int) -> None:
+        self.waited: list[float] = []
+        self.now_s = 0.0
+        self._most = most
+
+    def is_set(self) -> bool:
+        return len(self.waited) >= self._most
+
+    def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self.now_s += seconds
+
+    def time_out(self, *_: object) -> NoReturn:
+        """Answer as an API server does that takes a request and sends nothing."""
+        self.now_s += 10.0
+        raise ApiUnreachable("GET /x: no answer: timed out")
+
+
+@pytest.mark.parametrize("request_", ["pages", "watch"], ids=["list", "watch"])
+def test_an_api_server_that_times_out_gets_longer_pauses(monkeypatch, request_):
+    pauses: Any = Pauses(most=7)
+    monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda: pauses.now_s))
+    server: Any = SimpleNamespace(pages=lambda *_: iter([([], "7")]))
+    setattr(server, request_, pauses.time_out)
+    watch = Watch(server, Collection("/x"), Names(Event(), last=""), problems(), backoff=Backoff(lambda: 1.0))
+    watch.run(pauses)
+    assert pauses.waited == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
 
 
 def test_ten_watches_return_at_different_times():
