@@ -33,7 +33,7 @@ check-code: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python api/generate.py --check
-	$(BIN)/python -m pytest -q tests/unit/test_plain_english.py
+	$(BIN)/python -m pytest -q tests/unit/test_plain_english.py tests/unit/test_module_sizes.py
 
 check-fuzz: setup
 	$(BIN)/python -m pytest -q tests/fuzz --fuzz-inputs=100000
