@@ -391,7 +391,7 @@ class Reporter:
         self._node = node
         self._state = Reporting()
         self._uid = ""
-        self._stamp = ""
+        self._stamp = self._accepted = ""
         self._backoff = Backoff(random.random)
         self._retry_s = 0.0
         self._unsent = ""
@@ -409,11 +409,13 @@ class Reporter:
         if view is None or floor is None:
             return
         if view.uid != self._uid:
-            self._uid, self._state, self._stamp = view.uid, Reporting(), view.reported_at
+            self._uid, self._state = view.uid, Reporting()
+            self._stamp = self._accepted = view.reported_at
         wanted = None if heard is None else _wanted(heard, view, floor, now_s)
         if wanted is not None:
             self._remark(wanted)
-        is_replaced = view.reported_at > self._stamp  # both stamps are of one machine's clock, in UTC
+        # both stamps are of one machine's clock, in UTC; a clock that is set back does not make an own one another's
+        is_replaced = view.reported_at > self._stamp and view.reported_at != self._accepted
         decision = reporting.decide(self._state, wanted, view.shown, now_s, is_replaced=is_replaced)
         self._state = decision.state
         self._node_state = "" if heard is None else heard[0].node_state
@@ -450,7 +452,7 @@ class Reporter:
             return
         self._state = reporting.confirm(self._state, report, now_s)
         self._backoff.succeeded()
-        self._retry_s, self._unsent = 0.0, ""
+        self._retry_s, self._unsent, self._accepted = 0.0, "", self._stamp
         if why["cause"] != reporting.Cause.HEARTBEAT:
             self._log.info("reported", **{key: text for key, text in why.items() if text}, **_words(report))
 

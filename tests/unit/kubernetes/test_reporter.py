@@ -102,6 +102,18 @@ def reported(at: str) -> dict[str, Any]:
     return {**OPEN, "metadata": {**OPEN["metadata"], "annotations": {REPORTED_AT: at}}}
 
 
+def test_a_clock_that_went_back_leaves_no_node_open(ran):
+    """The last report is of a clock that was ahead; since then it was set, and the API server is away."""
+    ran.node.replace(iter([reported("9999-01-01T00:00:00+00:00")]))
+    ran.reporter = Reporter(ran, "a", DEFAULT, log=ran.log, node=ran.node)
+    ran.error = ApiUnreachable("PATCH /api/v1/nodes/a/status: no answer")
+    ran.turn(ON)
+    ran.error = None
+    ran.turn(None)
+    ran.turn(None, 61.0)
+    assert ran.sent[-1]["status"]["capacity"]["coloc.nri.io/open"] is None
+
+
 def test_a_companion_that_lost_its_place_closes_nothing(ran):
     """After a restart of the daemon another companion of the node may be connected, and reports."""
     before = len(ran.sent)
