@@ -83,7 +83,7 @@ def test_loans_shrink_with_capacity_by_one_push_each(rig):
     )
     told = [each for each in daemon.audit("container.update") if each["reason"] == "rebalanced"]
     assert sorted(str(each["container_id"]) for each in told) == sorted(jobs)
-    assert all(each["inputs"]["capacity_milli"] for each in told)
+    assert all(each["inputs"]["capacity_milli"] < each["inputs"]["lent_milli"] for each in told)
     assert daemon.audit("push.failed") == []
     assert_unhurt(daemon)
 
