@@ -16,8 +16,8 @@ IN_LANES: Final = frozenset({"integration", "property", "scenario"})
 WITHOUT_A_NODE: Final = ("tests/conformance/", "tests/cluster/api/")
 """Tests that one lane plays, one after another, beside the tests on a real Kubernetes node: they need no such node."""
 
-WAITING: Final = "tests/unit/kubernetes/"
-"""Patient tests of parts with sockets at both ends, which wait for most of their time: one lane plays them all."""
+UNIT_IN_LANES: Final = ("tests/unit/host/", "tests/unit/kubernetes/", "tests/unit/lending/")
+"""Folders that are half of the unit tests: a lane plays each, so that one CPU does not have to play all unit tests."""
 
 BY_FILE: Final = frozenset({"integration"})
 """Folders whose files each wait for most of their time: a lane plays one file. Of other folders it plays all files."""
@@ -74,8 +74,9 @@ def _needs_no_node(item: pytest.Item) -> bool:
     return item.nodeid[item.nodeid.find("tests/") :].startswith(WITHOUT_A_NODE)
 
 
-def _waits(item: pytest.Item) -> bool:
-    return item.nodeid[item.nodeid.find("tests/") :].startswith(WAITING)
+def _unit_in_lanes(item: pytest.Item) -> str:
+    path = item.nodeid[item.nodeid.find("tests/") :]
+    return next((name for name in UNIT_IN_LANES if path.startswith(name)), "")
 
 
 def _bears_load(item: pytest.Item) -> bool:
@@ -89,8 +90,8 @@ def batch(item: pytest.Item) -> str:
     """
     if _needs_no_node(item):
         return ", ".join(WITHOUT_A_NODE)
-    if _waits(item):
-        return WAITING
+    if part := _unit_in_lanes(item):
+        return part
     name = folder(item)
     if name not in IN_LANES and not _bears_load(item):
         return ""
@@ -110,6 +111,6 @@ def place(item: pytest.Item) -> int:
         return 5
     if folder(item) == CLUSTER:
         return 4
-    if folder(item) in IN_LANES or _waits(item):
+    if folder(item) in IN_LANES or _unit_in_lanes(item):
         return 2 + (folder(item) in BY_FILE)
     return int(folder(item) in PATIENT)

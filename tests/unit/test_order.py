@@ -12,7 +12,7 @@ from tests.rig.order import (
     IN_LANES,
     ON_CONTAINERD,
     PATIENT,
-    WAITING,
+    UNIT_IN_LANES,
     batch,
     bears_a_machine,
     folder,
@@ -81,7 +81,7 @@ def test_only_marked_tests_are_a_machines():
         ("integration/hostile/test_it", "tests/integration/hostile/test_it.py"),
         ("property/test_it", "tests/property"),
         ("unit/test_it", ""),
-        ("unit/kubernetes/test_it", WAITING),
+        ("unit/kubernetes/test_it", "tests/unit/kubernetes/"),
         ("containerd/test_it", ""),
     ],
 )
@@ -97,4 +97,4 @@ def test_every_named_folder_exists():
     folders = {path.name for path in TESTS.iterdir() if path.is_dir()}
     assert folders >= PATIENT | IN_LANES | ON_CONTAINERD
     assert IN_LANES >= BY_FILE
-    assert (TESTS.parent / WAITING).is_dir()
+    assert all((TESTS.parent / name).is_dir() for name in UNIT_IN_LANES)
