@@ -28,7 +28,7 @@ def of_pods(paths: Iterable[str]) -> tuple[str, ...]:
 
     paths: the pods' own cgroups. A path outside any kubepods counts for none.
     """
-    parents = dict.fromkeys(path.rpartition("/")[0] for path in paths)
+    parents = dict.fromkeys([path.rpartition("/")[0] for path in paths])
     return tuple(dict.fromkeys(filter(None, map(kubepods_of, parents))))
 
 

@@ -237,6 +237,8 @@ class Pod:
         written the new one it counts no more. None if there was no such resize, or the new one has been read.
     memory_request: bytes by the own cgroup of a Guaranteed pod, None where not known.
     kube_qos: Kubernetes' class by the pod's place below kubepods (cgroupfs and systemd drivers).
+    owns_cgroup: its cgroup parent belongs to this pod alone, as the kubelet makes them. The cgroup of a QoS class does
+        not, and a manual call of the runtime may name any cgroup ("/kubepods/besteffort", "system.slice").
     """
 
     id: str
@@ -255,8 +257,11 @@ class Pod:
     outdated_request: int | None = None
     memory_request: int | None = None
     kube_qos: KubeQoS = field(init=False, compare=False)
+    owns_cgroup: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        last = self.cgroup_parent.rstrip("/").rpartition("/")[2]
+        object.__setattr__(self, "owns_cgroup", last.startswith("pod") or "-pod" in last)
         name = kubepods.class_below(self.cgroup_parent)
         found = KubeQoS.UNKNOWN if name is None else _CLASSES.get(name, KubeQoS.GUARANTEED)
         object.__setattr__(self, "kube_qos", found)
@@ -265,16 +270,6 @@ class Pod:
     def full_name(self) -> str:
         """Return its name for people: "NAMESPACE/POD"."""
         return f"{self.namespace}/{self.name}"
-
-    @property
-    def owns_cgroup(self) -> bool:
-        """Whether its cgroup parent belongs to this pod alone, as the kubelet makes them.
-
-        The cgroup of a QoS class does not, and a manual call of the runtime may name any cgroup
-        ("/kubepods/besteffort", "system.slice").
-        """
-        last = self.cgroup_parent.rstrip("/").rpartition("/")[2]
-        return last.startswith("pod") or "-pod" in last
 
 
 @value

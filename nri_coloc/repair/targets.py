@@ -9,6 +9,7 @@ memory.high that this process wanted is restored here. The worker finds the valu
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from nri_coloc.core import cpuset, knobs
@@ -177,15 +178,21 @@ def holds_a_vm(state: NodeState, pod_id: str) -> bool:
 
 def pod_path(pod: Pod) -> str:
     """Return the cgroup that belongs to a pod alone, "" if it has none. A cgroup with other users is never written."""
+    return _path_below(pod.cgroup_parent) if pod.owns_cgroup else ""
+
+
+@lru_cache(maxsize=2048)
+def _path_below(cgroup_parent: str) -> str:
+    """Return the path of a cgroup, "" if there can be none. Each second asks for those of all pods, several times."""
     try:
-        return cgroup_layout.pod_path(pod.cgroup_parent) if pod.owns_cgroup else ""
+        return cgroup_layout.pod_path(cgroup_parent)
     except ValueError:
         return ""
 
 
-def pod_paths(state: NodeState) -> Iterator[str]:
-    """Yield the cgroups that belong to one pod alone."""
-    yield from filter(None, (pod_path(place.pod) for place in state.pods.values()))
+def pod_paths(state: NodeState) -> list[str]:
+    """Return the cgroups that belong to one pod alone."""
+    return [path for place in state.pods.values() if (path := pod_path(place.pod))]
 
 
 def kubepods(state: NodeState) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class Hotplug:
         state = self._node.state
         self._kubepods = targets.kubepods(state)
         try:
-            look = self._machine.look(state)
+            look = self._machine.look(self._kubepods)
             if self._looks == (look, look):
                 return
             topology = self._machine.read(state)

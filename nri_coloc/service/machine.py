@@ -31,10 +31,13 @@ class Machine:
         self._host_root = host_root
         self._layout = layout
 
-    def look(self, state: NodeState) -> Look:
-        """Return the present facts. Raises KernelInterfaceError as `sysfs.glimpse`."""
+    def look(self, kubepods: tuple[str, ...]) -> Look:
+        """Return the present facts. Raises KernelInterfaceError as `sysfs.glimpse`.
+
+        kubepods: the cgroup of all pods by the pods' paths, as `targets.kubepods`.
+        """
         glimpse = sysfs.glimpse(self._host_root)
-        return Look(glimpse, granted.read(self._layout, self._kubepods(state), glimpse.online))
+        return Look(glimpse, granted.read(self._layout, self._present(kubepods), glimpse.online))
 
     def read(self, state: NodeState | None = None) -> Topology:
         """Return the topology that pods may use; all of it where they may use no CPU.
@@ -65,5 +68,7 @@ class Machine:
 
     def _kubepods(self, state: NodeState | None) -> tuple[str, ...]:
         """Return the cgroup of all pods: from pods' paths, and before the first pod the only one that exists."""
-        known = targets.kubepods(state) if state is not None else ()
-        return known or cgroup_layout.only_kubepods(self._layout)
+        return self._present(targets.kubepods(state) if state is not None else ())
+
+    def _present(self, kubepods: tuple[str, ...]) -> tuple[str, ...]:
+        return kubepods or cgroup_layout.only_kubepods(self._layout)

@@ -36,7 +36,7 @@ from threading import Thread
 from typing import Any, Final, Protocol
 
 from nri_coloc.core.reasons import AuditEvent, Reason
-from nri_coloc.core.state import POOLS
+from nri_coloc.core.state import POOLS, NodeState
 from nri_coloc.errors import ColocError, SettingsError, blame
 from nri_coloc.host import files
 from nri_coloc.nri import events, version
@@ -151,6 +151,7 @@ class Daemon:
         self._ending = Ending()
         self._failed = False
         self._serves = False
+        self._pruned_for: NodeState | None = None
 
     def run(self) -> int:
         self._ending.take_signals()
@@ -285,9 +286,10 @@ class Daemon:
             parts.runtime.connection.drop("another socket is at the runtime's path")
 
     def _keep_records(self, now: float) -> None:
-        """Save the records of live containers."""
+        """Save the records of live containers: those of ended ones are dropped when the state has changed."""
         parts, state = self._parts, self._ground.node.state
-        if self._ground.node.told:
+        if self._ground.node.told and state is not self._pruned_for:
+            self._pruned_for = state
             uids = {place.pod.uid for place in state.pods.values()}
             pools = {*POOLS, *state.pools.tiers}
             self._ground.audit.kept.prune(state.containers.keys(), uids, pools)
