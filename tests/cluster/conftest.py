@@ -31,10 +31,15 @@ def wanted(config: pytest.Config) -> tuple[Pair, ...]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test the pairs that it is played on; a module with `ONLY_NEWEST` is played on the newest alone."""
+    """Give each test the pairs that it is played on.
+
+    A module with `ONLY_NEWEST` is played on the newest alone. So is a module with `NEWEST_IN_A_TIER` by the commands of
+    tiers: it is about plugin and runtime, not about the kubelet's version. `make test-cluster` plays it on all pairs.
+    """
     if "pair" in metafunc.fixturenames:
         pairs = wanted(metafunc.config)
-        if getattr(metafunc.module, "ONLY_NEWEST", False):
+        is_short = metafunc.config.getoption("--tier") and getattr(metafunc.module, "NEWEST_IN_A_TIER", False)
+        if is_short or getattr(metafunc.module, "ONLY_NEWEST", False):
             pairs = pairs[-1:]
         metafunc.parametrize("pair", pairs, ids=str, indirect=True, scope="session")
 

@@ -7,6 +7,8 @@ from tests.cluster.pods import container, pod
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
 
+NEWEST_IN_A_TIER = True
+
 ENDS = ("/bin/sh", "-c", "exit 1")
 REQUESTS = {"dedicated": {"cpu": "1"}, "shared": {"cpu": "100m"}, "reclaimed": {}, "system": {}}
 

@@ -11,6 +11,8 @@ from tests.cluster.product import Product
 from tests.cluster.running import Pods
 from tests.rig.waiting import PATIENCE_SECONDS
 
+NEWEST_IN_A_TIER = True
+
 
 @pytest.fixture
 def schedulable_again(cluster: Cluster) -> Iterator[None]:

@@ -12,6 +12,8 @@ from tests.cluster.running import Pods
 from tests.rig import cgroups
 from tests.rig.bystander import Bystander
 
+NEWEST_IN_A_TIER = True
+
 COUNT: Final = 60
 LIVES: Final = 4
 """Owners of a CPU that come and go; each moves every shared pod twice."""

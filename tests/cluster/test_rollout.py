@@ -4,6 +4,8 @@ from tests.cluster.pods import ONE_CPU, container, pod
 from tests.cluster.product import Product
 from tests.cluster.running import Pods
 
+NEWEST_IN_A_TIER = True
+
 NAMES = ("db", "web")
 
 

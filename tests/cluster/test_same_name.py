@@ -11,6 +11,8 @@ from tests.cluster.running import Pods
 from tests.rig import rival
 from tests.rig.rival import Rival
 
+NEWEST_IN_A_TIER = True
+
 
 @pytest.fixture
 def namesake(cluster: Cluster, product: Product) -> Iterator[Rival]:
