@@ -306,14 +306,16 @@ class Companion:
 
     def run(self) -> None:
         """Follow and report."""
-        self._workers.start("daemon", partial(self._daemon.run, self._stop))
-        self._workers.start("events", partial(self._events.run, self._stop))
+        self._workers.start("daemon", self._daemon.run, self._stop)
+        self._workers.start("events", self._events.run, self._stop)
         try:
             preset = self._first_preset()
             if preset is not None:
                 self._report(preset)
         finally:
             self._stop.set()
+            if self._workers.problem:
+                self._log.warning("the companion ends to start again", because=self._workers.problem)
             self._daemon.end()
             self._events.end()
             self._api.close()
@@ -337,7 +339,7 @@ class Companion:
             collection = Collection(path, selector, page=PODS_PAGE)
             watch = Watch(self._api, collection, follower, problems)
             self._watches.append(watch)
-            self._workers.start(path.rpartition("/")[2], partial(watch.run, self._stop))
+            self._workers.start(path.rpartition("/")[2], watch.run, self._stop)
         reporter = self._reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
         figures = Figures(self._api, self._own.node)
         carrier = Courier(self._api, self._own.node)

@@ -5,7 +5,6 @@ The others watch too and change nothing, so that the next leader knows at once w
 
 import time
 from collections.abc import Callable
-from functools import partial
 from threading import Event
 from typing import NamedTuple
 
@@ -63,14 +62,16 @@ class Controller:
 
     def run(self, stop: Event) -> None:
         """Work until `stop` is set, release the Lease, and end all threads and connections."""
-        self._workers.start("watch", partial(self._watch.run, stop))
-        self._workers.start("executor", partial(self._executor.run, stop))
-        self._workers.start("reaper", partial(self._reaper.run, stop))
+        self._workers.start("watch", self._watch.run, stop)
+        self._workers.start("executor", self._executor.run, stop)
+        self._workers.start("reaper", self._reaper.run, stop)
         try:
             self._leadership.run(stop)
         finally:
             self._is_ending = True
             stop.set()
+            if self._workers.problem:
+                self._log.warning("the controller ends to start again", because=self._workers.problem)
             self._api.close()
             self._workers.end()
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from threading import Thread
+from threading import Event, Thread
 from typing import Final
 
 END_S: Final = 2.0
@@ -13,22 +13,28 @@ class Workers:
     """Threads that work until the program ends.
 
     A daemon thread that still runs while the interpreter frees its modules can hold locks that this needs.
+
+    problem: the thread that ended by itself, a sentence; empty if all work. It ends the program, which Kubernetes
+        starts again: a controller without one of its threads would hold the Lease on.
     """
 
     def __init__(self) -> None:
+        self.problem = ""
         self._threads: list[Thread] = []
 
-    def start(self, name: str, work: Callable[[], None]) -> None:
-        """Start a thread."""
-        thread = Thread(target=work, name=name, daemon=True)
+    def start(self, name: str, work: Callable[[Event], None], stop: Event) -> None:
+        """Start a thread. `work` ends when `stop` is set, and `stop` is set when `work` ends."""
+        thread = Thread(target=self._run, args=(name, work, stop), name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
 
-    @property
-    def problem(self) -> str:
-        """Return which thread has ended; empty if all work."""
-        ended = (f"the thread {each.name} has ended" for each in self._threads if not each.is_alive())
-        return next(ended, "")
+    def _run(self, name: str, work: Callable[[Event], None], stop: Event) -> None:
+        try:
+            work(stop)
+        finally:
+            if not stop.is_set():
+                self.problem = f"the thread {name} has ended"
+            stop.set()
 
     def end(self) -> None:
         """Wait until all threads have ended, `END_S` seconds at most. They must have a reason to end."""

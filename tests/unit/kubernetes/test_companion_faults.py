@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.kubernetes.companion import Companion, Own
+from nri_coloc.kubernetes.event_writer import EventWriter
 from nri_coloc.kubernetes.reporting import Lending
 from nri_coloc.kubernetes.session import Refusal, Session
 from nri_coloc.ttrpc.status import Code
@@ -39,6 +40,14 @@ def companion_of(api: FakeApi, found: Node, name: str = "a") -> Iterator[Compani
     finally:
         companion.stop()
         thread.join()
+
+
+def test_an_ended_thread_ends_the_companion(found, tmp_path, monkeypatch):
+    monkeypatch.setattr(EventWriter, "run", lambda *_: None)
+    with running(found, tmp_path) as run:
+        run.thread.join(SOON_S)
+        assert not run.thread.is_alive()
+    assert "the thread events has ended" in str(found.log.lines)
 
 
 def test_a_second_companion_takes_the_place_of_the_first(found, tmp_path):

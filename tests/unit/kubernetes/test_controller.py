@@ -1,4 +1,4 @@
-"""The controller's parts: readiness after the end of a thread, and a limited log."""
+"""The controller's parts: the end of a thread, and a limited log."""
 
 from threading import Event, Thread
 from typing import Any
@@ -42,16 +42,20 @@ def a_controller(server, log):
     )
 
 
-def test_an_ended_thread_is_not_ready(controller, monkeypatch):
+def test_an_ended_thread_ends_the_controller(controller, log, monkeypatch):
     stop = Event()
     for part in (controller._watch, controller._executor, controller._leadership):
         monkeypatch.setattr(part, "run", Event.wait)
     monkeypatch.setattr(controller._reaper, "run", lambda _: None)
     thread = Thread(target=controller.run, args=(stop,))
     thread.start()
-    wait_until(lambda: controller.problem() == "the thread reaper has ended", 5, "a problem")
+    thread.join(5)
+    has_ended = stop.is_set()
     stop.set()
     thread.join()
+    assert has_ended
+    assert "the thread reaper has ended" in controller.problem()
+    assert "ends to start again" in str(log.lines)
 
 
 def test_no_thread_outlives_the_controller(tmp_path, log):
