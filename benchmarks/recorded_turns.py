@@ -36,7 +36,7 @@ class Mark(NamedTuple):
 
 def recorded(record: Seen | Mark) -> str:
     """Return a record as a line."""
-    return json.dumps(record._asdict() if isinstance(record, Mark) else record) + "\n"
+    return json.dumps(record._asdict() if isinstance(record, Mark) else record, default=sorted) + "\n"
 
 
 def mark(path: Path, case: str) -> None:
@@ -57,13 +57,14 @@ def read(lines: Iterable[str]) -> Iterator[Seen | Mark]:
         if isinstance(record, dict):
             yield Mark(**record)
             continue
-        turn, online, reclaimed, tolerances, stolen = record
+        turn, online, reclaimed, tolerances, stolen, protected = record
         yield Seen(
             turn,
             {k: _reading(one) for k, one in online.items()},
             {k: _reading(one) for k, one in reclaimed.items()},
             {k: Tolerance(one) for k, one in tolerances.items()},
             stolen,
+            {Resource(k): frozenset(pods) for k, pods in protected.items()},
         )
 
 

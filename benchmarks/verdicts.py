@@ -106,6 +106,7 @@ class Limited:
             },
         )
         self._ladder, _ = ladder.climb(self._ladder, turn, FLOORS)
+        self.node.protected = self._ladder.victims
         now = {k for k, _ in self._ladder.throttled}
         self._end([k for k in self._since if k not in now])
         self._since |= dict.fromkeys(now - self._since.keys(), self.node.at)

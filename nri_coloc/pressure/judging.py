@@ -4,7 +4,7 @@ The memory is bounded: for each pod that the caller names one reading, `culprit.
 baseline of at most `verdict.LOADS` loads for each resource.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from nri_coloc.core.readings import StallReading
@@ -88,6 +88,7 @@ class Seen(NamedTuple):
     online, reclaimed: readings by pod id; None if the pod was not read in this turn.
     tolerances: of online pods that were read.
     stolen: share of the time that the hypervisor took, None if unknown.
+    protected: for each resource the online pods for which a reclaimed pod is throttled.
     """
 
     turn: int
@@ -96,6 +97,7 @@ class Seen(NamedTuple):
     reclaimed: Mapping[str, StallReading | None]
     tolerances: Mapping[str, Tolerance]
     stolen: float | None
+    protected: Mapping[Resource, Collection[str]] = {}
 
 
 class Verdict(NamedTuple):
@@ -199,7 +201,9 @@ def _online_after(former: Watched, reading: StallReading | None, pod_id: str, se
         return former.at(seen.turn)
     newest = rates(former.last, reading)
     found = strains(former.last, reading, newest, seen.stolen)
-    felt = _felt(former.felt, found, seen.tolerances[pod_id], span_s(former.last, reading) or 0.0)
+    protected = [k for k, pods in seen.protected.items() if pod_id in pods]
+    span = span_s(former.last, reading) or 0.0
+    felt = _felt(former.felt, found, seen.tolerances[pod_id], span, protected=protected)
     return _after(former, reading, newest, felt)
 
 
@@ -220,12 +224,16 @@ def _felt(
     found: Mapping[Resource, Strain | None],
     tolerance: Tolerance,
     span: float,
+    *,
+    protected: Collection[Resource],
 ) -> dict[Resource, Felt]:
     """Return the judgements of an online pod in this turn."""
     felt: dict[Resource, Felt] = {}
     for resource, strain in found.items():
         known = former.get(resource, Felt())
-        baseline, judgement = judge(known.baseline, resource, strain, tolerance)
+        baseline, judgement = judge(
+            known.baseline, resource, strain, tolerance, protected=resource in protected
+        )
         feeling = known.feeling.after(span, hurt=judgement.hurt)
         felt[resource] = Felt(baseline, feeling, judgement, strain)
     return felt

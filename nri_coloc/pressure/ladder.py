@@ -118,6 +118,14 @@ class Ladder(NamedTuple):
     freed: Mapping[Key, Freed]
     in_vain: Mapping[Charge, InVain]
 
+    @property
+    def victims(self) -> Mapping[Resource, frozenset[str]]:
+        """Return the pods for which a pod is throttled, by resource."""
+        found: dict[Resource, frozenset[str]] = {}
+        for (_, resource), one in self.throttled.items():
+            found[resource] = found.get(resource, frozenset()) | one.victims
+        return found
+
 
 AT_REST: Final = Ladder({}, {}, {})
 

@@ -76,6 +76,7 @@ class Pressure:
             return
         alarmed = self.times.alarmed(now) & pods.online.keys()
         seen = self._rounds.read(pods, self._watch, now, throttled=self._devices, alarmed=alarmed)
+        seen = seen._replace(protected=self._ladder.victims)
         judged = judging.turn(self._watch, seen, tuning.pressure)
         self._watch, self.verdicts, self.short_of_cpu = judged.watch, judged.verdicts, judged.short_of_cpu
         acts = bool(pods.reclaimed) and Resource.IO in _floors(tuning)

@@ -16,9 +16,10 @@ A reading of less than a second may be wrong by more than the margin. If its wai
 second has, and not above its own one, it is unknown, and nothing is learned from it.
 
 The baseline is learned for each load (a power of four) from the pod's own readings. It follows calm readings in two
-minutes and hurt readings in an hour: then a workload that changed for good is normal again. A closed-loop pod does less
-work while it is hurt, so a load without a baseline takes the baseline of the next higher load. A load above all known
-loads is the pod's own burst and has no verdict until it is learned. Neither has an unknown reading.
+minutes and hurt readings in an hour: then a workload that changed for good is normal again. While a reclaimed pod is
+throttled for the pod, calm readings count as hurt ones: a limit leaves waits up to the bound. A closed-loop pod does
+less work while it is hurt, so a load without a baseline takes the baseline of the next higher load. A load above all
+known loads is the pod's own burst and has no verdict until it is learned. Neither has an unknown reading.
 
 A large I/O operation takes longer, also alone on the disk, but at most in proportion to its size. So the baseline is
 multiplied by the size of an operation, relative to the size at which it was learned, if that is more than 1.
@@ -145,15 +146,23 @@ UNKNOWN: Final = Judgement(None)
 
 
 def judge(
-    known: Baseline, resource: Resource, strain: Strain | None, tolerance: Tolerance
+    known: Baseline,
+    resource: Resource,
+    strain: Strain | None,
+    tolerance: Tolerance,
+    *,
+    protected: bool = False,
 ) -> tuple[Baseline, Judgement]:
-    """Return the baseline after this reading, and its judgement; None as strain is a reading that failed."""
+    """Return the baseline after this reading, and its judgement; None as strain is a reading that failed.
+
+    protected: whether a reclaimed pod is throttled for the pod.
+    """
     if strain is None:
         return known, UNKNOWN
     wait, load = wait_of(resource, strain), _power(load_of(resource, strain))
     level = _of_size(_expected(known, load), strain.size)
     if level is None:
-        return _learned(known, load, (wait, strain.size), hurt=False), Judgement(None, wait)
+        return _learned(known, load, (wait, strain.size), slowly=protected), Judgement(None, wait)
     usual = level.mean * _FACTORS[tolerance] + _SPREADS[resource] * level.spread
     margin = _margin(resource, strain, level.mean, strain.resolution)
     of_a_second = min(strain.resolution, RESOLUTION_S)
@@ -164,7 +173,9 @@ def judge(
     judgement = Judgement(
         hurt=hurt, wait=wait, baseline=level.mean, spread=level.spread, margin=margin, bound=bound
     )
-    return known if hurt is None else _learned(known, load, (wait, strain.size), hurt=hurt), judgement
+    if hurt is None:
+        return known, judgement
+    return _learned(known, load, (wait, strain.size), slowly=hurt or protected), judgement
 
 
 def wait_of(resource: Resource, strain: Strain) -> float:
@@ -217,14 +228,17 @@ def _of_size(level: Level | None, size: float) -> Level | None:
     return level._replace(mean=level.mean * larger, spread=level.spread * larger)
 
 
-def _learned(known: Baseline, load: int, reading: tuple[float, float], *, hurt: bool) -> Baseline:
-    """Return the baseline after a reading: its wait, and the size of an operation."""
+def _learned(known: Baseline, load: int, reading: tuple[float, float], *, slowly: bool) -> Baseline:
+    """Return the baseline after a reading: its wait, and the size of an operation.
+
+    slowly: for a hurt reading, or one beside a limit.
+    """
     wait, size = reading
     level = known.get(load, Level())
-    if hurt and not level.readings:
+    if slowly and not level.readings:
         return known  # a load that was only seen while hurt is no baseline
-    readings = level.readings if hurt else min(REMEMBERED, level.readings + 1)
-    if hurt:
+    readings = level.readings if slowly else min(REMEMBERED, level.readings + 1)
+    if slowly:
         pace = _HURT_PACE if level.readings >= ENOUGH else 0.0
     else:
         pace = 1 / readings

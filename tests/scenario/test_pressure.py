@@ -66,6 +66,18 @@ def test_a_hurt_is_confirmed_in_a_quarter_second(make: Callable[..., Bed]):
     assert bed.limit("hog") is not None
 
 
+def test_waits_beside_a_limit_are_no_baseline(make: Callable[..., Bed]):
+    """The limited hog leaves the online pod a wait that is hardly below the bound."""
+    bed = hurt(make())
+    bed.seconds(60, day(bed, BUSY_READER))
+    assert bed.limit("hog") is not None
+    bed.seconds(90, day(bed, 0))
+    assert bed.limit("hog") is None
+    bed.seconds(4, day(bed, BUSY_READER))
+    first, *_, last = (one.inputs or {} for one in bed.told.events(AuditEvent.PRESSURE_VERDICT))
+    assert last["baseline"] == pytest.approx(first["baseline"], rel=0.05)
+
+
 @pytest.mark.parametrize("online", [1, 17])
 @pytest.mark.parametrize("eighth", range(8))
 def test_a_limit_follows_the_first_read(make: Callable[..., Bed], eighth: int, online: int):

@@ -23,9 +23,9 @@ def day() -> list[Seen | Mark]:
         online, reclaimed = (
             pod.after(each, float(turn)) for pod, each in zip((web, hog), doing, strict=True)
         )
-        found.append(
-            Seen(turn, {"web": online}, {"hog": reclaimed, "gone": None}, {"web": Tolerance.LOW}, 0.0)
-        )
+        pods = {"hog": reclaimed, "gone": None}
+        protected = {Resource.IO: frozenset({"db"})}
+        found.append(Seen(turn, {"web": online}, pods, {"web": Tolerance.LOW}, 0.0, protected))
     return found
 
 

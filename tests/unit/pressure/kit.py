@@ -1,11 +1,13 @@
 """A node of pods whose readings move a second at a time: `Bench` turns loads and stalls into counters."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from nri_coloc.core.readings import IOReading, StallReading
 from nri_coloc.core.settings import PressureTuning
 from nri_coloc.core.workload import Tolerance
 from nri_coloc.pressure.judging import Judged, Seen, Verdict, Watch, turn
+from nri_coloc.pressure.verdict import Resource
 
 DISK = "8:0"
 MIB = 1 << 20
@@ -77,6 +79,7 @@ class Bench:
         self.turns = 0
         self.tolerance = Tolerance.NORMAL
         self.stolen: float | None = 0.0
+        self.protected: Mapping[Resource, Collection[str]] = {}
         self._pods: dict[str, Pod] = {}
 
     def second(
@@ -91,6 +94,7 @@ class Bench:
             {k: self._reading(k, doing) for k, doing in reclaimed.items()},
             dict.fromkeys(online, self.tolerance),
             self.stolen,
+            self.protected,
         )
         judged = turn(self.watch, seen, self.tuning)
         self.watch = judged.watch

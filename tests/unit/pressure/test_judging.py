@@ -9,7 +9,7 @@ from nri_coloc.core.workload import Tolerance
 from nri_coloc.pressure.culprit import Feeling
 from nri_coloc.pressure.judging import Felt, Watched
 from nri_coloc.pressure.rates import UNUSED
-from nri_coloc.pressure.verdict import Resource
+from nri_coloc.pressure.verdict import Level, Resource
 from tests.unit.pressure.kit import MIB, Bench, Doing
 
 READER = Doing(cpu=50, io_stall=0.9, read=20 * MIB, operations=5000)
@@ -118,6 +118,26 @@ def test_a_short_look_does_not_end_a_small_hurt():
     node.seconds(20, {"web": calm}, {"hog": IDLE})
     looks = [node.second({"web": hurt}, {"hog": BUSY}, lasts_s=each) for each in (1.0, 0.25, 1.0)]
     assert [len(look.verdicts) for look in looks] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("resource", [Resource.IO, Resource.CPU])
+def test_waits_beside_a_limit_are_learned_slowly(resource: Resource):
+    node, slower = bench(), replace(READER, io_stall=0.95, operations=4500, cpu_stall=0.01)
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    before = level(node, resource)
+    node.protected = {resource: {"web"}}
+    node.seconds(120, {"web": slower}, {"hog": IDLE})
+    assert level(node, resource).mean == pytest.approx(before.mean, rel=0.02, abs=0.001)
+    node.protected = {}
+    node.seconds(120, {"web": slower}, {"hog": IDLE})
+    assert level(node, resource).mean > before.mean * 1.1
+
+
+def level(node: Bench, resource: Resource) -> Level:
+    felt = node.watch["web"].felt[resource]
+    assert felt.judgement.hurt is False
+    (found,) = felt.baseline.values()
+    return found
 
 
 def test_a_hurt_without_a_culprit_is_expected_again():
