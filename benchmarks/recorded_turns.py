@@ -59,12 +59,12 @@ def read(lines: Iterable[str]) -> Iterator[Seen | Mark]:
             continue
         turn, online, reclaimed, tolerances, stolen, protected = record
         yield Seen(
-            turn,
-            {k: _reading(one) for k, one in online.items()},
-            {k: _reading(one) for k, one in reclaimed.items()},
-            {k: Tolerance(one) for k, one in tolerances.items()},
-            stolen,
-            {Resource(k): frozenset(pods) for k, pods in protected.items()},
+            turn=turn,
+            online={k: _reading(one) for k, one in online.items()},
+            reclaimed={k: _reading(one) for k, one in reclaimed.items()},
+            tolerances={k: Tolerance(one) for k, one in tolerances.items()},
+            stolen=stolen,
+            protected={Resource(k): frozenset(pods) for k, pods in protected.items()},
         )
 
 

@@ -92,7 +92,6 @@ class Seen(NamedTuple):
     """
 
     turn: int
-
     online: Mapping[str, StallReading | None]
     reclaimed: Mapping[str, StallReading | None]
     tolerances: Mapping[str, Tolerance]

@@ -65,7 +65,13 @@ class Rounds:
         uses: dict[str, StallReading | None] = dict.fromkeys(reclaimed)
         for pod_id in reclaimed if hurt else self._chosen(reclaimed, LOOKS, throttled):
             uses[pod_id] = self._reader.uses(reclaimed[pod_id].path, now)
-        return Seen(self._turns, found, uses, tolerances, self._stolen_share(pods.cpus, now))
+        return Seen(
+            turn=self._turns,
+            online=found,
+            reclaimed=uses,
+            tolerances=tolerances,
+            stolen=self._stolen_share(pods.cpus, now),
+        )
 
     def _chosen(self, pods: Mapping[str, object], count: int, always: Iterable[str]) -> list[str]:
         """Return the pods of this turn: the pods that are read always, and the next pods in order."""

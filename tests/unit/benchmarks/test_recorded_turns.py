@@ -25,7 +25,16 @@ def day() -> list[Seen | Mark]:
         )
         pods = {"hog": reclaimed, "gone": None}
         protected = {Resource.IO: frozenset({"db"})}
-        found.append(Seen(turn, {"web": online}, pods, {"web": Tolerance.LOW}, 0.0, protected))
+        found.append(
+            Seen(
+                turn=turn,
+                online={"web": online},
+                reclaimed=pods,
+                tolerances={"web": Tolerance.LOW},
+                stolen=0.0,
+                protected=protected,
+            )
+        )
     return found
 
 

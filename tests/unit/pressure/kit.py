@@ -89,12 +89,12 @@ class Bench:
         self.at += lasts_s
         self.turns += 1
         seen = Seen(
-            self.turns,
-            {k: self._reading(k, doing) for k, doing in online.items()},
-            {k: self._reading(k, doing) for k, doing in reclaimed.items()},
-            dict.fromkeys(online, self.tolerance),
-            self.stolen,
-            self.protected,
+            turn=self.turns,
+            online={k: self._reading(k, doing) for k, doing in online.items()},
+            reclaimed={k: self._reading(k, doing) for k, doing in reclaimed.items()},
+            tolerances=dict.fromkeys(online, self.tolerance),
+            stolen=self.stolen,
+            protected=self.protected,
         )
         judged = turn(self.watch, seen, self.tuning)
         self.watch = judged.watch
@@ -107,7 +107,13 @@ class Bench:
     def failed_turn(self, online: str, reclaimed: str) -> Judged:
         """Return the result of a turn that could not read these pods."""
         self.turns += 1
-        seen = Seen(self.turns, {online: None}, {reclaimed: None}, {online: self.tolerance}, 0.0)
+        seen = Seen(
+            turn=self.turns,
+            online={online: None},
+            reclaimed={reclaimed: None},
+            tolerances={online: self.tolerance},
+            stolen=0.0,
+        )
         judged = turn(self.watch, seen, self.tuning)
         self.watch = judged.watch
         return judged
