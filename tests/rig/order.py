@@ -70,13 +70,16 @@ def is_on_a_cluster(item: pytest.Item) -> bool:
     return folder(item) == CLUSTER and not _needs_no_node(item)
 
 
+def _path(item: pytest.Item) -> str:
+    return item.nodeid[item.nodeid.find("tests/") :]
+
+
 def _needs_no_node(item: pytest.Item) -> bool:
-    return item.nodeid[item.nodeid.find("tests/") :].startswith(WITHOUT_A_NODE)
+    return _path(item).startswith(WITHOUT_A_NODE)
 
 
 def _unit_in_lanes(item: pytest.Item) -> str:
-    path = item.nodeid[item.nodeid.find("tests/") :]
-    return next((name for name in UNIT_IN_LANES if path.startswith(name)), "")
+    return next((name for name in UNIT_IN_LANES if _path(item).startswith(name)), "")
 
 
 def _bears_load(item: pytest.Item) -> bool:
