@@ -42,7 +42,7 @@ check-fuzz: setup
 test-fast: setup
 	$(BIN)/python -m pytest --tier=fast $(ARGS)
 
-# Adds the newest containerd on this machine, as root: 12 minutes on two CPUs.
+# Adds the newest containerd on this machine, as root: 16 minutes on two CPUs.
 test: setup
 	$(BIN)/python -m pytest --tier=test $(ARGS)
 

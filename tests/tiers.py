@@ -3,8 +3,8 @@
 | command | plays | on two cores |
 |---|---|---|
 | `make test-fast` | values, files in a folder, the simulated node; one daemon as a process | 2 minutes |
-| `make test` | adds the daemon beside this node, and as root this kernel and the newest containerd | 12 minutes |
-| `make test-all` | adds the other containerd, every NRI version, emulated machines, a Kubernetes node | 37 minutes |
+| `make test` | adds the daemon beside this node, and as root this kernel and the newest containerd | 16 minutes |
+| `make test-all` | adds the other containerd, every NRI version, emulated machines, a Kubernetes node | 45 minutes |
 | `make soak`, `make soak-pushes` | an hour of churn, ten thousand pushes; no part of CI | an hour, minutes |
 | `make soak-cluster` | idle minutes and restarts of a Kubernetes node; no part of CI | 40 minutes |
 | `make test-vm` | all scenarios of the emulated machines, also those that quicker tests repeat | 15 minutes |
