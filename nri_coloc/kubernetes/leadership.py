@@ -1,11 +1,13 @@
 """Hold the Lease by which one replica of the controller leads (`lease` decides)."""
 
+import random
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from threading import Event
 from typing import Final
 
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes import lease
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, Object
 
@@ -28,6 +30,7 @@ class Leadership:
         self._seen: lease.Seen | None = None
         self._renewed_s: float | None = None
         self._led = False
+        self._backoff = Backoff(random.random)
 
     @property
     def leads(self) -> bool:
@@ -35,14 +38,13 @@ class Leadership:
         return lease.leads(self._renewed_s, time.monotonic())
 
     def run(self, stop: Event) -> None:
-        """Try every two seconds until `stop` is set, then release the Lease."""
+        """Try until `stop` is set, then release the Lease."""
         while not stop.is_set():
-            self.turn()
-            stop.wait(lease.RETRY_S)
+            stop.wait(self.turn())
         self._release()
 
-    def turn(self) -> None:
-        """Try once to take or renew the Lease."""
+    def turn(self) -> float:
+        """Try once to take or renew the Lease; return the seconds until the next try."""
         now_s = time.monotonic()
         try:
             found = self._found()
@@ -52,14 +54,26 @@ class Leadership:
                 self._renewed_s = now_s
             else:  # of another replica, also if an operator deleted or changed the Lease
                 self._renewed_s = None
-            self.problem = ""
+            pause_s = self._succeeded()
         except ApiError as error:
-            self.problem = str(error)
+            asked_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
+            pause_s = self._failed(str(error), asked_s)
         except ValueError as error:
-            self.problem = f"the Lease cannot be read: {error}; delete it"
+            pause_s = self._failed(f"the Lease cannot be read: {error}; delete it")
         if self.leads != self._led:
             self._led = self.leads
             self._changed(self._led)
+        return pause_s
+
+    def _succeeded(self) -> float:
+        self.problem = ""
+        self._backoff.succeeded()
+        return lease.RETRY_S
+
+    def _failed(self, problem: str, asked_s: float = 0.0) -> float:
+        """Return the seconds until the next try, after an error. The first ones are short: a leader has 10 s in all."""
+        self.problem = problem
+        return self._backoff.failed(asked_s)
 
     def _found(self) -> Object:
         try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nri_coloc.kubernetes import lease
 from nri_coloc.kubernetes.leadership import Leadership
 from tests.unit.kubernetes.fake_api import Asked, Reply, serving
 
@@ -87,3 +88,45 @@ def test_the_end_releases_the_lease(tmp_path):
         stop.set()
         replica.run(stop)
     assert store.lease["spec"]["holderIdentity"] == ""
+
+
+def pauses(tmp_path, monkeypatch, *replies: Reply) -> list[float]:
+    """Return the longest pauses after these answers of the API server."""
+    monkeypatch.setattr("random.random", lambda: 1.0)
+    answers, stop, found_s = iter(replies), Event(), list[float]()
+
+    def wait(pause_s: float) -> None:
+        found_s.append(pause_s)
+        if len(found_s) == len(replies):
+            stop.set()
+
+    monkeypatch.setattr(stop, "wait", wait)
+    with serving(tmp_path, lambda _: next(answers)) as server:
+        Leadership(server.connect(), "a", lambda _: None).run(stop)
+    return found_s
+
+
+BUSY = Reply(429, {"message": "busy"})
+THEIRS = Reply(
+    body={"metadata": {"resourceVersion": "7"}, "spec": {"holderIdentity": "b", "leaseDurationSeconds": 15}}
+)
+UNREADABLE = Reply(body={"metadata": {"resourceVersion": "7"}, "spec": {"holderIdentity": 7}})
+
+
+@pytest.mark.parametrize("reply", [BUSY, UNREADABLE], ids=["busy", "unreadable"])
+def test_a_lease_that_fails_is_tried_less_often(tmp_path, monkeypatch, reply):
+    assert pauses(tmp_path, monkeypatch, *[reply] * 8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_a_busy_api_server_is_left_alone(tmp_path, monkeypatch):
+    busy = BUSY._replace(headers=(("Retry-After", "20"),))
+    assert pauses(tmp_path, monkeypatch, busy) == [40]
+
+
+def test_a_lease_that_works_again_is_tried_as_before(tmp_path, monkeypatch):
+    assert pauses(tmp_path, monkeypatch, BUSY, BUSY, THEIRS, BUSY) == [0.5, 1, lease.RETRY_S, 0.5]
+
+
+def test_a_leader_that_fails_has_several_tries(tmp_path, monkeypatch):
+    until_s = lease.RENEW_WITHIN_S - lease.RETRY_S
+    assert sum(pauses(tmp_path, monkeypatch, *[BUSY] * 4)) <= until_s
