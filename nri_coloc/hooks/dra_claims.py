@@ -1,8 +1,10 @@
 """Judge the CPUs that the DRA CPU driver gave a container, when its wish is read.
 
 A claim counts if it is accepted at the container's creation (`placing.driver`), and as long as the container's request
-covers it: an in-place resize to a smaller request ends it. A claim that does not count is reported as a finding.
+covers it: an in-place resize to a smaller request ends it for good. A claim that does not count is a finding.
 """
+
+from collections.abc import Iterable
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
@@ -12,20 +14,30 @@ from nri_coloc.core.value import replace
 from nri_coloc.core.workload import KEPT_BY_DRA, Container, Finding, FindingKind, QoSClass, Wish
 from nri_coloc.nri import codec
 from nri_coloc.placing import driver
+from nri_coloc.placing.driver import Created
 from nri_coloc.pods import keys
 
 
-def judged(wish: Wish, container: Container, state: NodeState, tuning: Tuning, *, is_created: bool) -> Wish:
+def judged(
+    wish: Wish,
+    container: Container,
+    state: NodeState,
+    tuning: Tuning,
+    *,
+    is_created: bool,
+    owners: Iterable[Created] = (),
+) -> Wish:
     """Return the wish of a container that stays on the driver's CPUs, or with the reason why its claims do not count.
 
     is_created: the container is being created, so that the state knows none of its id.
+    owners: the listed containers that owned CPUs at their creation.
     """
     known = None if is_created else state.containers.get(container.id)
     if known is not None:
         return _of_known(wish, container, known, state, tuning)
     if not (container.claimed and driver.claimed(container)):
         return wish
-    allowed, is_short = driver.refusal(state, container, wish, tuning, is_created=is_created)
+    allowed, is_short = driver.refusal(state, container, wish, tuning, is_created=is_created, owners=owners)
     return (
         _denied(wish, container, allowed, is_short=is_short) if allowed else _driven(wish, container.claimed)
     )

@@ -36,7 +36,8 @@ from nri_coloc.core.workload import (
 from nri_coloc.hooks import dra_claims, listed_limits
 from nri_coloc.nri import codec
 from nri_coloc.nri.events import Hook
-from nri_coloc.placing import change, claim, ownership, record, request, supply
+from nri_coloc.placing import change, claim, driver, ownership, record, request, supply
+from nri_coloc.placing.driver import Created
 from nri_coloc.placing.update import as_asked, merge
 from nri_coloc.pods import annotations, gate, replicas
 from nri_coloc.runtime.listing import Listing
@@ -301,6 +302,7 @@ class Translator:
         for place, container in enumerate(containers):
             in_pods.setdefault(container.pod_id, []).append(place)
         now = _Now(state, tuning)
+        owners = driver.owners_at_creation(containers) if tuning.dra_driver else ()
         listed: dict[int, tuple[Container, Wish]] = {}
         wishes: list[tuple[Pod, Wish]] = []
         for pod_id, places in in_pods.items():  # pod by pod: a pod's annotations are parsed once
@@ -308,7 +310,7 @@ class Translator:
             if pod_id in pods:
                 pod, wish = self._listed_pod(pod, now)
                 wishes.append((pod, wish))
-            members = self._listed_members(pod, [containers[place] for place in places], now)
+            members = self._listed_members(pod, [containers[place] for place in places], owners, now)
             listed.update(zip(places, members, strict=True))
         return Synchronized(tuple(wishes), tuple(listed[place] for place in range(len(containers))))
 
@@ -328,14 +330,14 @@ class Translator:
         return (pod, wish) if read is pod else (read, self.pod_wish(read, now.tuning))
 
     def _listed_members(
-        self, pod: Pod, containers: Sequence[Container], now: _Now
+        self, pod: Pod, containers: Sequence[Container], owners: Sequence[Created], now: _Now
     ) -> Iterator[tuple[Container, Wish]]:
         """Yield the listed containers of a pod with their wishes."""
         asked = sum(request.of_container(_kubelets(each, now.state)).milli for each in containers)
         of_pod = pod if pod.cpu_request is not None else replace(pod, cpu_request=asked)
         for each in containers:
             container, wish = self._listed(each, of_pod, now.state, now.tuning)
-            yield container, dra_claims.judged(wish, container, *now, is_created=False)
+            yield container, dra_claims.judged(wish, container, *now, is_created=False, owners=owners)
 
     def _listed(
         self, container: Container, pod: Pod, state: NodeState, tuning: Tuning

@@ -4,7 +4,13 @@ The driver names them in an environment variable of the container, and in the ru
 asked. A tenant may write the variable. A spec names CPUs also if the kubelet's static CPU manager pins every
 container, and the spec of a container that ran before may hold CPUs of ours. So a claim counts only if the operator
 says that there is a driver, from the container's creation on, within the container's request, and for free CPUs.
+
+After a restart the record shows an accepted claim, and not whether it ended since. No claim counts again once it has
+ended, so its CPUs may be another container's: the record of a younger container that got some of them is the proof.
 """
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from nri_coloc.core import cpuset
 from nri_coloc.core.cpuset import CPUMask
@@ -13,6 +19,22 @@ from nri_coloc.core.state import POOLS, NodeState
 from nri_coloc.core.texts import counted
 from nri_coloc.core.workload import Container, QoSClass, Wish
 from nri_coloc.placing import claim, record, request, supply
+
+
+class Created(NamedTuple):
+    """A container that owned CPUs at its creation.
+
+    at: the time of creation, nanoseconds since 1970.
+    """
+
+    at: int
+    cpus: CPUMask
+
+
+def owners_at_creation(containers: Iterable[Container]) -> tuple[Created, ...]:
+    """Return the listed containers whose records name CPUs of their own."""
+    records = ((each.created_at, record.read(each.record)) for each in containers)
+    return tuple(Created(at, one.exclusive) for at, one in records if one is not None and one.exclusive)
 
 
 def claimed(container: Container) -> CPUMask:
@@ -31,13 +53,20 @@ def is_recorded(container: Container) -> bool:
 
 
 def refusal(
-    state: NodeState, container: Container, wish: Wish, tuning: Tuning, *, is_created: bool
+    state: NodeState,
+    container: Container,
+    wish: Wish,
+    tuning: Tuning,
+    *,
+    is_created: bool,
+    owners: Iterable[Created] = (),
 ) -> tuple[str, bool]:
     """Return words for the claim that is allowed, "" if this claim counts, and whether a larger request would help.
 
     For a container that is not known yet; later its claim counts while its request covers it (`beyond_request`).
 
     is_created: the container is being created, so that its spec holds no CPUs of ours.
+    owners: the listed containers that owned CPUs at their creation.
     """
     if not tuning.dra_driver:
         return "no claim without runtime.draCPUDriver: true", False
@@ -47,7 +76,10 @@ def refusal(
     beyond = beyond_request(state, container, wish, tuning)
     if beyond:
         return beyond, True
-    return ("" if recorded else _not_free(state, container.claimed, tuning)), False
+    if not recorded:
+        return _not_free(state, container.claimed, tuning), False
+    has_ended = any(each.at > container.created_at and each.cpus & container.claimed for each in owners)
+    return ("a claim to CPUs that no younger container was given" if has_ended else ""), False
 
 
 def beyond_request(state: NodeState, container: Container, wish: Wish, tuning: Tuning) -> str:

@@ -6,6 +6,7 @@ and records as containerd does, so that a restart of the daemon finds them again
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Final, Literal
 
 from nri_coloc._pb import nri_pb2
@@ -87,6 +88,7 @@ class Tenancy:
         kubelet.write("kubepods/besteffort", 2)
         self.pods: dict[str, nri_pb2.PodSandbox] = {}
         self.containers: dict[str, nri_pb2.Container] = {}
+        self._ages = count(1)
         self.start_daemon()
 
     # ---- the daemon ----
@@ -261,7 +263,7 @@ class Tenancy:
             id=f"{pod.name}-{container.name}", pod_sandbox_id=pod.name, name=container.name
         )
         message.env.extend(container.variables)
-        message.created_at = len(self.containers) + 1
+        message.created_at = next(self._ages)
         message.linux.oom_score_adj.value = pod.oom_score_adj(container, MEMORY)
         message.linux.cgroups_path = f"{self._parent(pod)}/{message.id}"
         _write(message, pod.resources_of(container))

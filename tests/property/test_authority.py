@@ -295,6 +295,27 @@ def test_a_smaller_request_ends_a_claim_of_the_driver(words, owned, updates_pods
     assert node.owned(small) == owned
 
 
+@pytest.mark.parametrize("claims", [("DRA_CPUSET_x=4-7",), ()], ids=["by a claim", "by its class"])
+def test_a_claim_that_ended_takes_no_cpus_of_a_later_owner(claims):
+    large, small = (
+        TenantPod((ContainerSpec("app", Figures(milli), variables=("DRA_CPUSET_x=4-7",)),))
+        for milli in (4000, 2000)
+    )
+    node = peopled(SETTINGS["driver"], Kubelet(named="4-7"))
+    node.run(large)
+    node.resize(large, small)
+    later = ContainerSpec("app", Figures(4000), variables=claims)
+    node.run(TenantPod((later,), annotations=ASKING, name="second"))
+    assert node.state.owners["second-app"] == 0b11110000
+    node.stop_daemon()
+    node.resize(small, large)
+    # the push of its CPUs since the claim ended never reached the runtime
+    node.containers["tenant-app"].linux.resources.cpu.cpus = "4-7"
+    node.start_daemon()
+    assert node.state.owners["second-app"] == 0b11110000
+    assert node.owned(large) == 0
+
+
 @given(tenant_pods(), tenant_pods(), TUNINGS, KUBELETS)
 def test_two_tenants_take_nothing_from_each_other(one, two, tuning, kubelet):
     node = peopled(SETTINGS[tuning], replace(kubelet, files={}))

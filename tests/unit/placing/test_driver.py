@@ -234,6 +234,19 @@ class TestWhatCounts:
         allowed, _ = self.refused(Node(), self.claiming("4-5", record=record), is_created=False)
         assert (allowed == "") is counts
 
+    @pytest.mark.parametrize(
+        ("exclusive", "created_at", "counts"),
+        [("5-6", 2, False), ("5-6", 0, True), ("5-6", 1, True), ("2-3", 2, True)],
+        ids=["younger", "older", "of equal age", "on other CPUs"],
+    )
+    def test_a_younger_record_ends_a_claim(self, exclusive, created_at, counts):
+        text = '{"v":1,"class":"dedicated","pool":"dedicated","exclusive":"%s"}'
+        asked = self.claiming("4-5", record=text % "4-5", created_at=1)
+        other = container("other", "web", record=text % exclusive, created_at=created_at)
+        owners = driver.owners_at_creation((asked, other))
+        allowed, _ = driver.refusal(Node().state, asked, SHARED, DRIVER, is_created=False, owners=owners)
+        assert (allowed == "") is counts
+
     @pytest.mark.parametrize("owner", [DEDICATED, DRIVEN], ids=["dedicated", "claim"])
     def test_no_cpus_of_an_owner(self, owner):
         node = Node()
