@@ -115,7 +115,8 @@ def _pages(address: str, since: int, pod: str = "") -> Iterator[dict[str, Any]]:
     while True:
         page = ask(address, "/v1/audit", since=since, pod=pod, limit=PAGE)
         try:
-            is_last = len(page["records"]) < PAGE or page["next"] <= since
+            # an answer has a bound in bytes, too: one with fewer records may not be the last
+            is_last = len(page["records"]) == 0 or page["next"] <= since
             since = page["next"]
         except (KeyError, TypeError) as error:
             if "error" in page:

@@ -15,7 +15,7 @@ import json
 import os
 import select
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from threading import Lock
 from typing import Any, Final, Literal
@@ -23,7 +23,10 @@ from typing import Any, Final, Literal
 from nri_coloc.core.reasons import AuditEvent, Reason
 
 MAX_LIMIT: Final = 1000
-"""Records in one answer at most: half a megabyte, a few milliseconds of the interpreter."""
+"""Records in one answer at most: usually half a megabyte, a few milliseconds of the interpreter."""
+
+MAX_ANSWER: Final = 1 << 20
+"""Bytes of the records in one answer at most, and of its kept records: a record may be ten times the usual one."""
 
 RingName = Literal["lending", "placement"]
 
@@ -73,6 +76,8 @@ class Rings:
     def query(self, since: int = 0, pod: str = "", limit: int = 100) -> dict[str, Any]:
         """Return records with seq > since, oldest first; `next` is the `since` of the following query.
 
+        There may be more records, unless the answer has none: `MAX_ANSWER` may end it before `limit` does.
+
         `pod` is "NAME" or "NAMESPACE/NAME", "" for all. A `since` above the newest seq is from before a restart, after
         which seq begins at 1; it counts as 0. `lost_before`: for each ring, the seq below which records were dropped, 0
         while none was.
@@ -84,10 +89,22 @@ class Rings:
         if since > newest:
             since = 0
         lines, mark = heapq.merge(*held), _mark(pod) if pod else b""
-        records = (json.loads(line) for seq, line in lines if seq > since and mark in line)
-        wanted = (record for record in records if _matches(record, pod))
-        page = list(islice(wanted, max(0, min(limit, MAX_LIMIT))))
+        records = ((json.loads(line), len(line)) for seq, line in lines if seq > since and mark in line)
+        wanted = ((record, size) for record, size in records if _matches(record, pod))
+        page = _within_answer(islice(wanted, max(0, min(limit, MAX_LIMIT))))
         return {"records": page, "next": page[-1]["seq"] if page else since, "lost_before": lost}
+
+
+def _within_answer(records: Iterable[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:
+    """Return the first records that fit into an answer together, at least one; each comes with its bytes."""
+    page: list[dict[str, Any]] = []
+    total = 0
+    for record, size in records:
+        total += size
+        if page and total > MAX_ANSWER:
+            break
+        page.append(record)
+    return page
 
 
 def _mark(pod: str) -> bytes:
@@ -161,16 +178,22 @@ class KeptRecords:
             del self._entries[next(iter(self._entries))]
 
     def of_pod(self, pod: str) -> list[dict[str, Any]]:
-        """Return the kept records of a pod ("NAME" or "NAMESPACE/NAME") and of all pools, oldest first."""
+        """Return the kept records of a pod ("NAME" or "NAMESPACE/NAME") and of all pools, oldest first.
+
+        If not all fit into an answer, the newest of the pod itself come first, then the newest of pools.
+        """
         namespace, _, name = pod.rpartition("/")
         with self._lock:
             lines = {line: None for entry in self._entries.values() for _, line in entry.values()}
         mark = _mark(pod)
-        records = [json.loads(line) for line in lines if mark in line or b'"pod": ""' in line]
+        records = [(json.loads(line), len(line)) for line in lines if mark in line or b'"pod": ""' in line]
         wanted = [
-            r for r in records if not r["pod"] or (r["pod"] == name and namespace in ("", r["namespace"]))
+            (r, size)
+            for r, size in records
+            if not r["pod"] or (r["pod"] == name and namespace in ("", r["namespace"]))
         ]
-        return sorted(wanted, key=lambda record: str(record["ts"]))
+        wanted.sort(key=lambda each: (bool(each[0]["pod"]), str(each[0]["ts"])), reverse=True)
+        return sorted(_within_answer(wanted), key=lambda record: str(record["ts"]))
 
     def prune(self, containers: Collection[str], pods: Collection[str], pools: Collection[str]) -> None:
         """Drop the entries of all other containers, pods and pools.

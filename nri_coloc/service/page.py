@@ -117,7 +117,7 @@ async function askDecisions() {
   for (;;) {
     const page = await ask("/v1/audit?limit=1000&since=" + since);
     if (page.next < since) decisions = [];  // the daemon restarted
-    const more = page.next !== since && page.records.length === 1000;
+    const more = page.next !== since && page.records.length > 0;
     since = page.next;
     decisions = page.records.reverse().concat(decisions).slice(0, KEPT);
     if (!more) return;

@@ -12,7 +12,12 @@ from nri_coloc.service.http import HttpServer
 
 
 class View:
-    """The part of the daemon that the command asks: pages of audit records."""
+    """The part of the daemon that the command asks: pages of audit records.
+
+    most: the records that fit into an answer, which may be fewer than its limit.
+    """
+
+    most = 1000
 
     def __init__(self, count: int) -> None:
         self.records: list[dict[str, Any]] = [
@@ -20,7 +25,8 @@ class View:
         ]
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
-        page = [one for one in self.records if one["seq"] > since and pod in ("", one["pod"])][:limit]
+        page = [one for one in self.records if one["seq"] > since and pod in ("", one["pod"])]
+        page = page[: min(limit, self.most)]
         found = {"records": page, "next": page[-1]["seq"] if page else since}
         return found | {"kept": [one for one in self.kept if one["pod"] in ("", pod)]} if pod else found
 
@@ -72,7 +78,13 @@ def test_a_pods_kept_records_come_first(daemon, capsys):
     assert [(one["ts"], one["seq"]) for one in printed] == [("S", 1), ("T", 1), ("T", 2), ("T", 3)]
 
 
-def test_one_answer_has_a_pods_kept_records_too(daemon, monkeypatch):
+def test_a_short_answer_is_not_the_last(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(View, "most", 2)
+    assert run(daemon(5)) == 0
+    assert [json.loads(line)["seq"] for line in capsys.readouterr().out.splitlines()] == [1, 2, 3, 4, 5]
+
+
+def test_the_same_answers_have_a_pods_kept_records(daemon, monkeypatch):
     asked = []
     ask = asking.ask
 
@@ -82,7 +94,7 @@ def test_one_answer_has_a_pods_kept_records_too(daemon, monkeypatch):
 
     monkeypatch.setattr(asking, "ask", counted)
     assert run(daemon(3), "--pod", "web") == 0
-    assert asked == ["/v1/audit"]
+    assert asked == ["/v1/audit"] * 2, "until an answer has no record"
 
 
 def test_a_proxy_of_the_environment_is_not_asked(daemon, monkeypatch, capsys):

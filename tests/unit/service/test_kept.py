@@ -125,6 +125,14 @@ def test_there_is_a_bound_to_what_is_kept(monkeypatch):
     assert times(learnt(record(because="x" * audit_rings.MOST_BYTES))) == []
 
 
+def test_an_answer_has_a_bound_in_bytes(monkeypatch):
+    monkeypatch.setattr(audit_rings, "MAX_ANSWER", 1000)
+    of_pools = [resized("2-7", str(number), f"gold/{number}") for number in range(1, 9)]
+    found = learnt(record(ts="9"), *of_pools)
+    assert len(json.dumps(found.of_pod("shop/web"))) < 1100
+    assert times(found)[-2:] == ["8", "9"]
+
+
 def test_nothing_new_is_nothing_to_write():
     found = learnt(record())
     assert (found.changed(), found.changed()) == (True, False)

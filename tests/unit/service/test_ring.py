@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nri_coloc.service.audit_rings import MAX_LIMIT, RingName, Rings
+from nri_coloc.service.audit_rings import MAX_ANSWER, MAX_LIMIT, RingName, Rings
 
 NOTHING_LOST = {"lending": 0, "placement": 0}
 
@@ -90,3 +90,31 @@ def test_a_page_has_an_end():
     kept = ring(*["a/x"] * (MAX_LIMIT + 5))
     assert len(kept.query(limit=MAX_LIMIT * 10)["records"]) == MAX_LIMIT
     assert seqs(kept.query(limit=-1)) == []
+
+
+class TestLargeRecords:
+    """Records of a long `because`, many inputs or long lists of CPUs."""
+
+    def large(self, *sizes: int) -> Rings:
+        kept = Rings(5000)
+        for seq, size in enumerate(sizes, start=1):
+            record = {"seq": seq, "namespace": "a", "pod": "x", "because": "x" * size}
+            kept.append("placement", seq, json.dumps(record).encode())
+        return kept
+
+    def test_an_answer_has_a_bound_in_bytes(self):
+        page = self.large(*[7000] * MAX_LIMIT).query(limit=MAX_LIMIT)
+        assert MAX_ANSWER - 8000 < len(json.dumps(page["records"])) < MAX_ANSWER + 1000
+
+    def test_its_next_reads_on_without_a_gap(self):
+        kept, found, since = self.large(*[7000] * MAX_LIMIT), [], 0
+        while page := kept.query(since=since, limit=MAX_LIMIT):
+            if not page["records"]:
+                break
+            found += seqs(page)
+            since = page["next"]
+        assert found == list(range(1, MAX_LIMIT + 1))
+
+    def test_a_record_beyond_the_bound_comes_alone(self):
+        kept = self.large(10, 2 * MAX_ANSWER, 10)
+        assert [seqs(kept.query(since=since)) for since in (0, 1, 2)] == [[1], [2], [3]]
