@@ -49,6 +49,10 @@ PAGE_BYTES: Final = 2 << 20
 MOST_OBJECTS: Final = 150_000
 """Objects of a list at most: the pods that Kubernetes supports in one cluster. A list without an end fails."""
 
+MOST_EMPTY: Final = 10
+"""Pages without an object, one after another, that name a next one. The API allows them; a kube-apiserver reads on
+until a page is full or the list ends (etcd3/store.go, GetList)."""
+
 GONE: Final = 410
 """HTTP status: the resourceVersion is too old, so that the list must be read again."""
 
@@ -144,7 +148,7 @@ class Api:
         limit: objects of a page, fewer after a page of more than `PAGE_BYTES`. A caller that empties each page has no
             more than one page in memory.
         """
-        token, number = "", 0
+        token, number, empty = "", 0, 0
         while number < MOST_OBJECTS:
             asked = {**query, "limit": str(limit), **({"continue": token} if token else {})}
             found = self._page(path, asked, PAGE_BYTES if limit > 1 else None)
@@ -155,11 +159,18 @@ class Api:
             items = found.pop("items", None)
             if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
                 raise ApiError(f"GET {path}: the answer has no list of objects")
-            number += max(1, len(items))  # a page may be empty
+            number, empty = number + len(items), 0 if items else empty + 1
             yield items, metadata["resourceVersion"]
-            token = str(metadata.get("continue") or "")
+            before, token = token, str(metadata.get("continue") or "")
             if not token:
                 return
+            if token == before or empty == MOST_EMPTY:
+                what = (
+                    "the same page again"
+                    if token == before
+                    else f"more after {empty} pages without an object"
+                )
+                raise ApiError(f"GET {path}: the list does not end: its `continue` names {what}")
         raise ApiError(f"GET {path}: the API server lists more than {MOST_OBJECTS} objects")
 
     def watch(self, path: str, version: str, **query: str) -> Iterator[tuple[str, Object]]:

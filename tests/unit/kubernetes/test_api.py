@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing, contextmanager, suppress
+from itertools import count
 
 import pytest
 
@@ -306,15 +308,45 @@ def test_a_compressed_answer_is_refused(tmp_path, call):
         call(server.connect())
 
 
-@pytest.mark.parametrize("names", [(), ("a", "b")], ids=["empty", "two objects"])
-def test_a_list_without_end_is_refused(tmp_path, monkeypatch, names):
-    monkeypatch.setattr(api, "MOST_OBJECTS", 5)
+def refused_list(tmp_path, *names: str, token: Callable[[], str]) -> tuple[int, str]:
+    """List pages of these names, each of which names a next one; return the number of requests, and the error."""
     with (
-        serving(tmp_path, lambda _: Reply(body=items(*names, token="more"))) as server,
-        pytest.raises(ApiError, match="lists more than 5 objects"),
+        serving(tmp_path, lambda _: Reply(body=items(*names, token=token()))) as server,
+        pytest.raises(ApiError) as error,
     ):
         list(server.connect().pages("/x"))
-    assert len(server.asked) <= 5
+    return len(server.asked), str(error.value)
+
+
+def counted() -> Callable[[], str]:
+    """Return a source of `continue` tokens, each another one."""
+    numbers = count()
+    return lambda: f"more-{next(numbers)}"
+
+
+def test_a_list_has_a_largest_number_of_objects(tmp_path, monkeypatch):
+    monkeypatch.setattr(api, "MOST_OBJECTS", 5)
+    requests, error = refused_list(tmp_path, "a", "b", token=counted())
+    assert (requests, error) == (3, "GET /x: the API server lists more than 5 objects")
+
+
+def test_a_list_of_empty_pages_is_refused(tmp_path):
+    requests, error = refused_list(tmp_path, token=counted())
+    assert requests == api.MOST_EMPTY
+    assert "names more after 10 pages without an object" in error
+
+
+def test_a_list_that_repeats_a_page_is_refused(tmp_path):
+    requests, error = refused_list(tmp_path, "a", token=lambda: "more")
+    assert requests == 2
+    assert "names the same page again" in error
+
+
+def test_some_empty_pages_are_read_over(tmp_path):
+    pages = iter([items(token=f"more-{number}") for number in range(api.MOST_EMPTY - 1)])
+    with serving(tmp_path, lambda _: Reply(body=next(pages, items("a")))) as server:
+        found = [page for page, _ in server.connect().pages("/x")]
+    assert len(found[-1]) == 1
 
 
 def test_closing_ends_a_waiting_watch(tmp_path):
