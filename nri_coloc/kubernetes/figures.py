@@ -3,8 +3,10 @@
 They are not on the Node object, because each change of a Node is sent to all watchers of nodes.
 """
 
+import random
 from typing import Any, Final
 
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import SUMMARY_S, State
@@ -15,7 +17,10 @@ FORBIDDEN: Final = 403
 
 
 class Figures:
-    """The figures of one node, written once in five minutes at most, and only if they changed.
+    """The figures of one node, written once in five minutes at most if they changed.
+
+    The companion has no right to read the object. So unchanged figures are written again five minutes after the last
+    write: an object that was deleted returns, and the API server stores a write that changes nothing not at all.
 
     problem: why the last write failed, "" if it succeeded.
     """
@@ -25,19 +30,26 @@ class Figures:
         self._api = api
         self._node = node
         self._written: dict[str, Any] | None = None
-        self._next_s = 0.0
+        self._change_s = self._repeat_s = 0.0
+        self._backoff = Backoff(random.random, SUMMARY_S, SUMMARY_S)
 
     def turn(self, state: State, now_s: float) -> None:
         """Write the figures if that is due. A failure is no more than a later write."""
-        if now_s < self._next_s or (found := summary(state)) == self._written:
+        found = summary(state)
+        is_changed = found != self._written
+        if now_s < (self._change_s if is_changed else self._repeat_s):
             return
-        self._next_s = now_s + SUMMARY_S
         try:
             self._write({"spec": {"summary": found}})
         except ApiError as error:
             self.problem = problem(error)
+            asked_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
+            self._change_s = self._repeat_s = now_s + self._backoff.failed(asked_s)
             return
         self._written, self.problem = found, ""
+        self._repeat_s = now_s + SUMMARY_S
+        if is_changed:
+            self._change_s = self._repeat_s
 
     def _write(self, body: dict[str, Any]) -> None:
         try:

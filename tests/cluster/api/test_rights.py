@@ -10,8 +10,11 @@ import pytest
 
 from nri_coloc.kubernetes import api, presets
 from nri_coloc.kubernetes.api import Api, ApiRefused
+from nri_coloc.kubernetes.figures import Figures
+from nri_coloc.kubernetes.publication import SUMMARY_S
 from tests.cluster.api import kit
 from tests.cluster.api_server import ApiServer, node, pod
+from tests.cluster.companion_rig import OFFER
 from tests.rig.waiting import wait_until
 
 REPORT = kit.report()
@@ -120,6 +123,18 @@ def test_it_can_write_its_own_object(companion, admin):
     companion.merge(f"{kit.OBJECTS}/a", {"spec": {"evictions": [order]}})
     assert admin.get(f"{kit.OBJECTS}/a")["spec"]["evictions"] == [order]
     kit.delete(admin, f"{kit.OBJECTS}/a")
+
+
+def test_its_deleted_object_returns_with_unchanged_figures(companion, admin):
+    figures, path = Figures(companion, "a"), f"{kit.OBJECTS}/a"
+    figures.turn(OFFER, 0)
+    first = admin.get(path)
+    figures.turn(OFFER, SUMMARY_S)
+    assert admin.get(path) == first  # the API server stores no write that changes nothing
+    kit.delete(admin, path)
+    figures.turn(OFFER, 2 * SUMMARY_S)
+    assert admin.get(path)["spec"] == first["spec"]
+    kit.delete(admin, path)
 
 
 def test_it_can_write_and_change_its_own_event(companion, admin):

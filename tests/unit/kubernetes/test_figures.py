@@ -28,8 +28,37 @@ def test_changes_wait_for_five_minutes(tmp_path):
     assert len(written(tmp_path, turns)[0]) == 2
 
 
-def test_the_same_figures_are_not_written_again(tmp_path):
-    assert len(written(tmp_path, [(STATE, 0), (STATE, SUMMARY_S)])[0]) == 1
+def test_the_same_figures_are_repeated_each_five_minutes(tmp_path):
+    turns = [(STATE, now_s) for now_s in (0, SUMMARY_S - 1, SUMMARY_S, SUMMARY_S + 1)]
+    assert len(written(tmp_path, turns)[0]) == 2
+
+
+def test_a_repetition_delays_no_change(tmp_path):
+    turns = [(STATE, 0), (STATE, SUMMARY_S), (OTHER, SUMMARY_S + 1), (STATE, SUMMARY_S + 2)]
+    assert len(written(tmp_path, turns)[0]) == 3
+
+
+def test_a_deleted_object_returns(tmp_path):
+    found = set[str]()
+
+    def answers(asked):
+        if asked.method == "POST":
+            found.add(asked.body["metadata"]["name"])
+        return Reply() if found else Reply(404)
+
+    with serving(tmp_path, answers) as server:
+        figures = Figures(server.connect(), "a")
+        figures.turn(STATE, 0)
+        found.clear()
+        figures.turn(STATE, SUMMARY_S)
+    assert found == {"a"}
+
+
+def test_refusals_have_jitter(tmp_path, monkeypatch):
+    monkeypatch.setattr("random.random", lambda: 0.0)
+    half_s = SUMMARY_S / 2
+    turns = [(STATE, now_s) for now_s in (0, half_s - 1, half_s, 2 * half_s)]
+    assert len(written(tmp_path, turns, Reply(status=500))[0]) == 3
 
 
 def test_a_refusal_is_tried_again_later(tmp_path):
