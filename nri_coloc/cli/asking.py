@@ -53,7 +53,7 @@ def ask(address: str, path: str, **query: str | int) -> dict[str, Any]:
         connection.close()
     if not isinstance(found, dict):
         raise stranger(address)
-    if response.status == HTTPStatus.BAD_REQUEST and "error" in found:
+    if response.status in (HTTPStatus.BAD_REQUEST, HTTPStatus.MISDIRECTED_REQUEST) and "error" in found:
         raise SettingsError(f"the daemon at {address} refuses that: {plain(found['error'])}")
     return found
 

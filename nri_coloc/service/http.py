@@ -161,11 +161,16 @@ class HttpServer:
             return
         outbox = Outbox()
         answers = Answers(lambda target: _computed(target, self._view, self._report), _delivering(outbox))
-        server = Server(listener, _Service(self._view, self._report, answers), outbox, self._report)
+        service = _Service(self._view, self._report, answers, self._is_own_name(listener))
+        server = Server(listener, service, outbox, self._report)
         answers.start()
         server.start()
         self._serving = _Serving(server, answers)
         self._bound.set()
+
+    def _is_own_name(self, listener: socket.socket) -> Callable[[str], bool]:
+        bound, configured = listener.getsockname()[0], self._address[0]
+        return lambda host: endpoint.is_own_name(host, bound, configured)
 
     def _bind(self) -> socket.socket | None:
         """Return the bound socket, after any number of attempts; None after `close`. A new error is reported once."""
@@ -206,18 +211,33 @@ class _Serving(NamedTuple):
 
 
 class _Service:
-    """Answers cheap requests on the loop's thread, and queues the others."""
+    """Answers cheap requests on the loop's thread, and queues the others.
 
-    def __init__(self, view: View, report: Report, answers: "Answers[_Asker, Answer]") -> None:
+    is_own_name: whether a Host header may name this server.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        report: Report,
+        answers: "Answers[_Asker, Answer]",
+        is_own_name: Callable[[str], bool],
+    ) -> None:
         self._view = view
         self._report = report
         self._answers = answers
+        self._is_own_name = is_own_name
 
     def ask(self, request: Request, connection: Connection) -> bytes | None:
         with_body = request.method != "HEAD"
         if request.method not in ("GET", "HEAD"):
             refused = _error(HTTPStatus.METHOD_NOT_ALLOWED, f"this interface is read-only: {ALLOWED}")
             return rendered(refused, with_body=True)
+        if not self._is_own_name(request.host):
+            stranger = (
+                f"{request.host[:80]!r} is no name of this address; ask for the address itself, or localhost"
+            )
+            return rendered(_error(HTTPStatus.MISDIRECTED_REQUEST, stranger), with_body=with_body)
         route = _ROUTES.get(request.path)
         if route is None:
             nothing = f"no such path; known paths are {', '.join(_ROUTES)}"

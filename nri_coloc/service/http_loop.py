@@ -49,16 +49,20 @@ MAX_HEADERS: Final = 100
 
 _LINE: Final = re.compile(rb"([!-~]{1,32}) ([!-~]+) HTTP/1\.[0-9]")
 
-_ORIGIN: Final = re.compile(r"https?://[^/?]+", re.IGNORECASE)
+_ORIGIN: Final = re.compile(r"https?://([^/?]+)", re.IGNORECASE)
 """The scheme and host of a target in absolute form, which a client of a proxy sends (RFC 9112, 3.2.2)."""
 
 
 class Request(NamedTuple):
-    """A valid request; `query` is the part after the question mark."""
+    """A valid request; `query` is the part after the question mark.
+
+    host: the server's name and port as the client knows them; "" if it sent none.
+    """
 
     method: str
     path: str
     query: str
+    host: str = ""
 
 
 class BadRequest(ValueError):
@@ -94,11 +98,20 @@ def read(head: bytes) -> Request:
     asked = _LINE.fullmatch(lines[0]) if lines else None
     if asked is None:
         raise BadRequest(HTTPStatus.BAD_REQUEST, "the first line is not a request of HTTP/1")
-    target = asked[2].decode()
+    target, host = asked[2].decode(), _host(lines[1:])
     if origin := _ORIGIN.match(target):
-        target = "/" + target[origin.end() :].removeprefix("/")
+        target, host = "/" + target[origin.end() :].removeprefix("/"), origin[1]
     path, _, query = target.partition("?")
-    return Request(asked[1].decode(), path, query)
+    return Request(asked[1].decode(), path, query, host)
+
+
+def _host(headers: list[bytes]) -> str:
+    """Return the value of the Host header, "" without one; raise BadRequest for two."""
+    parts = (each.partition(b":") for each in headers)
+    found = [value.strip().decode("latin-1") for name, _, value in parts if name.lower() == b"host"]
+    if len(found) > 1:
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "a request may have one Host header")
+    return found[0] if found else ""
 
 
 MAX_CONNECTIONS: Final = 64

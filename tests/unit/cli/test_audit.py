@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nri_coloc.cli import asking, main
+from nri_coloc.core import endpoint
 from nri_coloc.service.http import HttpServer
 
 
@@ -147,6 +148,12 @@ def test_somebody_else_at_the_port_is_a_sentence(answer, capsys):
 def test_a_pod_that_nobody_can_be_called_is_the_askers_mistake(daemon, capsys, pod):
     assert run(daemon(3), "--pod", pod) == 2
     assert "NAME or NAMESPACE/NAME" in capsys.readouterr().err
+
+
+def test_a_name_that_the_daemon_refuses_is_the_askers_mistake(daemon, capsys, monkeypatch):
+    monkeypatch.setattr(endpoint, "is_own_name", lambda *_: False)
+    assert run(daemon(3)) == 2
+    assert "ask for the address itself, or localhost" in capsys.readouterr().err
 
 
 def test_a_daemon_that_cannot_answer_says_so_itself(daemon, capsys, monkeypatch):

@@ -157,6 +157,12 @@ class TestRefusals:
     def test_an_unread_body_does_not_lose_the_answer(self, server):
         assert ask(server, "/", "POST", b"x" * 8000)[0] == 405
 
+    @pytest.mark.parametrize("path", ["/", "/v1/state", "/healthz"])
+    def test_a_name_of_others_reads_nothing(self, server, path):
+        answer = raw(server, b"GET %s HTTP/1.1\r\nHost: site.example:9744\r\n\r\n" % path.encode())
+        assert answer.startswith(b"HTTP/1.0 421 ")
+        assert b"no name of this address" in answer
+
     def test_an_unknown_path_is_not_found(self, server):
         status, _, body = ask(server, "/v2/state")
         assert status == 404
@@ -324,6 +330,14 @@ class TestPort:
     def test_what_is_no_address_is_refused(self, text):
         with pytest.raises(ValueError, match="is not an address with a port"):
             HttpServer(View(), print).start(text)
+
+    def test_all_addresses_are_served_by_any_name(self, view, reports):
+        server = HttpServer(view, reports.append)
+        server.start("0.0.0.0:0")
+        assert server.wait_bound(30)
+        answer = raw(server, b"GET /healthz HTTP/1.1\r\nHost: node-1.example:9744\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.0 200 ")
+        server.close()
 
     def test_an_ipv6_address_is_served_or_reported(self, view, reports):
         server = HttpServer(view, reports.append)

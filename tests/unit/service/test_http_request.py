@@ -9,12 +9,13 @@ from nri_coloc.service.http_loop import BadRequest, Request
 @pytest.mark.parametrize(
     ("head", "request_"),
     [
-        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n", Request("GET", "/healthz", "")),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\n", Request("GET", "/healthz", "", "x")),
+        (b"GET / HTTP/1.1\r\nA: b\r\nhost:  x:1 \r\n", Request("GET", "/", "", "x:1")),
         (b"GET /v1/audit?since=1&pod=a HTTP/1.0\r\n", Request("GET", "/v1/audit", "since=1&pod=a")),
         (b"\r\nHEAD / HTTP/1.1\n", Request("HEAD", "/", "")),
-        (b"GET http://a:1/healthz?x=1 HTTP/1.1\r\n", Request("GET", "/healthz", "x=1")),
-        (b"GET HTTPS://[::1] HTTP/1.1\r\n", Request("GET", "/", "")),
-        (b"GET http://a?x=http://b/c HTTP/1.1\r\n", Request("GET", "/", "x=http://b/c")),
+        (b"GET http://a:1/healthz?x=1 HTTP/1.1\r\nHost: b\r\n", Request("GET", "/healthz", "x=1", "a:1")),
+        (b"GET HTTPS://[::1] HTTP/1.1\r\n", Request("GET", "/", "", "[::1]")),
+        (b"GET http://a?x=http://b/c HTTP/1.1\r\n", Request("GET", "/", "x=http://b/c", "a")),
         (b"GET /?x=http://b/c HTTP/1.1\r\n", Request("GET", "/", "x=http://b/c")),
         (b"BREW /coffee?? HTTP/1.1\r\n", Request("BREW", "/coffee", "?")),
     ],
@@ -42,6 +43,12 @@ def test_other_first_lines_are_refused(head):
     assert refused.value.status == 400
 
 
+def test_two_hosts_are_refused():
+    with pytest.raises(BadRequest) as refused:
+        subject.read(b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n")
+    assert refused.value.status == 400
+
+
 def test_too_many_headers_are_refused():
     with pytest.raises(BadRequest) as refused:
         subject.read(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * (subject.MAX_HEADERS + 1))
@@ -53,7 +60,7 @@ def test_an_end_is_found_byte_by_byte(end):
     whole = b"GET / HTTP/1.1\r\nHost: x" + end + b"body"
     ends = [subject.end_of_head(whole[: at + 1], at) for at in range(len(whole))]
     found = next(each for each in ends if each >= 0)
-    assert subject.read(whole[:found]) == Request("GET", "/", "")
+    assert subject.read(whole[:found]) == Request("GET", "/", "", "x")
     assert ends.index(found) == len(whole) - len(b"body") - 1
 
 
