@@ -5,7 +5,6 @@ decides each second, and sooner after a change, whether the report must change (
 Nothing here writes to the node's machine: without the companion, placement and lending go on as before.
 """
 
-import math
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -21,9 +20,10 @@ from nri_coloc.core.texts import PlainLog
 from nri_coloc.kubernetes import courier, messages, reporting, requests
 from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
+from nri_coloc.kubernetes.colocation_node import ColocationNode
 from nri_coloc.kubernetes.courier import Courier, Entry
 from nri_coloc.kubernetes.event_writer import EventWriter
-from nri_coloc.kubernetes.facts_outbox import FactsOutbox
+from nri_coloc.kubernetes.facts_outbox import FactsOutbox, FactsPause
 from nri_coloc.kubernetes.figures import Figures
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.publication import State
@@ -41,12 +41,6 @@ NEXT_S: Final = 20.0
 
 RECONNECT_S: Final = 5.0
 """The longest pause between two tries to reach the daemon."""
-
-FACTS_RETRY_S: Final = 80.0
-"""The first pause after refused facts, of which jitter leaves a half at least. Three refused calls in a minute would
-end the connection (`session.BREACHES_S`)."""
-
-MOST_FACTS_RETRY_S: Final = 300.0
 
 FORBIDDEN: Final = 403
 
@@ -76,34 +70,6 @@ class Own(NamedTuple):
 
     node: str
     version: str
-
-
-class FactsPause:
-    """The pause of facts about pods after refused calls on one connection, longer after each."""
-
-    def __init__(self) -> None:
-        self._until_s = 0.0
-        self._problem = ""
-        self._backoff = Backoff(random.random, FACTS_RETRY_S, MOST_FACTS_RETRY_S)
-
-    def is_over(self) -> bool:
-        """Return whether facts may be sent now."""
-        return time.monotonic() >= self._until_s
-
-    def begins(self, problem: str) -> bool:
-        """Begin a pause; return whether the problem is another one than before."""
-        self._until_s = time.monotonic() + self._backoff.failed()
-        before, self._problem = self._problem, problem
-        return problem != before
-
-    def has_no_end(self) -> None:
-        """Send no facts until the next connection."""
-        self._until_s = math.inf
-
-    def succeeded(self) -> None:
-        """Forget earlier refusals: the daemon took all facts."""
-        self._problem = ""
-        self._backoff.succeeded()
 
 
 class Daemon:
@@ -341,8 +307,8 @@ class Companion:
             self._watches.append(watch)
             self._workers.start(path.rpartition("/")[2], watch.run, self._stop)
         reporter = self._reporter = Reporter(self._api, self._own.node, preset, log=self._log, node=node)
-        figures = Figures(self._api, self._own.node)
-        carrier = Courier(self._api, self._own.node)
+        owned = ColocationNode(self._api, self._own.node, lambda: node.uid)
+        figures, carrier = Figures(owned), Courier(self._api, owned)
         while not (self._stop.is_set() or self._daemon.is_changed):
             heard, now_s = self._daemon.heard, time.monotonic()
             reporter.turn(pods, heard, now_s)

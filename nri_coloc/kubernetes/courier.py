@@ -18,8 +18,8 @@ from nri_coloc.core.evictions import LONGEST_TEXT, Outcome, Result
 from nri_coloc.core.texts import plain
 from nri_coloc.kubernetes import objects
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, Object
+from nri_coloc.kubernetes.colocation_node import ColocationNode, problem
 from nri_coloc.kubernetes.eviction_orders import MOST_OPEN
-from nri_coloc.kubernetes.figures import MISSING, OBJECTS, problem
 
 POLL_S: Final = 1.0
 """Seconds between two reads of the results, in the first `QUICK_S` after the orders changed."""
@@ -114,10 +114,10 @@ class Courier:
     problem: why the last write failed, "" if it succeeded.
     """
 
-    def __init__(self, api: Api, node: str) -> None:
+    def __init__(self, api: Api, object_: ColocationNode) -> None:
         self.problem = ""
         self._api = api
-        self._node = node
+        self._object = object_
         self._ends: dict[str, float] = {}
         self._expire_at: dict[str, float] = {}
         self._results: dict[str, Result] = {}
@@ -154,7 +154,8 @@ class Courier:
     def _exchange(self, orders: tuple[Entry, ...], now_s: float) -> None:
         written = [each for each in orders if each.id not in self._invalid]
         try:
-            found = self._write([self._entry(each, now_s) for each in written])
+            evictions = [self._entry(each, now_s) for each in written]
+            found = self._object.write({"evictions": evictions}, creates=bool(evictions))
             self._results |= results(found, self._wanted)
         except (ApiError, ValueError) as error:
             self.problem = problem(error)
@@ -179,18 +180,6 @@ class Courier:
             self._expire_at[order.id] = ends_at
         expires_at = datetime.fromtimestamp(self._expire_at[order.id], UTC)
         return {**order.body, "expiresAt": expires_at.isoformat(timespec="seconds")}
-
-    def _write(self, evictions: list[dict[str, Any]]) -> Object:
-        body = {"spec": {"evictions": evictions}}
-        try:
-            return self._api.merge(f"{OBJECTS}/{self._node}", body)
-        except ApiRefused as error:
-            if error.status != MISSING:
-                raise
-        if not evictions:
-            return {}
-        named = {"apiVersion": "coloc.nri.io/v1alpha1", "kind": "ColocationNode"}
-        return self._api.create(OBJECTS, {**named, "metadata": {"name": self._node}, **body})
 
     def _give_up(self, now_s: float) -> None:
         """Give the result `unreachable` to orders whose time is over."""

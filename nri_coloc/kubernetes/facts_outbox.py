@@ -1,10 +1,14 @@
 """Hold the facts about the node's pods until the daemon has them: all at first, later the changes."""
 
+import math
+import random
+import time
 from collections.abc import Mapping
 from threading import Lock
 from typing import Final
 
 from nri_coloc._pb import cluster_pb2 as pb
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes import messages
 from nri_coloc.kubernetes.facts import ReadFacts
 
@@ -13,6 +17,12 @@ LARGEST: Final = messages.MESSAGE_LIMIT * 3 // 4
 
 MOST_GONE: Final = 4096
 """UIDs of ended pods that wait for the daemon. With more, a complete list says the same in fewer bytes."""
+
+FACTS_RETRY_S: Final = 80.0
+"""The first pause after refused facts, of which jitter leaves a half at least. Three refused calls in a minute would
+end the connection (`session.BREACHES_S`)."""
+
+MOST_FACTS_RETRY_S: Final = 300.0
 
 
 class FactsOutbox:
@@ -94,3 +104,31 @@ class FactsOutbox:
                 return
             message.pods.append(found)
             self._unsent.discard(uid)
+
+
+class FactsPause:
+    """The pause of facts about pods after refused calls on one connection, longer after each."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+        self._problem = ""
+        self._backoff = Backoff(random.random, FACTS_RETRY_S, MOST_FACTS_RETRY_S)
+
+    def is_over(self) -> bool:
+        """Return whether facts may be sent now."""
+        return time.monotonic() >= self._until_s
+
+    def begins(self, problem: str) -> bool:
+        """Begin a pause; return whether the problem is another one than before."""
+        self._until_s = time.monotonic() + self._backoff.failed()
+        before, self._problem = self._problem, problem
+        return problem != before
+
+    def has_no_end(self) -> None:
+        """Send no facts until the next connection."""
+        self._until_s = math.inf
+
+    def succeeded(self) -> None:
+        """Forget earlier refusals: the daemon took all facts."""
+        self._problem = ""
+        self._backoff.succeeded()

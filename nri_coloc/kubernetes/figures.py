@@ -4,16 +4,13 @@ They are not on the Node object, because each change of a Node is sent to all wa
 """
 
 import random
-from typing import Any, Final
+from typing import Any
 
 from nri_coloc.core.backoff import Backoff
-from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused
+from nri_coloc.kubernetes.api import ApiError, ApiRefused
+from nri_coloc.kubernetes.colocation_node import ColocationNode, problem
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import SUMMARY_S, State
-
-OBJECTS: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
-MISSING: Final = 404
-FORBIDDEN: Final = 403
 
 
 class Figures:
@@ -25,10 +22,9 @@ class Figures:
     problem: why the last write failed, "" if it succeeded.
     """
 
-    def __init__(self, api: Api, node: str) -> None:
+    def __init__(self, object_: ColocationNode) -> None:
         self.problem = ""
-        self._api = api
-        self._node = node
+        self._object = object_
         self._written: dict[str, Any] | None = None
         self._change_s = self._repeat_s = 0.0
         self._backoff = Backoff(random.random, SUMMARY_S, SUMMARY_S)
@@ -40,7 +36,7 @@ class Figures:
         if now_s < (self._change_s if is_changed else self._repeat_s):
             return
         try:
-            self._write({"spec": {"summary": found}})
+            self._object.write({"summary": found})
         except ApiError as error:
             self.problem = problem(error)
             asked_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
@@ -50,25 +46,6 @@ class Figures:
         self._repeat_s = now_s + SUMMARY_S
         if is_changed:
             self._change_s = self._repeat_s
-
-    def _write(self, body: dict[str, Any]) -> None:
-        try:
-            self._api.merge(f"{OBJECTS}/{self._node}", body)
-        except ApiRefused as error:
-            if error.status != MISSING:
-                raise
-            named = {"apiVersion": "coloc.nri.io/v1alpha1", "kind": "ColocationNode"}
-            self._api.create(OBJECTS, {**named, "metadata": {"name": self._node}, **body})
-
-
-def problem(error: Exception) -> str:
-    """Return why a ColocationNode was not written, with the remedy where it is known."""
-    status = error.status if isinstance(error, ApiRefused) else 0
-    remedy = {
-        FORBIDDEN: "; let the service account create and patch colocationnodes (deploy/cluster/rights.yaml)",
-        MISSING: "; apply deploy/cluster/colocationnodes.yaml",
-    }.get(status, "")
-    return f"{error}{remedy}"
 
 
 def summary(state: State) -> dict[str, Any]:

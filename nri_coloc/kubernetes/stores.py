@@ -134,6 +134,12 @@ class ThisNode:
         self._lock = Lock()
         self._version = 0
 
+    @property
+    def uid(self) -> str:
+        """Return the UID of the Node object; empty while there is none."""
+        view = self.view
+        return "" if view is None else view.uid
+
     def replace(self, found: Iterator[Object]) -> None:
         """Take the list, which has one node or none; raise ApiError if the node cannot be read."""
         node = next(found, None)  # a server that ignores the selector may list all nodes

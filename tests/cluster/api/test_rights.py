@@ -10,6 +10,7 @@ import pytest
 
 from nri_coloc.kubernetes import api, presets
 from nri_coloc.kubernetes.api import Api, ApiRefused
+from nri_coloc.kubernetes.colocation_node import ColocationNode
 from nri_coloc.kubernetes.figures import Figures
 from nri_coloc.kubernetes.publication import SUMMARY_S
 from tests.cluster.api import kit
@@ -126,14 +127,17 @@ def test_it_can_write_its_own_object(companion, admin):
 
 
 def test_its_deleted_object_returns_with_unchanged_figures(companion, admin):
-    figures, path = Figures(companion, "a"), f"{kit.OBJECTS}/a"
+    uid = admin.get("/api/v1/nodes/a")["metadata"]["uid"]
+    figures, path = Figures(ColocationNode(companion, "a", lambda: uid)), f"{kit.OBJECTS}/a"
     figures.turn(OFFER, 0)
     first = admin.get(path)
     figures.turn(OFFER, SUMMARY_S)
     assert admin.get(path) == first  # the API server stores no write that changes nothing
     kit.delete(admin, path)
     figures.turn(OFFER, 2 * SUMMARY_S)
-    assert admin.get(path)["spec"] == first["spec"]
+    again = admin.get(path)
+    assert again["spec"] == first["spec"]
+    assert [each["uid"] for each in again["metadata"]["ownerReferences"]] == [uid]
     kit.delete(admin, path)
 
 

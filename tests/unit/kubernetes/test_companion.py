@@ -15,12 +15,12 @@ from nri_coloc.core.settings import KubernetesSettings
 from nri_coloc.core.workload import Pod
 from nri_coloc.kubernetes import requests
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink
-from nri_coloc.kubernetes.companion import FACTS_RETRY_S, Companion, Daemon, Own
+from nri_coloc.kubernetes.colocation_node import OBJECTS
+from nri_coloc.kubernetes.companion import Companion, Daemon, Own
 from nri_coloc.kubernetes.event_box import EventBox
 from nri_coloc.kubernetes.event_reasons import EventReason, Occurrence, Subject
 from nri_coloc.kubernetes.event_writer import EventWriter
-from nri_coloc.kubernetes.facts_outbox import FactsOutbox
-from nri_coloc.kubernetes.figures import OBJECTS
+from nri_coloc.kubernetes.facts_outbox import FACTS_RETRY_S, FactsOutbox
 from nri_coloc.kubernetes.presets import DEFAULT, Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
@@ -435,7 +435,7 @@ def test_refused_facts_come_again(found, tmp_path, monkeypatch):
         return report(*args)
 
     monkeypatch.setattr(Session, "_report_pods", busy_at_first)
-    monkeypatch.setattr("nri_coloc.kubernetes.companion.FACTS_RETRY_S", 0.1)
+    monkeypatch.setattr("nri_coloc.kubernetes.facts_outbox.FACTS_RETRY_S", 0.1)
     found.pods = [whole("a")]
     with running(found, tmp_path):
         wait_until(lambda: told(found, "a"), SOON_S, "facts after a refusal")

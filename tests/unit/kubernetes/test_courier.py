@@ -8,8 +8,8 @@ from nri_coloc._pb import cluster_pb2 as pb
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.kubernetes import courier, eviction
 from nri_coloc.kubernetes.api import ApiRefused, ApiUnreachable
+from nri_coloc.kubernetes.colocation_node import OBJECTS, ColocationNode
 from nri_coloc.kubernetes.courier import Courier
-from nri_coloc.kubernetes.figures import OBJECTS
 
 NOW = 1_800_000_000.0
 EVICTION = pb.Eviction(
@@ -76,6 +76,10 @@ class Server:
         return self.object["spec"]["evictions"]
 
 
+def courier_of(server):
+    return Courier(server, ColocationNode(server, "a", lambda: "uid-a"))
+
+
 @pytest.fixture
 def server():
     return Server()
@@ -83,7 +87,7 @@ def server():
 
 @pytest.fixture
 def carrier(server):
-    return Courier(server, "a")
+    return courier_of(server)
 
 
 def test_the_controller_can_read_an_order(server, carrier):
@@ -153,20 +157,20 @@ def test_results_are_asked_for_ever_more_seldom(server, carrier):
 def test_a_restarted_companion_gets_the_result(server, carrier):
     carrier.turn(told("e1"), 0)
     server.decide()
-    again = Courier(server, "a")
+    again = courier_of(server)
     assert again.turn(told("e1"), 0)["e1"].outcome is Outcome.ACCEPTED
 
 
 def test_a_restarted_companion_removes_former_orders(server, carrier):
     carrier.turn(told("e1"), 0)
-    Courier(server, "a").turn((), 0)
+    courier_of(server).turn((), 0)
     assert server.evictions == []
 
 
 def test_a_missing_object_is_created(carrier, server):
     server.object = None
     carrier.turn(told("e1"), 0)
-    assert server.object["metadata"] == {"name": "a"}
+    assert server.object["metadata"]["name"] == "a"
     assert [each["id"] for each in server.evictions] == ["e1"]
 
 

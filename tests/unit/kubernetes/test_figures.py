@@ -2,7 +2,8 @@
 
 import pytest
 
-from nri_coloc.kubernetes.figures import OBJECTS, Figures
+from nri_coloc.kubernetes.colocation_node import OBJECTS, ColocationNode
+from nri_coloc.kubernetes.figures import Figures
 from nri_coloc.kubernetes.publication import SUMMARY_S
 from tests.unit.kubernetes.fake_api import Reply, serving
 from tests.unit.kubernetes.test_companion import STATE
@@ -13,7 +14,7 @@ OTHER = STATE._replace(reason="floor")
 def written(folder, turns, reply=None):
     """Return the calls that some turns, each a state and a time, cause; and the problem in the end."""
     with serving(folder, lambda _: reply or Reply()) as server:
-        figures = Figures(server.connect(), "a")
+        figures = Figures(ColocationNode(server.connect(), "a", lambda: "uid-a"))
         for state, now_s in turns:
             figures.turn(state, now_s)
     return [(asked.method, asked.path) for asked in server.asked], figures.problem
@@ -47,7 +48,7 @@ def test_a_deleted_object_returns(tmp_path):
         return Reply() if found else Reply(404)
 
     with serving(tmp_path, answers) as server:
-        figures = Figures(server.connect(), "a")
+        figures = Figures(ColocationNode(server.connect(), "a", lambda: "uid-a"))
         figures.turn(STATE, 0)
         found.clear()
         figures.turn(STATE, SUMMARY_S)
