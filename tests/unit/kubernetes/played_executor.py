@@ -61,10 +61,11 @@ class Ran:
         self._serving = serving(folder, server)
         self._api: FakeApi = self._serving.__enter__()
         self.may_evict: Callable[[], bool] = lambda: True
+        self.leads = True
         self.executor = Executor(
             self._api.connect(),
             rules=lambda: Rules(may_evict=self.may_evict(), tuning=Tuning()),
-            leads=lambda: True,
+            leads=lambda: self.leads,
             carried=lambda _node, _order, result: self.outcomes.append(result.outcome),
             problems=Problems(self.errors.append, Unreadable("ColocationNode", self.errors.append)),
         )
@@ -81,9 +82,9 @@ class Ran:
         """Give the executor a list of other objects and its own, as its watch does."""
         self.executor.replace(iter([*others, self._node]))
 
-    def note(self) -> None:
+    def note(self, kind: str = "ADDED") -> None:
         """Tell the executor of the object, as its watch does."""
-        self.executor.take("ADDED", self._node)
+        self.executor.take(kind, self._node)
 
     def turn(self) -> list[Outcome]:
         """Carry out what is due, and return all outcomes."""

@@ -118,6 +118,27 @@ def test_a_node_without_orders_costs_no_memory(run, impatient):
     assert [name for name, kept in vars(ran.executor).items() if isinstance(kept, dict) and "a" in kept] == []
 
 
+@pytest.mark.parametrize(("kind", "result"), [("MODIFIED", "o1"), ("DELETED", "")], ids=["done", "deleted"])
+def test_the_next_leader_asks_for_open_orders_alone(run, kind, result):
+    server = Server()
+    ran = run(server, turns=0)
+    ran.leads = False
+    ran.note()
+    server.node["status"] = {"results": [{"id": result}]}
+    ran.note(kind)
+    ran.leads = True
+    ran.turn()
+    assert ran.asked("GET", OBJECT) == 0
+
+
+def test_the_next_leader_carries_out_an_open_order(run):
+    ran = run(Server(), turns=0)
+    ran.leads = False
+    ran.note()
+    ran.leads = True
+    assert ran.turn() == [Outcome.ACCEPTED]
+
+
 def test_nothing_is_written_before_there_is_a_result(run):
     server = Server()
     server.replies[f"POST {POD}/eviction"] = [Reply(503)]
