@@ -90,6 +90,7 @@ class TestWithoutARecordOfCPUs:
         ("spec", "milli", "record", "phase"),
         [
             ("4-7", 2000, REFUSED, Phase.RUNNING),
+            ("4-5", 3000, REFUSED, Phase.RUNNING),
             ("4", 500, REFUSED, Phase.RUNNING),
             ("4", 0, REFUSED, Phase.RUNNING),
             ("4-5", 2000, "", Phase.CREATED),
@@ -98,6 +99,7 @@ class TestWithoutARecordOfCPUs:
         ],
         ids=[
             "another-size",
+            "fewer-than-it-requests",
             "a-sidecar",
             "no-request",
             "only-asks-to-be-created",
