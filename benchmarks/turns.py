@@ -44,6 +44,7 @@ from nri_coloc.pressure.evictor import Evictor
 from nri_coloc.pressure.loop import Pressure
 from nri_coloc.pressure.shortages import Shortages
 from nri_coloc.pressure.starved_pods import StarvedPods
+from nri_coloc.schedule.switch import Clocks
 from nri_coloc.service.cool_down import CoolDown
 from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.sim import machines
@@ -144,7 +145,7 @@ class Ladder:
             Shortages(left, stalls, starved=starved, disks=self._disks, ladder=self._loop),
             orders=EvictionOrders(cast("Any", told), may_evict=lambda: True, observes=lambda: False),
             report=told,
-            cool_down=CoolDown(str(folder)),
+            cool_down=CoolDown(str(folder), lambda: Clocks("", 0.0, 0.0)),
         )
 
     def check(self, now: float) -> None:

@@ -182,7 +182,7 @@ class Daemon:
 
     def _send_facts(self, link: DaemonLink) -> None:
         """Send one message of facts, if there is one: at most two a second, as the daemon allows."""
-        message = self._facts.next(time.time()) if self._pause.is_over() else None
+        message = self._facts.next() if self._pause.is_over() else None
         if message is None:
             return
         try:
@@ -241,7 +241,7 @@ class Companion:
         self._changed = Event()
         self._stop = Event()
         self._events = EventWriter(api, own.node, log=log)
-        self._facts = FactsOutbox()
+        self._facts = FactsOutbox(api.now)
         self._daemon = Daemon(
             socket, own, log=log, events=self._events, changed=self._changed.set, facts=self._facts
         )

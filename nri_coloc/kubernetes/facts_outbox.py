@@ -3,7 +3,7 @@
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Final
 
@@ -26,9 +26,13 @@ MOST_FACTS_RETRY_S: Final = 300.0
 
 
 class FactsOutbox:
-    """The facts of the pods of this node. Any thread may call each method."""
+    """The facts of the pods of this node. Any thread may call each method.
 
-    def __init__(self) -> None:
+    clock: returns seconds since 1970 by the clock of the API server, which sets the times of deletions.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._mutex = Lock()
         self._facts: dict[str, ReadFacts] = {}
         self._unsent: set[str] = set()
@@ -77,26 +81,24 @@ class FactsOutbox:
             if len(self._gone) > MOST_GONE:
                 self._begin()
 
-    def next(self, now_s: float) -> pb.ReportPodsRequest | None:
-        """Return the next message to send; None if the daemon has all facts, or the first list is not read yet.
-
-        now_s: seconds since 1970.
-        """
+    def next(self) -> pb.ReportPodsRequest | None:
+        """Return the next message to send; None if the daemon has all facts, or the first list is not read yet."""
         with self._mutex:
             if not self._is_known or not (self._begins or self._completes or self._unsent or self._gone):
                 return None
             gone = sorted(self._gone)[: messages.MOST_GONE]
             message = pb.ReportPodsRequest(gone=gone, begin=self._begins)
             self._gone.difference_update(gone)
-            self._fill(message, now_s)
+            self._fill(message)
             self._begins = False
             message.complete = self._completes and not self._unsent
             self._completes = self._completes and not message.complete
             return message
 
-    def _fill(self, message: pb.ReportPodsRequest, now_s: float) -> None:
+    def _fill(self, message: pb.ReportPodsRequest) -> None:
         """Move unsent facts into the message, up to its bounds."""
         size = containers = 0
+        now_s = self._clock()
         for uid in sorted(self._unsent)[: messages.MOST_PODS]:
             found = messages.facts_message(self._facts[uid], now_s)
             size, containers = size + found.ByteSize(), containers + len(found.containers)

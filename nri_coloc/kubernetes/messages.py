@@ -145,7 +145,7 @@ def _container_of(message: pb.ContainerFacts, kind: Kind) -> ContainerFacts:
 
 
 def facts_message(read: ReadFacts, now_s: float) -> pb.PodFacts:
-    """Return the facts about a pod as a message; `now_s`: seconds since 1970."""
+    """Return the facts about a pod as a message; `now_s`: seconds since 1970 by the API server."""
     facts = read.facts
     return pb.PodFacts(
         uid=facts.uid,
@@ -167,7 +167,7 @@ def _deleted_in_s(read: ReadFacts, now_s: float) -> int | None:
         killed_s = datetime.fromisoformat(read.deleting_at).timestamp()
     except ValueError:  # no time that the API server writes
         return read.grace_s
-    # at most the grace period: the clocks of node and API server may differ
+    # at most the grace period: the API server's clock may have been set since
     return min(_LONGEST_DELETION_S, read.grace_s, max(0, round(killed_s - now_s)))
 
 

@@ -1,6 +1,11 @@
-"""Order the eviction of reclaimed pods that still run when the schedule or an operator drains the node."""
+"""Order the eviction of reclaimed pods that still run when the schedule or an operator drains the node.
 
-from nri_coloc.core.evictions import EvictionWish
+Open orders are withdrawn when the drain ends: a notice may run for 30 s, and no pod leaves a node that lends again.
+"""
+
+from typing import Final
+
+from nri_coloc.core.evictions import EvictionWish, Outcome, Result
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import PodPlace
 from nri_coloc.core.token_bucket import Bucket, take
@@ -11,6 +16,8 @@ from nri_coloc.schedule.lending import Lending
 from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.orders import RunningPod
 
+_WITHDRAWN: Final = "withdrawn before a result came: no drain is in force"
+
 
 class Drain:
     """The drain of one node; for the main thread. Its rate is the controller's rate for a node."""
@@ -19,12 +26,16 @@ class Drain:
         self._node = node
         self._evictions = evictions
         self._given = Bucket()
+        self._orders: frozenset[str] = frozenset()
 
     def look(self, lending: Lending, now_s: float) -> None:
-        """Order evictions if the node drains, as many as the rate allows."""
+        """Order evictions if the node drains, as many as the rate allows; else withdraw the open orders."""
         lends = self._node.tuning.reclaim.enabled
+        found = to_evict(self._node.state, lending, lends=lends)
+        if not found:
+            self._withdraw(now_s)
         # refused pods last: their orders would use up the rate for ever
-        for place in sorted(to_evict(self._node.state, lending, lends=lends), key=self._was_refused):
+        for place in sorted(found, key=self._was_refused):
             wish = _wish(place, lending)
             if self._evictions.hindrance(wish, now_s):
                 continue
@@ -32,7 +43,18 @@ class Drain:
             if given is None:
                 return
             self._given = given
-            self._evictions.order(wish, now_s)
+            order = self._evictions.order(wish, now_s)
+            self._orders = frozenset({*self._open(now_s), order.order_id})
+
+    def _open(self, now_s: float) -> frozenset[str]:
+        """Return the ids of this drain's open orders."""
+        return self._orders & {each.id for each in self._evictions.pending(now_s)}
+
+    def _withdraw(self, now_s: float) -> None:
+        if self._orders:
+            results = tuple(Result(each, Outcome.UNREACHABLE, _WITHDRAWN) for each in self._orders)
+            self._evictions.take_results(results, now_s)
+            self._orders = frozenset()
 
     def _was_refused(self, place: PodPlace) -> bool:
         last = self._evictions.last(place.pod.uid)

@@ -1,8 +1,8 @@
 """Follow the schedule and the operator's switch, lay the lent part over the settings, and report each change of state.
 
 Only the wall clock decides, so a clock that is set forward or back takes effect at the next look. A result is kept
-until its next change or an operator's order, but not before its own time and for a minute at most: 32 windows cost
-10 ms.
+until its next change or an operator's order, but not after the wall clock was set and for a minute at most: 32 windows
+cost 10 ms.
 """
 
 from collections.abc import Callable
@@ -30,23 +30,23 @@ class LendingClock:
     def __init__(self, schedule: ScheduleTuning, wall: Callable[[], float], switch: LendingSwitch) -> None:
         self._wall = wall
         self._switch = switch
-        self._known_for = (schedule, switch.held)
+        self._known_for = (schedule, switch.now())
         self._known_s = wall()
-        self.lending = at(schedule, self._known_s, switch.now())
+        self.lending = at(schedule, self._known_s, self._known_for[1])
         self._measured: Lending | None = None
         self._recorded = at(ScheduleTuning(), self._known_s)
 
     @property
     def switch(self) -> Switch:
-        """Return the last order of an operator."""
+        """Return the last order of an operator, with seconds since 1970."""
         return self._known_for[1]
 
     def look(self, schedule: ScheduleTuning, report: Report) -> bool:
         """Read the clock; return whether the lent part or the offer changed. A change of state is recorded."""
         before, now_s = self.lending, self._wall()
-        known_for = schedule, self._switch.held
+        known_for = schedule, self._switch.now()
         if not self._still_holds(known_for, now_s):
-            self.lending = at(schedule, now_s, self._switch.now())
+            self.lending = at(schedule, now_s, known_for[1])
             self._known_for, self._known_s = known_for, now_s
         now = self.lending
         if now is not self._measured:
@@ -61,7 +61,7 @@ class LendingClock:
         until_s = self._known_s + KEPT_S
         if self.lending.until_s is not None:
             until_s = min(until_s, self.lending.until_s)
-        is_known = all(one is other for one, other in zip(known_for, self._known_for, strict=True))
+        is_known = known_for[0] is self._known_for[0] and known_for[1] == self._known_for[1]
         return is_known and self._known_s <= now_s < until_s
 
     def offer_at(self, at_s: float) -> float:

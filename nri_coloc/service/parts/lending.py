@@ -65,5 +65,5 @@ class LendingParts:
             Shortages(left, stalls, starved=self.starved_pods, disks=self.disks, ladder=self.pressure),
             orders=ground.evictions,
             report=report,
-            cool_down=CoolDown(ground.options.state_dir),
+            cool_down=CoolDown(ground.options.state_dir, ground.clocks),
         )

@@ -289,7 +289,7 @@ def test_an_unexpected_error_keeps_following(tmp_path, monkeypatch):
         log=log,
         events=events,
         changed=lambda: None,
-        facts=FactsOutbox(),
+        facts=FactsOutbox(lambda: 0.0),
     )
     tries = iter([lambda: 1 // 0, stop.set])
     monkeypatch.setattr(daemon, "_follow", lambda *_: next(tries)())
@@ -355,7 +355,7 @@ def test_an_event_alone_wakes_no_report(found):
         log=found.log,
         events=events,
         changed=woke,
-        facts=FactsOutbox(),
+        facts=FactsOutbox(lambda: 0.0),
     )
     thread = Thread(target=daemon.run, args=(stop,))
     thread.start()

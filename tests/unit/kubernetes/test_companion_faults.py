@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -18,7 +19,7 @@ from nri_coloc.kubernetes.session import Refusal, Session
 from nri_coloc.ttrpc.status import Code
 from tests.rig.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.kubernetes.fake_api import Asked, FakeApi, Reply, serving
-from tests.unit.kubernetes.test_companion import SOON_S, STATE, Node, running, serve
+from tests.unit.kubernetes.test_companion import SOON_S, STATE, Node, running, serve, told, whole
 from tests.unit.kubernetes.test_stores import node
 
 HOUR_S = 3600.0
@@ -117,6 +118,19 @@ def test_a_set_clock_delays_no_report(found, tmp_path, monkeypatch, step_s):
         found.state = STATE._replace(lending=Lending.OFF)
         wait_until(lambda: None in found.gates(), SOON_S, "a closed node")
         wait_until(lambda: run.companion.problem() == "", SOON_S, "no problem")
+
+
+@pytest.mark.parametrize("step_s", [HOUR_S, -HOUR_S], ids=["forward", "back"])
+def test_a_set_clock_moves_no_deletion(found, tmp_path, step_s):
+    ends = datetime.fromtimestamp(time.time() - step_s + 60, UTC).isoformat(timespec="seconds")
+    found.pods = [whole("a")]
+    found.pods[0]["metadata"] |= {"deletionTimestamp": ends, "deletionGracePeriodSeconds": 600}
+    with serving(tmp_path, found.answers) as api, ExitStack() as closes:
+        closes.callback(serve(found).close)
+        api.set_clock(-step_s)
+        closes.enter_context(companion_of(api, found))
+        wait_until(lambda: told(found, "a"), SOON_S, "facts")
+        assert 60 - SOON_S < told(found, "a").killed_at - time.monotonic() < 65
 
 
 class Cluster:

@@ -184,6 +184,33 @@ def test_a_notice_names_the_api_servers_time(run):
     assert 590 <= (datetime.now(UTC) - named).total_seconds() <= 620
 
 
+CLOCK_STEPS_S = (-86400.0, -3600.0, 3600.0, 86400.0)
+
+
+@pytest.mark.parametrize("step_s", CLOCK_STEPS_S)
+def test_a_set_clock_evicts_no_earlier(run, step_s):
+    ran = run(Server(reason="schedule"))
+    ran.set_clock(step_s)
+    ran.play(2)
+    assert (len(ran.notices()), ran.asked("POST", f"{POD}/eviction"), ran.outcomes) == (1, 0, [])
+
+
+@pytest.mark.parametrize("step_s", CLOCK_STEPS_S)
+def test_a_set_clock_evicts_no_later(run, short, step_s):
+    ran = run(Server(reason="schedule"))
+    ran.set_clock(step_s)
+    wait_until(lambda: ran.turn() == [Outcome.ACCEPTED], 10.0, "an eviction")
+
+
+def test_an_order_that_a_set_clock_ends_evicts_none(run):
+    ends = datetime.now(UTC) + timedelta(seconds=60)
+    ran = run(Server(expires=ends.isoformat(timespec="seconds"), reason="schedule"))
+    ran.set_clock(3600)
+    ran.play(2)
+    assert (ran.outcomes[:1], ran.asked("POST", f"{POD}/eviction")) == ([Outcome.UNREACHABLE], 0)
+    assert ran.notices()[-1]["annotations"] == {"coloc.nri.io/evict-at": None}
+
+
 def test_an_order_that_becomes_unreadable_loses_its_notice(run):
     server = Server(reason="schedule")
     ran = run(server)

@@ -26,7 +26,7 @@ class Link:
     """An outbox and the daemon's end of it."""
 
     def __init__(self, *pods: ReadFacts) -> None:
-        self.outbox = FactsOutbox()
+        self.outbox = FactsOutbox(lambda: NOW_S)
         self.outbox.replace({each.facts.uid: each for each in pods})
         self.kept = KeptFacts()
         self.sent: list[pb.ReportPodsRequest] = []
@@ -37,7 +37,7 @@ class Link:
             self.outbox.begin()
             self.kept.connected()
         self.sent = []
-        while (message := self.outbox.next(NOW_S)) is not None:
+        while (message := self.outbox.next()) is not None:
             self.sent.append(message)
             assert message.ByteSize() < messages.MESSAGE_LIMIT - 1024
             self.kept.take(
@@ -107,9 +107,9 @@ def test_a_new_connection_corrects_the_daemon():
 
 
 def test_no_list_is_sent_before_one_is_read():
-    outbox = FactsOutbox()
+    outbox = FactsOutbox(lambda: NOW_S)
     outbox.begin()
-    assert outbox.next(NOW_S) is None
+    assert outbox.next() is None
 
 
 def test_an_empty_node_has_an_empty_list():

@@ -32,7 +32,7 @@ def node(uid="n1", version="", **resources):
 
 
 def node_pods(changed=lambda: None, tell=lambda _: None):
-    return NodePods(DEFAULT, changed, facts=FactsOutbox(), unreadable=Unreadable("pod", tell))
+    return NodePods(DEFAULT, changed, facts=FactsOutbox(lambda: 0.0), unreadable=Unreadable("pod", tell))
 
 
 def pods(*found, tell=lambda _: None):

@@ -1,10 +1,20 @@
 """pressure.rounds: the choice of the pods that a turn reads."""
 
+import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from nri_coloc.pressure.rounds import round_robin
+from nri_coloc.core.state import Crowd
+from nri_coloc.core.workload import QoSClass, Tolerance
+from nri_coloc.host import cgroup_layout
+from nri_coloc.host.stall_readings import StallReader
+from nri_coloc.pressure.population import Online, Population, Reclaimed
+from nri_coloc.pressure.rounds import LOOKS, Rounds, round_robin
+from nri_coloc.sim.node import Node
+from nri_coloc.sim.spec import ContainerRequest, PodRequest
+from tests.scenario.versions import VERSIONS
 
 
 @pytest.mark.parametrize("pods", [1, 8, 9, 20, 110])
@@ -21,3 +31,40 @@ def test_a_turn_names_the_next_pods():
 
 def test_no_pods_are_no_turn():
     assert round_robin([], 8, 3) == []
+
+
+FILES_OF_USE = {1: 4, 2: 3}
+FILES_OF_STALLS = {1: 10, 2: 9}
+"""Files of one pod with a container, by the version of cgroups; the stalls' include the use's."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("alarmed", [(), ("online-0",)], ids=["calm", "alarmed"])
+def test_400_containers_cost_few_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, alarmed: tuple[str, ...]
+):
+    with Node(tmp_path, cgroup=version) as node:
+        sandbox = node.run_pod(PodRequest("pod", "shop"))
+        app = node.run_container(sandbox, ContainerRequest("app"))
+        path, own = node.runtime.pods[sandbox].cgroup, node.runtime.containers[app].cgroup
+        online = Online(path, (path,), (own,), Tolerance.NORMAL, QoSClass.SHARED, may_be_degraded=False)
+        many = Population(
+            pods={},
+            containers=Crowd.of([]),
+            online={f"online-{number}": online for number in range(200)},
+            reclaimed={f"batch-{number}": Reclaimed(path, None) for number in range(200)},
+            cpus=8,
+        )
+        rounds = Rounds(StallReader(cgroup_layout.detect(str(node.host_root)), str(node.host_root)))
+        reads, pread = [0], os.pread
+
+        def counted(descriptor: int, size: int, offset: int) -> bytes:
+            reads[0] += 1
+            return pread(descriptor, size, offset)
+
+        monkeypatch.setattr(os, "pread", counted)
+        for turn in range(1, 51):
+            rounds.read(many, {}, float(turn), throttled=(), alarmed=alarmed)
+    bound = LOOKS * FILES_OF_STALLS[version] + (200 if alarmed else LOOKS) * FILES_OF_USE[version]
+    bound += FILES_OF_STALLS[version] * len(alarmed)
+    assert 0.9 * bound < reads[0] / 50 <= bound + 1

@@ -10,10 +10,12 @@ from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes.rate import NODE
 from nri_coloc.placing import pools
 from nri_coloc.placing.node import Node
-from nri_coloc.schedule.lending import at
+from nri_coloc.schedule.lending import State, at
 from nri_coloc.schedule.switch import ON, switched_off
 from nri_coloc.service.drain import Drain
 from nri_coloc.service.evictions import EvictionOrders
+from nri_coloc.service.lending_clock import LendingClock
+from tests.rig.eviction_orders import BATCH
 from tests.unit import parts
 from tests.unit.placing.kit import RECLAIMED, machine, pod
 from tests.unit.schedule.kit import NIGHT, in_berlin
@@ -29,9 +31,8 @@ def rig():
     for number in range(8):
         node.decide(PodStarted(pod(f"batch-{number}"), RECLAIMED))
     found = SimpleNamespace(may_evict=True)
-    found.orders = EvictionOrders(
-        parts.a_report(node)[0], may_evict=lambda: found.may_evict, observes=lambda: False
-    )
+    found.report, _ = parts.a_report(node)
+    found.orders = EvictionOrders(found.report, may_evict=lambda: found.may_evict, observes=lambda: False)
     found.orders.greeted()
     found.drain = Drain(node, found.orders)
     return found
@@ -73,6 +74,50 @@ def test_the_schedule_orders_as_the_daemon(rig):
 def test_lending_evicts_nothing(rig):
     rig.drain.look(at(NIGHT, NOW_S), 0)
     assert ordered(rig) == []
+
+
+@pytest.mark.parametrize("lending", [NOON, ORDERED], ids=["schedule", "operator"])
+def test_a_drain_that_ends_withdraws_its_orders(rig, lending):
+    rig.drain.look(lending, 0)
+    rig.drain.look(at(NIGHT, NOW_S), 1)
+    assert ordered(rig) == []
+    assert rig.orders.last("uid-batch-7").result.detail.startswith("withdrawn before a result came")
+
+
+def test_a_withdrawn_order_is_given_again(rig):
+    rig.drain.look(NOON, 0)
+    rig.drain.look(at(NIGHT, NOW_S), 1)
+    for second in range(2, 120):
+        rig.drain.look(NOON, second)
+    assert "batch-7" in ordered(rig)
+
+
+@pytest.mark.parametrize(
+    ("set_by_s", "state", "orders"),
+    [
+        (-86400, State.OFFLINE_TO_ONLINE, 0),
+        (-3600, State.OFFLINE, 0),
+        (3600, State.ONLINE, 4),
+        (86400, State.OFFLINE_TO_ONLINE, 0),
+    ],
+)
+def test_a_window_follows_a_clock_that_is_set(rig, tmp_path, set_by_s, state, orders):
+    wall_s = [in_berlin("2026-11-26T05:55").timestamp()]
+    clock = LendingClock(NIGHT, lambda: wall_s[0], parts.a_switch(tmp_path))
+    found = []
+    for second, step_s in enumerate((0, set_by_s, -set_by_s)):
+        wall_s[0] += step_s
+        clock.look(NIGHT, rig.report)
+        rig.drain.look(clock.lending, second)
+        found.append((clock.lending.state, len(ordered(rig))))
+    assert found == [(State.OFFLINE_TO_ONLINE, 0), (state, orders), (State.OFFLINE_TO_ONLINE, 0)]
+
+
+def test_other_orders_outlast_a_drain(rig):
+    rig.orders.order(BATCH, 0)
+    rig.drain.look(ORDERED, 0)
+    rig.drain.look(at(NIGHT, NOW_S), 1)
+    assert [each.wish for each in rig.orders.pending(1)] == [BATCH]
 
 
 def test_a_budgets_words_say_why_a_pod_runs(rig):

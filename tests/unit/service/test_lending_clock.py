@@ -142,16 +142,18 @@ def test_the_first_look_measures(rig):
     assert b"nri_coloc_lending_factor 0.3\n" in rig.report.metrics.render()
 
 
-@pytest.mark.parametrize("set_by_s", [-7200, -1, 1, 86400])
-def test_a_wall_clock_that_is_set_keeps_a_grace(set_by_s, tmp_path):
+@pytest.mark.parametrize("set_at_s", [0, 300, 580])
+@pytest.mark.parametrize("set_by_s", [-86400, -3600, -15, -1, 1, 15, 3600, 86400])
+def test_a_wall_clock_that_is_set_keeps_a_grace(set_at_s, set_by_s, tmp_path):
     times = [Clocks("one", 1000.0, EVENING_S)]
     report, _ = parts.a_report(parts.a_node())
     always, switch = ScheduleTuning(), LendingSwitch(str(tmp_path), lambda: times[-1])
     clock = LendingClock(always, lambda: times[-1].wall_s, switch)
     switch.put(lambda before, now_s: switched_off(before, now_s, 600, drain=True))
     found = []
-    for since_s in (0, 599, 600):
-        times.append(Clocks("one", 1000.0 + since_s, EVENING_S + set_by_s + since_s))
+    for since_s in range(0, 660, 20):
+        ahead_s = set_by_s if since_s >= set_at_s else 0
+        times.append(Clocks("one", 1000.0 + since_s, EVENING_S + ahead_s + since_s))
         clock.look(always, report)
         found.append((clock.lending.factor, clock.lending.drains))
-    assert found == [(1, False), (1, False), (0, True)]
+    assert found == [(1, False)] * 30 + [(0, True)] * 3
