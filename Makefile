@@ -5,6 +5,9 @@ PYTHON ?= $(shell /usr/bin/python3 -c 'import sys, venv, ensurepip; sys.exit(sys
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Tests that read the tree's own files: language, sizes, names, and the tests that documents name.
+FORM   := $(addprefix tests/unit/test_,$(addsuffix .py,assertions class_sizes faults_table layout module_sizes \
+          plain_english positional_records security_doc test_names wall_clock))
 
 # Empty is not set. Without bytecode files an interpreter compiles the daemon at each start, a quarter of a second of CPU
 # time, and a test run starts a thousand interpreters.
@@ -33,7 +36,7 @@ check-code: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python api/generate.py --check
-	$(BIN)/python -m pytest -q tests/unit/test_plain_english.py tests/unit/test_module_sizes.py
+	$(BIN)/python -m pytest -q $(FORM)
 
 check-fuzz: setup
 	$(BIN)/python -m pytest -q tests/fuzz --fuzz-inputs=100000
