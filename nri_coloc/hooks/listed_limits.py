@@ -11,8 +11,20 @@ from nri_coloc.core.knobs import Original
 from nri_coloc.core.value import replace
 from nri_coloc.core.workload import Container, KubeQoS, Pod, Wish, known_memory_limit
 from nri_coloc.placing import record
+from nri_coloc.placing.record import Record
 
 WishOf = Callable[[Container], Wish]
+
+
+def ours(memory: Record, container: Container, wish: Wish) -> frozenset[str]:
+    """Return the names of our values that a specification may hold, by a container's record and its wish.
+
+    A limit that is ordered and is the kubelet's too is not ours at creation. It may be ours since: an update ordered it
+    in place of the kubelet's next one.
+    """
+    names = frozenset(record.ours_in(memory, container.resources))
+    ordered = wish.annotated.memory_limit
+    return names | {"memory_limit"} if ordered and ordered == container.resources.memory_limit else names
 
 
 def by_record(container: Container, wish: Wish, wish_of: WishOf) -> tuple[Container, Wish]:

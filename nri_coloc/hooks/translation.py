@@ -368,7 +368,7 @@ class Translator:
         else:
             wish = _as_owned(wish_of(container), container)
             found, wish = listed_limits.by_record(container, wish, wish_of)
-            ours = frozenset(record.ours_in(memory, container.resources))
+            ours = listed_limits.ours(memory, container, wish)
         if "memory_limit" not in ours:
             return found, wish
         certain = listed_limits.certain(pod, record.before_us(found), container, wish_of)

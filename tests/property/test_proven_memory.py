@@ -21,7 +21,7 @@ HIDDEN = ("50%", "33%", "150%", "1Gi", "100Gi")
 @st.composite
 def hidden_limits(draw: st.DrawFn) -> list[tuple[TenantPod, str]]:
     """Draw a pod whose limits are hidden and its resizes, each with the place of the daemon's restart."""
-    is_guaranteed, amounts = draw(st.booleans()), st.sampled_from((GIB, 2 * GIB, 4 * GIB, 16 * GIB))
+    is_guaranteed, amounts = draw(st.booleans()), st.sampled_from((GIB // 4, GIB, 2 * GIB, 16 * GIB))
     word = {f"coloc.nri.io/{draw(st.sampled_from(('memory-min', 'memory-low')))}": "100%"}
     words = {**ASKING, **word, "coloc.nri.io/memory-limit": draw(st.sampled_from(HIDDEN))}
 
@@ -71,6 +71,21 @@ def test_a_push_hides_no_resize(word):
         assert protection.of_pod(node.state, pod.name).amount <= 2 * GIB
     node.resize(small, pod)
     assert protection.of_pod(node.state, pod.name).amount == 16 * GIB
+
+
+@pytest.mark.parametrize("shows", [True, False], ids=["the pod's limit", "without it"])
+@pytest.mark.parametrize("milli", [0, 1000], ids=["Burstable", "Guaranteed"])
+def test_an_amount_like_the_first_limit_hides_no_resize(milli, shows):
+    words = {"coloc.nri.io/memory-min": "100%", "coloc.nri.io/memory-limit": "1Gi"}
+    pod, small = (
+        TenantPod((ContainerSpec("app", Figures(milli, 1000, size, size)),), annotations=words)
+        for size in (GIB, GIB // 16)
+    )
+    node = Tenancy(Tuning(), Kubelet(shows_memory=shows))
+    node.run(pod)
+    node.resize(pod, small)
+    node.start_daemon()
+    assert protection.of_pod(node.state, pod.name).amount <= GIB // 16
 
 
 @pytest.mark.parametrize(
