@@ -35,6 +35,8 @@ IDLE_S: Final = 1.0
 """Seconds after which a thread without work looks whether it should end."""
 
 _DONE: Final = 201
+_MISSING: Final = 404
+_BUSY: Final = 429
 _LONGEST_NAME: Final = 253
 _STAYS: Final = (Outcome.BUDGET, Outcome.REFUSED, Outcome.UNREACHABLE)
 """Outcomes after which the pod stays, so that its notice is withdrawn."""
@@ -51,6 +53,44 @@ class Notice(NamedTuple):
 
     order: Order
     at_s: float
+
+
+class Pauses:
+    """The pauses after failed turns: of each node by itself, and of all while the API server is busy or away.
+
+    resume_s: monotonic time from which any node may have its turn.
+    """
+
+    def __init__(self) -> None:
+        self.resume_s = 0.0
+        self._of_all = Backoff(random.random)
+        self._of_nodes: dict[str, Backoff] = {}
+        self._asked_s = 0.0
+        self._is_busy = False
+
+    def begin(self) -> None:
+        """Begin the turn of a node."""
+        self._asked_s, self._is_busy = 0.0, False
+
+    def failed(self, asked_s: float, *, is_busy: bool) -> None:
+        """Note a failed request of the turn.
+
+        asked_s: seconds that the API server asks to wait; 0 for none.
+        is_busy: the reason concerns all nodes.
+        """
+        self._asked_s = max(self._asked_s, asked_s)
+        self._is_busy = self._is_busy or is_busy
+
+    def end(self, node: str, *, is_done: bool) -> float:
+        """End the turn of a node; return the seconds until its next one, 0 if its orders are done."""
+        if self._is_busy:
+            self.resume_s = time.monotonic() + self._of_all.failed(self._asked_s)
+        else:
+            self._of_all.succeeded()
+        if is_done:
+            self._of_nodes.pop(node, None)
+            return 0.0
+        return self._of_nodes.setdefault(node, Backoff(random.random, SPACING_S)).failed(self._asked_s)
 
 
 class Executor:
@@ -78,8 +118,7 @@ class Executor:
         self._results: dict[str, dict[OrderKey, Result]] = {}
         self._notices: dict[str, dict[OrderKey, Notice]] = {}
         self._counted: dict[str, set[OrderKey]] = {}
-        self._backoffs: dict[str, Backoff] = {}
-        self._asked_s = 0.0
+        self._pauses = Pauses()
 
     # ---- on the thread of the watch ----
 
@@ -123,14 +162,19 @@ class Executor:
             self._wake.wait(self.turn())
 
     def turn(self) -> float:
-        """Carry out what is due now; return the seconds until the next work."""
+        """Carry out what is due now; return the seconds until the next work.
+
+        An API server that is busy or away ends the turn: it would get a request for each node that is due.
+        """
         if not self._leads():
             return IDLE_S
         for node in self._due():
+            if time.monotonic() < self._pauses.resume_s or not self._leads():
+                break
             self.serve(node)
         with self._lock:
             next_s = min(self._due_s.values(), default=float("inf"))
-        return min(IDLE_S, max(0.0, next_s - time.monotonic()))
+        return min(IDLE_S, max(0.0, max(next_s, self._pauses.resume_s) - time.monotonic()))
 
     def _due(self) -> list[str]:
         """Return the nodes with work: a change, or a notice whose time has come. A node that failed waits first."""
@@ -148,12 +192,14 @@ class Executor:
         with self._lock:
             self._due_s.pop(node, None)  # a change from now on makes it due again
             self._served_s[node] = time.monotonic()
-        self._asked_s = 0.0
+        self._pauses.begin()
         try:
             is_done = self._serve_object(node)
         except ApiError as error:
-            self._wait_for(error.retry_after_s if isinstance(error, ApiRefused) else 0.0)
-            is_done = isinstance(error, ApiRefused) and error.status == 404
+            status = error.status if isinstance(error, ApiRefused) else 0
+            asked_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
+            self._pauses.failed(asked_s, is_busy=isinstance(error, ApiUnreachable) or status == _BUSY)
+            is_done = status == _MISSING
             if is_done:
                 self._keep_notices(node, [])
             else:
@@ -166,19 +212,14 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - one node's problem: the orders of other nodes must be carried out
             self._problems.broken(f"ColocationNode {node}: {type(error).__name__}: {error}")
             is_done = False
+        pause_s = self._pauses.end(node, is_done=is_done)
         if is_done:
             self._results.pop(node, None)
-            self._backoffs.pop(node, None)
             if not self._notices.get(node):  # names of nodes that are gone would fill the memory
                 self._notices.pop(node, None)
                 self._counted.pop(node, None)
         else:
-            backoff = self._backoffs.setdefault(node, Backoff(random.random, SPACING_S))
-            self._note(node, backoff.failed(self._asked_s))
-
-    def _wait_for(self, asked_s: float) -> None:
-        """Note that the API server asks to wait before the next try of the node in turn."""
-        self._asked_s = max(self._asked_s, asked_s)
+            self._note(node, pause_s)
 
     def _serve_object(self, node: str) -> bool:
         """Return whether all orders have a written result, or wait for the time of their notice."""
@@ -225,7 +266,7 @@ class Executor:
         try:
             return self._api.get(f"/api/v1/namespaces/{order.namespace}/pods/{order.name}")
         except ApiRefused as error:
-            if error.status == 404:
+            if error.status == _MISSING:
                 return None
             raise
 
@@ -253,7 +294,7 @@ class Executor:
         """Return the result of an answer; None to try again, after the wait that the API server asks for."""
         found = eviction.result(order, answer)
         if found is None:
-            self._wait_for(answer.retry_after_s)
+            self._pauses.failed(answer.retry_after_s, is_busy=answer.status == _BUSY)
         return found
 
     def _give_notice(self, order: Order, wait_s: float) -> tuple[list[Step], Answer | None]:

@@ -94,6 +94,10 @@ class Ran:
     def asked(self, method: str, path: str) -> int:
         return sum((_method(each), each.path) == (method, path) for each in self._api.asked)
 
+    def requests(self) -> int:
+        """Return the number of all requests."""
+        return len(self._api.asked)
+
     def sent(self) -> list[str]:
         """Return all requests about the pod, in order."""
         return [f"{_method(each)} {each.path}" for each in self._api.asked if each.path.startswith(POD)]

@@ -7,8 +7,11 @@ import pytest
 
 from nri_coloc.core.evictions import Outcome
 from nri_coloc.kubernetes import executor
+from nri_coloc.kubernetes.api import ApiUnreachable
+from nri_coloc.kubernetes.executor import COLLECTION
+from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Reply
-from tests.unit.kubernetes.played_executor import FOUND, OBJECT, PAST, POD, Play, Server, playing
+from tests.unit.kubernetes.played_executor import FOUND, OBJECT, PAST, POD, Play, Ran, Server, playing
 
 
 @pytest.fixture
@@ -54,6 +57,42 @@ def test_a_busy_api_server_gets_its_wait(run, impatient, refused):
     for _ in range(4):
         ran.turn()
     assert ran.asked(*refused.split(" ")) == 1
+
+
+def among_others(run: Play, reply: Reply, *names: str) -> Ran:
+    """Return an executor with orders of some nodes, whose objects have this answer, before its own node's."""
+    server = Server()
+    server.replies |= {f"GET {COLLECTION}/{name}": [reply, Reply(404)] for name in names}
+    ran = run(server, 0)
+    ran.list_after(*({"metadata": {"name": name}, "spec": server.node["spec"]} for name in names))
+    return ran
+
+
+def test_a_busy_api_server_ends_the_turn(run):
+    ran = among_others(run, BUSY, *"bcde")
+    ran.turn()
+    ran.turn()
+    assert (ran.requests(), len(ran.errors)) == (1, 1)
+
+
+def test_an_api_server_that_is_away_ends_the_turn(run, monkeypatch):
+    def away(path):
+        raise ApiUnreachable(f"GET {path}: no answer")
+
+    ran = among_others(run, BUSY, *"bcde")
+    monkeypatch.setattr(ran.executor._api, "get", away)
+    ran.turn()
+    ran.turn()
+    assert len(ran.errors) == 1
+
+
+def test_the_orders_of_others_follow_a_busy_answer(run):
+    ran = among_others(run, Reply(429), "b")
+    wait_until(lambda: ran.turn() == [Outcome.ACCEPTED], 10, "the order of the other node")
+
+
+def test_a_refusal_for_one_node_ends_no_turn(run):
+    assert among_others(run, Reply(500), *"bcde").turn() == [Outcome.ACCEPTED]
 
 
 def test_a_pod_deleted_before_its_eviction_is_gone(run):
@@ -115,7 +154,8 @@ def test_a_node_without_orders_costs_no_memory(run, impatient):
     server.replies[f"GET {OBJECT}"] = [Reply(404)]
     ran = run(server)
     ran.turn()
-    assert [name for name, kept in vars(ran.executor).items() if isinstance(kept, dict) and "a" in kept] == []
+    kept = {**vars(ran.executor), **vars(ran.executor._pauses)}
+    assert [name for name, each in kept.items() if isinstance(each, dict) and "a" in each] == []
 
 
 @pytest.mark.parametrize(("kind", "result"), [("MODIFIED", "o1"), ("DELETED", "")], ids=["done", "deleted"])
