@@ -25,6 +25,7 @@ from nri_coloc.lending.pool_size import (
     Lent,
     Scene,
     Verdict,
+    affordable,
     at_most,
     dead_band_milli,
     decide,
@@ -58,10 +59,11 @@ def usual_period(
         if use.members == 0:
             return tuning.idle_tick_s
         if _nothing_to_do(verdict, scene, tuning):
-            return tuning.quiet_tick_s
+            return affordable(tuning.quiet_tick_s, mean_took_s)
         if use.box < QUIET_MILLI:
-            return tuning.rest_tick_s
-    return max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
+            return affordable(tuning.rest_tick_s, mean_took_s)
+    usual_s = max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
+    return affordable(usual_s, mean_took_s)
 
 
 def jump(lendable: int, tuning: ReclaimTuning) -> float:
@@ -72,9 +74,9 @@ def jump(lendable: int, tuning: ReclaimTuning) -> float:
     return dead_band_milli(lendable, tuning) / 4
 
 
-def closer(period_s: float, tuning: ReclaimTuning) -> float:
+def closer(period_s: float, tuning: ReclaimTuning, mean_took_s: float) -> float:
     """Return the seconds to the next tick after a rise of use. A pool that cannot shrink is read no sooner."""
-    return min(period_s, CLOSER_S) if period_s < tuning.quiet_tick_s else period_s
+    return affordable(min(period_s, CLOSER_S), mean_took_s) if period_s < tuning.quiet_tick_s else period_s
 
 
 def _nothing_to_do(verdict: Verdict, scene: Scene, tuning: ReclaimTuning) -> bool:
@@ -188,7 +190,7 @@ def tick(memory: LoopMemory, readings: FastReadings, tuning: ReclaimTuning, now:
         gauges = usage.forgiven(gauges)
     pace_s = usual_period(verdict, scene, use, tuning, readings.mean_took_s)
     risen = rates.online + rates.system - memory.rates.online - memory.rates.system
-    next_s = closer(pace_s, tuning) if risen > jump(scene.lendable, tuning) else pace_s
+    next_s = closer(pace_s, tuning, readings.mean_took_s) if risen > jump(scene.lendable, tuning) else pace_s
     after = LoopMemory(
         at=now,
         meters=meters,
@@ -396,7 +398,7 @@ def glance_after(
         stall=tuning.stall / 2 if readings.yields else tuning.stall,
         until=min(until, _grows_at(memory, tuning)) if waits else until,
         period_s=memory.pace_s,
-        closer_s=closer(memory.pace_s, tuning),
+        closer_s=closer(memory.pace_s, tuning, readings.mean_took_s),
         jump=jump(readings.lendable, tuning),
         average_s=tuning.average_s,
         behind_s=usage.behind_s(readings.lendable, readings.counters_s),

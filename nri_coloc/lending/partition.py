@@ -16,7 +16,7 @@ from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.core.state import RECLAIM
 from nri_coloc.lending import bands, usage
 from nri_coloc.lending.bands import Allocatable, Memory, Tier
-from nri_coloc.lending.pool_size import at_most, step_milli
+from nri_coloc.lending.pool_size import affordable, at_most, step_milli
 from nri_coloc.lending.usage import Meter
 
 _NEVER: Final = float("-inf")
@@ -225,11 +225,13 @@ def _next_period(
     """
     growing = [tier for tier in tiers if tier.band is not None and sizes[tier.name] < tier.most]
     if not growing:
-        return tuning.quiet_tick_s
+        return affordable(tuning.quiet_tick_s, mean_took_s)
     if not any(_is_loaded(tier, sizes, loads) for tier in growing):
         # each of these tiers has room for twice its load in its own pool
-        return max(tuning.tick_max_s, min(mean_took_s / tuning.cost_share, tuning.quiet_tick_s))
-    return max(tuning.tick_s, min(mean_took_s / tuning.cost_share, tuning.tick_max_s))
+        least_s, most_s = tuning.tick_max_s, tuning.quiet_tick_s
+    else:
+        least_s, most_s = tuning.tick_s, tuning.tick_max_s
+    return affordable(max(least_s, min(mean_took_s / tuning.cost_share, most_s)), mean_took_s)
 
 
 def _is_loaded(tier: Tier, sizes: Mapping[str, int], loads: Mapping[str, float]) -> bool:

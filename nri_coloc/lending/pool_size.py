@@ -13,6 +13,17 @@ from nri_coloc.core.lending import Binding
 from nri_coloc.core.settings import ReclaimTuning
 from nri_coloc.lending.usage import Stall
 
+MOST_SHARE: Final = 0.2
+"""Share of a CPU that ticks take at most, also where one takes longer than the longest period.
+
+Without this bound they left the process's other threads no time on an emulated machine.
+"""
+
+
+def affordable(period_s: float, mean_took_s: float) -> float:
+    """Return a period, or a longer one with which ticks of `mean_took_s` CPU time take `MOST_SHARE` of a CPU."""
+    return max(period_s, mean_took_s / MOST_SHARE)
+
 
 def headroom_milli(lendable: int, use_milli: int, tuning: ReclaimTuning) -> int:
     """Return the CPU that may be lent while online pods and the system use `use_milli`; milli-CPU, at least 0.

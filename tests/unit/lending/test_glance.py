@@ -256,14 +256,14 @@ def test_after_a_jump_the_usual_pace_comes_back():
     feed = at_rest()
     usual = feed.tuning.tick_max_s
     for _ in range(100):
-        feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0)
-    while feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0):
+        feed.given(ONLINE - 160, seconds=usual, mean_took_s=0.001)
+    while feed.given(ONLINE - 160, seconds=usual, mean_took_s=0.001):
         pass
     while feed.watcher.glance is not None and feed.watcher.glance.bounds.until > feed.now + usual:
-        feed.given(ONLINE - 160, seconds=usual, mean_took_s=1.0)
-    assert not feed.given(ONLINE, seconds=usual, mean_took_s=1.0), "a tick was due, and saw it"
+        feed.given(ONLINE - 160, seconds=usual, mean_took_s=0.001)
+    assert not feed.given(ONLINE, seconds=usual, mean_took_s=0.001), "a tick was due, and saw it"
     assert feed.watcher.next_s == CLOSER_S
-    assert feed.given(ONLINE - 60, seconds=CLOSER_S, mean_took_s=1.0)
+    assert feed.given(ONLINE - 60, seconds=CLOSER_S, mean_took_s=0.001)
     assert feed.watcher.next_s == usual
 
 

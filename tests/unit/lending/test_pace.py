@@ -56,19 +56,29 @@ def test_a_dear_tick_comes_less_often_within_what_still_protects():
     assert period(mean_took_s=0.001) == TUNING.tick_max_s
 
 
+@pytest.mark.parametrize(
+    "calm",
+    [{}, {"cpus": 1, "now_milli": 1_199}, {"use": BUSY._replace(box=0)}],
+    ids=["busy", "floor", "unused"],
+)
+def test_ticks_of_a_slow_machine_take_a_fifth_of_a_cpu(calm):
+    assert period(mean_took_s=0.06, **calm) == pytest.approx(0.3)
+    assert closer(TUNING.rest_tick_s, TUNING, 0.02) == pytest.approx(0.1)
+
+
 def test_a_jump_is_a_quarter_of_the_dead_band():
     assert jump(8, TUNING) == TUNING.dead_band_milli / 4
     assert jump(32, TUNING) == TUNING.dead_band_milli / 2
 
 
 def test_use_that_jumps_is_looked_at_again_soon():
-    assert closer(TUNING.tick_max_s, TUNING) == CLOSER_S
-    assert closer(TUNING.rest_tick_s, TUNING) == CLOSER_S
+    assert closer(TUNING.tick_max_s, TUNING, 0.0) == CLOSER_S
+    assert closer(TUNING.rest_tick_s, TUNING, 0.0) == CLOSER_S
 
 
 def test_it_never_takes_longer_for_that():
-    assert closer(CLOSER_S / 2, TUNING) == CLOSER_S / 2
+    assert closer(CLOSER_S / 2, TUNING, 0.0) == CLOSER_S / 2
 
 
 def test_a_jump_that_can_take_nothing_is_not():
-    assert closer(TUNING.quiet_tick_s, TUNING) == TUNING.quiet_tick_s
+    assert closer(TUNING.quiet_tick_s, TUNING, 0.0) == TUNING.quiet_tick_s

@@ -224,8 +224,24 @@ class TestDoubt:
 class TestPace:
     @pytest.mark.parametrize(
         ("gold", "took_s", "next_s"),
-        [(1.5, 0.0, 0.02), (1.5, 0.0002, 0.04), (1.5, 0.01, 0.05), (0.9, 0.0, 0.05), (0.9, 0.01, 0.1)],
-        ids=["near its edge", "as dear as it is", "very dear", "at rest", "idle and costly"],
+        [
+            (1.5, 0.0, 0.02),
+            (1.5, 0.0002, 0.04),
+            (1.5, 0.01, 0.05),
+            (1.5, 0.04, 0.2),
+            (0.9, 0.0, 0.05),
+            (0.9, 0.01, 0.1),
+            (0.9, 0.2, 1.0),
+        ],
+        ids=[
+            "near its edge",
+            "as dear as it is",
+            "very dear",
+            "too dear",
+            "at rest",
+            "idle and costly",
+            "slow",
+        ],
     )
     def test_it_is_quick_while_a_tier_may_soon_need_more(self, gold, took_s, next_s):
         loads = {"gold": gold}
