@@ -52,7 +52,8 @@ class Watched(NamedTuple):
     """One pod, as it was after one turn. Turns that do not read it leave it as it is.
 
     last: its last reading.
-    rates: its use in the turns up to then, the newest first.
+    rates: its use in the turns up to then, the newest first; turns that did not read it have the mean use between two
+        readings.
     felt: for an online pod.
     devices: devices that it used last.
     turn: the number of that turn.
@@ -178,11 +179,11 @@ def turn(before: Watch, seen: Seen, tuning: PressureTuning) -> Judged:
         if reading is None:
             after[pod_id] = former
         else:
-            after[pod_id] = _after(former.at(last), reading, rates(former.last, reading), {})
+            after[pod_id] = _after(former, reading, rates(former.last, reading), {}, seen.turn)
     for pod_id, reading in seen.online.items():
         former = before.get(pod_id, Watched(turn=last))
         is_read = pod_id in seen.tolerances
-        after[pod_id] = _online_after(former.at(last), reading, pod_id, seen) if is_read else former
+        after[pod_id] = _online_after(former, reading, pod_id, seen) if is_read else former
     hurt = {resource: _hurt(after, seen, resource) for resource in Resource}
     cpu = Resource.CPU
     awaited = frozenset(k for k in hurt[cpu] if seen.reclaimed and not after[k].felt[cpu].feeling.is_due(0))
@@ -202,19 +203,22 @@ def _online_after(former: Watched, reading: StallReading | None, pod_id: str, se
     found = strains(former.last, reading, newest, seen.stolen)
     protected = [k for k, pods in seen.protected.items() if pod_id in pods]
     span = span_s(former.last, reading) or 0.0
-    felt = _felt(former.felt, found, seen.tolerances[pod_id], span, protected=protected)
-    return _after(former, reading, newest, felt)
+    known = former.at(seen.turn - 1).felt
+    felt = _felt(known, found, seen.tolerances[pod_id], span, protected=protected)
+    return _after(former, reading, newest, felt, seen.turn)
 
 
-def _after(former: Watched, reading: StallReading, newest: Rates, felt: Mapping[Resource, Felt]) -> Watched:
-    """Return a pod after the turn that made this reading."""
+def _after(
+    former: Watched, reading: StallReading, newest: Rates, felt: Mapping[Resource, Felt], turn: int
+) -> Watched:
+    """Return a pod after the turn that made this reading, which has the mean use since its former reading."""
     used = frozenset([device for device, count in (newest.operations or {}).items() if count > 0])
     return Watched(
         last=reading,
-        rates=(newest, *former.rates[: culprit.TURNS - 1]),
+        rates=(*(newest,) * (turn - former.turn), *former.rates)[: culprit.TURNS],
         felt=felt,
         devices=used or former.devices,
-        turn=former.turn + 1,
+        turn=turn,
     )
 
 
