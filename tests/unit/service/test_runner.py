@@ -95,7 +95,9 @@ def test_a_cool_down_is_read_under_the_lock(rig, monkeypatch):
     """The previous process writes its cool-down until it gives up the lock."""
 
     def take() -> bool:
-        (Path(rig.parts.ground.options.state_dir) / "cooling-until").write_text(f"{time.time() + 200:.0f}")
+        (Path(rig.parts.ground.options.state_dir) / "cooling-until").write_text(
+            f"{time.time() + 200:.0f} 0 former"
+        )
         return True
 
     for path in ("files.actuator", "runtime.pusher", "lending.loop", "forecast.survey"):
