@@ -30,6 +30,7 @@ _NETWORK: Final = "10.77.0.0/24"
 _HOST_END, _NODE_END = "10.77.255.1", "10.77.255.2"
 PLACES: Final = (
     "/run/containerd",
+    "/run/netns",
     "/var/run/nri",
     "/run/nri-coloc",
     "/run/nri-coloc-cluster",
