@@ -170,14 +170,17 @@ def test_an_evicted_pod_returns_after_the_cool_down(cluster: Cluster, colocation
 def shorten_cool_down(cluster: Cluster, colocation: Colocation, began_s: float) -> float:
     """Let the cool-down end in COOLS_S and restart the daemon; return the end, seconds since 1970.
 
-    began_s: a time before the eviction. The kept end is a whole cool-down after a time since then, by its second.
+    began_s: a time before the eviction. The kept end, the file's first word, is a whole cool-down after a time since
+        then, by its second.
     """
     kept = cluster.folder / "at/var/lib/nri-coloc" / cool_down.NAME
-    assert began_s - 1 <= float(kept.read_text()) - COOL_S <= time.time() + 1
+    end, *clocks = kept.read_text().split()
+    assert began_s - 1 <= float(end) - COOL_S <= time.time() + 1
     ends_s = time.time() + COOLS_S
-    kept.write_text(f"{ends_s:.0f}\n")
+    text = " ".join([f"{ends_s:.0f}", *clocks])
+    kept.write_text(text)
     colocation.product.kill()
-    kept.write_text(f"{ends_s:.0f}\n")  # again, if the killed process wrote last
+    kept.write_text(text)  # again, if the killed process wrote last
     return ends_s
 
 
