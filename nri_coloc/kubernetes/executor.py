@@ -140,9 +140,8 @@ class Executor:
             raise ValueError(f"metadata.name: {node!r} is not a name")
         if (kind != "DELETED" and _has_orders(found)) or self._notices.get(node):
             self._note(node)
-        elif (
-            not self._leads()
-        ):  # the leader has carried them out: as the next one, this replica would ask for each
+        elif not self._leads():
+            # the leader has carried them out: as the next one, this replica would ask for each
             with self._lock:
                 self._due_s.pop(node, None)
 

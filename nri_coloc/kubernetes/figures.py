@@ -17,7 +17,7 @@ class Figures:
     """The figures of one node, written once in five minutes at most if they changed.
 
     The companion has no right to read the object. So unchanged figures are written again five minutes after the last
-    write: an object that was deleted returns, and the API server stores a write that changes nothing not at all.
+    write: an object that was deleted returns. The API server does not store a write that changes nothing.
 
     problem: why the last write failed, "" if it succeeded.
     """

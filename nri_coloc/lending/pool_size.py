@@ -16,7 +16,7 @@ from nri_coloc.lending.usage import Stall
 MOST_SHARE: Final = 0.2
 """Share of a CPU that ticks take at most, also where one takes longer than the longest period.
 
-Without this bound they left the process's other threads no time on an emulated machine.
+Without this bound the loop would never sleep there, and the process's other threads would wait for the interpreter.
 """
 
 
