@@ -1,8 +1,8 @@
 """Read the pods of one turn, round-robin.
 
 Reads are bounded. In a calm turn `LOOKS` online and `LOOKS` reclaimed pods are read, round-robin, beside the pods that
-are throttled; while an online pod is hurt or gave an alarm all reclaimed pods are read, so that the culprit is known in
-the same turn.
+are throttled, or more on a node with so many pods that a round would be too long; while an online pod is hurt or gave
+an alarm all reclaimed pods are read, so that the culprit is known in the same turn.
 Without a reclaimed pod only a few online pods are read, for their baselines.
 """
 
@@ -15,10 +15,17 @@ from nri_coloc.pressure.judging import Seen, Watch, suffering
 from nri_coloc.pressure.population import Population
 
 LOOKS: Final = 8
-"""Online pods, and as many reclaimed pods, that a calm turn reads."""
+"""Online pods, and as many reclaimed pods, that a calm turn reads at least."""
 
 LOOKS_ALONE: Final = 4
-"""Online pods that a turn reads while there is no reclaimed pod."""
+"""Online pods that a turn reads at least while there is no reclaimed pod."""
+
+ROUND: Final = 16
+"""Turns of a round at most: of the last 64, with which use is compared (`culprit.TURNS`), four are of each pod then."""
+
+ROUND_ALONE: Final = 28
+"""Turns of a round at most while there is no reclaimed pod. After 30 s without a reading the rates of a pod are unknown
+(`rates.LONGEST_S`)."""
 
 
 class Reader(Protocol):
@@ -58,12 +65,14 @@ class Rounds:
         hurt = [*suffering(watch, online), *alarmed]
         found: dict[str, StallReading | None] = dict.fromkeys(online)
         tolerances: dict[str, Tolerance] = {}
-        for pod_id in self._chosen(online, LOOKS if reclaimed else LOOKS_ALONE, hurt):
+        least, turns = (LOOKS, ROUND) if reclaimed else (LOOKS_ALONE, ROUND_ALONE)
+        for pod_id in self._chosen(online, looks(len(online), least, turns), hurt):
             one = online[pod_id]
             found[pod_id] = self._reader.stalls(one.path, now, one.held_back, one.limited)
             tolerances[pod_id] = one.tolerance
         uses: dict[str, StallReading | None] = dict.fromkeys(reclaimed)
-        for pod_id in reclaimed if hurt else self._chosen(reclaimed, LOOKS, throttled):
+        count = looks(len(reclaimed), LOOKS, ROUND)
+        for pod_id in reclaimed if hurt else self._chosen(reclaimed, count, throttled):
             uses[pod_id] = self._reader.uses(reclaimed[pod_id].path, now)
         return Seen(
             turn=self._turns,
@@ -85,6 +94,11 @@ class Rounds:
         if stolen is None or before is None or now <= before[0] or stolen < before[1]:
             return None
         return min(1.0, (stolen - before[1]) / 1e6 / (now - before[0]) / max(1, cpus))
+
+
+def looks(pods: int, least: int, turns: int) -> int:
+    """Return how many of these pods a turn reads, so that a round has no more than so many turns."""
+    return max(least, -(-pods // turns))
 
 
 def round_robin(ids: Sequence[str], count: int, turn: int) -> list[str]:

@@ -14,7 +14,7 @@ from nri_coloc.pressure.rounds import Rounds
 from tests.unit.pressure.kit import Doing, Pod
 from tests.unit.pressure.test_judging import DISK_HOG, IDLE, READER, SLOWED
 
-CALM_S = 160
+CALM_S = 250
 
 
 class Node:
@@ -62,7 +62,7 @@ def _online(name: str) -> Online:
     return Online(name, (), (), Tolerance.NORMAL, QoSClass.SHARED, may_be_degraded=False)
 
 
-@pytest.mark.parametrize(("online", "reclaimed"), [(20, 20), (40, 60), (55, 55)])
+@pytest.mark.parametrize(("online", "reclaimed"), [(20, 20), (40, 60), (55, 55), (250, 250)])
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 0.9])
 def test_a_culprit_is_found_among_many(online: int, reclaimed: int, part: float):
     node = Node(online, reclaimed, int(part * reclaimed))

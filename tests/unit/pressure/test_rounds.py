@@ -11,7 +11,7 @@ from nri_coloc.core.workload import QoSClass, Tolerance
 from nri_coloc.host import cgroup_layout
 from nri_coloc.host.stall_readings import StallReader
 from nri_coloc.pressure.population import Online, Population, Reclaimed
-from nri_coloc.pressure.rounds import LOOKS, Rounds, round_robin
+from nri_coloc.pressure.rounds import LOOKS, ROUND, Rounds, looks, round_robin
 from nri_coloc.sim.node import Node
 from nri_coloc.sim.spec import ContainerRequest, PodRequest
 from tests.scenario.versions import VERSIONS
@@ -31,6 +31,11 @@ def test_a_turn_names_the_next_pods():
 
 def test_no_pods_are_no_turn():
     assert round_robin([], 8, 3) == []
+
+
+@pytest.mark.parametrize(("pods", "count"), [(0, 8), (110, 8), (128, 8), (129, 9), (500, 32)])
+def test_a_round_has_sixteen_turns_at_most(pods: int, count: int):
+    assert looks(pods, LOOKS, ROUND) == count
 
 
 FILES_OF_USE = {1: 4, 2: 3}
@@ -65,6 +70,7 @@ def test_400_containers_cost_few_files(
         monkeypatch.setattr(os, "pread", counted)
         for turn in range(1, 51):
             rounds.read(many, {}, float(turn), throttled=(), alarmed=alarmed)
-    bound = LOOKS * FILES_OF_STALLS[version] + (200 if alarmed else LOOKS) * FILES_OF_USE[version]
+    count = looks(200, LOOKS, ROUND)
+    bound = count * FILES_OF_STALLS[version] + (200 if alarmed else count) * FILES_OF_USE[version]
     bound += FILES_OF_STALLS[version] * len(alarmed)
     assert 0.9 * bound < reads[0] / 50 <= bound + 1
