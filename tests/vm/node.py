@@ -23,12 +23,6 @@ __all__ = ["ROOT", "Container", "Node", "becomes", "cpus", "lending", "read", "u
 
 ROOT: Final = Path("/sys/fs/cgroup")
 PERIOD: Final = 100_000
-PATIENCE: Final = 2 * waiting.PATIENCE_SECONDS
-"""Seconds for work that takes one or two here, on a host that has a third of a CPU left; no wait gives up sooner.
-
-A wait ends as soon as it may. A scenario of one pod and one wait was seen to take 166 s on four nodes.
-"""
-
 CALL_SECONDS: Final = 300.0  # a start, of a second, took 120 beside other work
 SYNCHRONISED_SECONDS: Final = 300  # importing the daemon alone takes ten here
 
@@ -224,11 +218,11 @@ def lending(size: int) -> str:
     return f"reclaim: {{enabled: true}}\npools: {{reclaim: {{minCPUs: {size}, maxCPUs: {size}}}}}\n"
 
 
-def becomes(look: Callable[[], object], wanted: object, seconds: float = PATIENCE) -> None:
+def becomes(look: Callable[[], object], wanted: object, seconds: float = 0.0) -> None:
     """Wait until `look` returns the wanted value; the failure shows the last value."""
-    waiting.becomes(look, wanted, max(seconds, PATIENCE))
+    waiting.becomes(look, wanted, seconds)
 
 
-def until(predicate: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+def until(predicate: Callable[[], object], what: str, seconds: float = 0.0) -> None:
     """Wait until the predicate is true, up to a bound; `what` names the missing condition in the failure."""
-    waiting.wait_until(predicate, max(seconds, PATIENCE), what)
+    waiting.wait_until(predicate, seconds, what)
