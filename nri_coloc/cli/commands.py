@@ -4,6 +4,7 @@ Commands import what they need when they run: `check-config` needs no gRPC, the 
 """
 
 import argparse
+import gc
 import importlib.util
 import json
 import os
@@ -277,8 +278,12 @@ def _end_well(_number: int, _frame: object) -> None:
 
 
 def _served(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    from nri_coloc.service import options as daemon_options
-    from nri_coloc.service import runner
+    gc.disable()  # loading makes many objects and hardly any garbage: to look for it took a fifth of the time
+    try:
+        from nri_coloc.service import options as daemon_options
+        from nri_coloc.service import runner
+    finally:
+        gc.enable()
 
     return runner.run(
         daemon_options.Options(

@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -29,6 +31,18 @@ def stream() -> io.StringIO:
 
 def failing() -> None:
     raise ValueError("two\nlines")
+
+
+def test_the_daemon_loads_nothing_that_draws_on_terminals():
+    code = "import sys, nri_coloc.service.runner; print({'rich', 'pygments'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_what_draws_can_be_loaded_later():
+    code = "import nri_coloc.service.logs, rich.console; print(rich.console.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "rich.console\n"
 
 
 def test_a_message_is_time_level_words_and_facts(stream):
