@@ -25,7 +25,7 @@ from nri_coloc.host import (
     scheduler,
     write_back,
 )
-from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
+from nri_coloc.host.bandwidth_files import NAMES, QUOTAS, Bandwidths, PodBandwidth, Written
 from nri_coloc.host.cpusets import Found
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import (
@@ -330,6 +330,8 @@ class CgroupWriter:
             if text is not None and makes_sense(name, text):
                 with self._lock:
                     self._journal.note(f"{folder}/{name}", text, *pushed.get(name, ()))
+                    if name in QUOTAS:
+                        self._bandwidths.await_push(f"{folder}/{name}")
 
     @property
     def version(self) -> int:

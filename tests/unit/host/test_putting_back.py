@@ -102,6 +102,23 @@ class TestRemembering:
         v2.writer.remember("gone", Knobs(cpus="0-3", shares=2))
         assert v2.noted() == {"cpu.weight": "39"}
 
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_a_look_at_quotas_before_the_push_drops_none(self, tmp_path, version):
+        host = Host(tmp_path, version)
+        name, text = ("cpu.cfs_quota_us", "-1") if version == 1 else ("cpu.max", "max 100000")
+        host.cgroup(**{name.replace(".", "_", 1): text})
+        host.writer.remember("pod", Knobs(quota=50_000))
+        host.writer.held_back()
+        assert host.noted() == {name: text}
+
+    def test_after_the_end_of_a_pushed_quota_a_look_drops_it(self, v1):
+        v1.cgroup(cpu_cfs_quota_us="-1")
+        v1.writer.remember("pod", Knobs(quota=50_000))
+        for pushed in ("50000", "-1"):
+            v1.file("cpu.cfs_quota_us").write_text(f"{pushed}\n")
+            v1.writer.held_back()
+        assert v1.noted() == {}
+
 
 class TestBandwidths:
     def test_the_next_process_knows_whose_quotas_are_raised(self, v2):
