@@ -7,6 +7,9 @@ waits for seconds fails if the machine is busy. The product learns from ten read
 
 The second argument is a file, too. While it is missing, a degraded container stays degraded for ten minutes; the
 product's time is one. From the first calm turn after the test makes it, the time of degrading is an hour later.
+
+It comes before other work of the machine, as the weight of all pods does in such a test: beside that weight and a busy
+test run a daemon of the usual weight would read too seldom.
 """
 
 import os
@@ -23,6 +26,9 @@ from nri_coloc.pressure.actions.degrade_cpu import Course, Pool, Step
 from nri_coloc.pressure.judging import Judged, Seen, Watch, Watched
 from nri_coloc.pressure.verdict import Resource
 from tests.rig.patient_daemon import be_patient
+
+FIRST: Final = "-20"
+"""The highest priority (sched(7), "The nice value", "The autogroup feature")."""
 
 ENOUGH: Final = 3
 CALM: Final = 0.1
@@ -65,6 +71,15 @@ def skipping(later: Path) -> Callable[[Course, Mapping[str, Pool], float], tuple
     return turn
 
 
+def come_first() -> None:
+    """Give this process the highest priority, where the kernel weighs sessions too."""
+    os.nice(int(FIRST))
+    weighed = Path("/proc/self/autogroup")
+    if weighed.exists():
+        os.setsid()
+        weighed.write_text(FIRST)
+
+
 def _is_compared(pod: Watched) -> bool:
     """Return whether a pod uses CPU and its stall was compared with a calm baseline."""
     felt = pod.felt.get(Resource.CPU)
@@ -79,6 +94,7 @@ def _is_compared(pod: Watched) -> bool:
 
 if __name__ == "__main__":
     be_patient()
+    come_first()
     setattr(verdict, "ENOUGH", ENOUGH)  # noqa: B010 - only in this program
     setattr(judging, "turn", showing(Path(sys.argv[1])))  # noqa: B010 - likewise
     setattr(degrade_cpu, "LASTS_S", LASTS_S)  # noqa: B010 - likewise
