@@ -135,7 +135,10 @@ class _Shown(NamedTuple):
 
 
 class Bandwidths:
-    """One writer at a time: the caller serialises, as for the journal."""
+    """One writer at a time: the caller serialises, as for the journal.
+
+    Size: each rule compares a pod's files with the journal and with the last writes of this process.
+    """
 
     def __init__(self, folder: Folder, version: int, journal: Journal) -> None:
         self._folder = folder
