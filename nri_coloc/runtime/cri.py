@@ -6,10 +6,15 @@ chained.
 
 The deadline of an update is critical. It is passed on to the runtime, and from there to every NRI plugin's hook. The
 runtime ignores it while it waits for its own lock. If it passes meanwhile, the runtime drops every plugin. So no
-deadline is shorter than the kubelet's two minutes, and a call in flight is never cancelled. Close the client only when
-no call is in flight.
+deadline is shorter than the kubelet's two minutes, and a call in flight is never cancelled while its runtime lives.
+Close the client only when no call is in flight.
+
+grpc does not always notice that the runtime has ended: it then waits for ever on a connection without another end (grpc
+1.85; a server that is started again beside calls without pause, one call in some thousand). So a call without a
+deadline ends when the socket's file is another one.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, Unpack
@@ -27,6 +32,7 @@ Reply = TypeVar("Reply", bound="Message")
 
 SHORTEST_UPDATE_SECONDS: Final = 120.0  # the kubelet's own timeout for this call
 LIST_SECONDS: Final = 10.0  # a list takes no lock that a hook could hold
+LOOK_SECONDS: Final = 10.0  # between two looks at the socket's file; an update usually takes 0.1 s
 _STATES: Final[Mapping[int, str]] = {0: "created", 1: "running", 2: "exited"}  # any other is "unknown"
 _CHANNEL_OPTIONS: Final = (
     ("grpc.default_authority", "localhost"),  # a socket's path is no valid authority to Go's HTTP/2
@@ -128,12 +134,38 @@ class CriClient:
             response_deserializer=reply_type.FromString,
         )
         try:
+            if timeout is None:
+                return self._answer(call, request)
             reply: Reply = call(request, timeout=timeout)
         except grpc.RpcError as error:
             raise self._as_ours(method, error) from error
         except ValueError as error:  # grpc raises it for a call on a closed channel
             raise errors.TransportLost(f"the connection to {self._path} is closed") from error
         return reply
+
+    def _answer(self, call: "grpc.UnaryUnaryMultiCallable[Message, Reply]", request: "Message") -> Reply:
+        """Return the answer of a call without a deadline; TransportLost if its runtime has ended meanwhile."""
+        import grpc
+
+        listener = self._listener()
+        answer = call.future(request)
+        while True:
+            try:
+                return answer.result(LOOK_SECONDS)
+            except grpc.FutureTimeoutError:
+                if None not in (listener, now := self._listener()) and now != listener:
+                    answer.cancel()
+                    raise errors.TransportLost(
+                        f"{self._path} is another socket now: its runtime has ended"
+                    ) from None
+
+    def _listener(self) -> tuple[int, int] | None:
+        """Return the identity of the socket's file; None if there is none. A runtime makes a new file as it starts."""
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - a Path costs more than the call
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _as_ours(self, method: str, error: "grpc.RpcError") -> errors.ColocError:
         import grpc

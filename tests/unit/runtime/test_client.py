@@ -1,8 +1,12 @@
 """The daemon's CRI client talks to a CRI server of the test on a real socket."""
 
+import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import grpc
@@ -10,6 +14,7 @@ import pytest
 
 from nri_coloc import errors
 from nri_coloc._pb import cri_pb2, cri_pb2_grpc
+from nri_coloc.runtime import cri
 from nri_coloc.runtime.cri import ContainerFacts, CriClient
 
 
@@ -21,6 +26,7 @@ class Runtime(cri_pb2_grpc.RuntimeServiceServicer):
         self.updates: list[cri_pb2.UpdateContainerResourcesRequest] = []
         self.refusal = grpc.StatusCode.OK
         self.seconds_left: list[float] = []
+        self.takes_seconds = 0.0
 
     def ListContainers(self, request: Any, context: Any):  # noqa: N802 - the wire's name
         return cri_pb2.ListContainersResponse(containers=self.containers)
@@ -28,6 +34,7 @@ class Runtime(cri_pb2_grpc.RuntimeServiceServicer):
     def UpdateContainerResources(self, request: Any, context: Any):  # noqa: N802 - the wire's name
         self.updates.append(request)
         self.seconds_left.append(context.time_remaining())
+        time.sleep(self.takes_seconds)
         if self.refusal is not grpc.StatusCode.OK:
             context.abort(self.refusal, "not today")
         return cri_pb2.UpdateContainerResourcesResponse()
@@ -111,6 +118,55 @@ def test_a_refusal_names_call_code_and_reason(runtime: Runtime, client: CriClien
     ) as refusal:
         client.update_resources("c1")
     assert isinstance(refusal.value.__cause__, grpc.RpcError)
+
+
+class Ended:
+    """A runtime that takes a connection and a call, and then ends without the client's notice."""
+
+    GREETING = bytes.fromhex("000000040000000000")  # HTTP/2 SETTINGS (RFC 9113, 6.5)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._listener = listen(path)
+
+    def take(self) -> None:
+        """Take a connection; once a request has come another runtime listens."""
+        self._taken, _ = self._listener.accept()
+        self._taken.sendall(self.GREETING)
+        received = b""
+        while b"UpdateContainerResources" not in received:
+            received += self._taken.recv(65536)
+        self._path.unlink()
+        self._next = listen(self._path)
+
+    def close(self) -> None:
+        for each in (self._listener, self._taken, self._next):
+            each.close()
+
+
+def listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+    return listener
+
+
+def test_a_call_whose_runtime_was_replaced_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cri, "LOOK_SECONDS", 0.05)
+    path = tmp_path / "cri.sock"
+    with closing(Ended(path)) as ended, closing(CriClient(str(path))) as client:
+        taker = Thread(target=ended.take, daemon=True)
+        taker.start()
+        with pytest.raises(errors.TransportLost, match="another socket now"):
+            client.update_resources("c1")
+        taker.join()
+
+
+def test_a_slow_call_is_waited_for(runtime: Runtime, client: CriClient, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cri, "LOOK_SECONDS", 0.01)
+    runtime.takes_seconds = 0.1
+    client.update_resources("c1")
+    assert len(runtime.updates) == 1
 
 
 def test_a_missing_socket_is_a_lost_transport(tmp_path: Path):
