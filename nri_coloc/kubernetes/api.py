@@ -53,9 +53,6 @@ MOST_EMPTY: Final = 10
 """Pages without an object, one after another, that name a next one. The API allows them; a kube-apiserver reads on
 until a page is full or the list ends (etcd3/store.go, GetList)."""
 
-GONE: Final = 410
-"""HTTP status: the resourceVersion is too old, so that the list must be read again."""
-
 OPENED: Final = "OPENED"
 BOOKMARK: Final = "BOOKMARK"
 _KINDS: Final = ("ADDED", "MODIFIED", "DELETED", BOOKMARK)

@@ -6,13 +6,12 @@ where the admission plugin OwnerReferencesPermissionEnforcement is on.
 """
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from nri_coloc.kubernetes.api import Api, ApiError, ApiRefused, Object
 
 OBJECTS: Final = "/apis/coloc.nri.io/v1alpha1/colocationnodes"
-MISSING: Final = 404
-FORBIDDEN: Final = 403
 
 
 class ColocationNode:
@@ -31,7 +30,7 @@ class ColocationNode:
         try:
             return self._api.merge(f"{OBJECTS}/{self._node}", {"spec": spec})
         except ApiRefused as error:
-            if error.status != MISSING:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
         return self._create(spec) if creates else {}
 
@@ -54,8 +53,8 @@ class ColocationNode:
 def problem(error: Exception) -> str:
     """Return why a ColocationNode was not written, with the remedy where it is known."""
     status = error.status if isinstance(error, ApiRefused) else 0
-    remedy = {
-        FORBIDDEN: "; let the service account create and patch colocationnodes (deploy/cluster/rights.yaml)",
-        MISSING: "; apply deploy/cluster/colocationnodes.yaml",
-    }.get(status, "")
-    return f"{error}{remedy}"
+    remedies: dict[int, str] = {
+        HTTPStatus.FORBIDDEN: "; let the service account create and patch colocationnodes (deploy/cluster/rights.yaml)",
+        HTTPStatus.NOT_FOUND: "; apply deploy/cluster/colocationnodes.yaml",
+    }
+    return f"{error}{remedies.get(status, '')}"

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from threading import Event
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -41,8 +42,6 @@ NEXT_S: Final = 20.0
 
 RECONNECT_S: Final = 5.0
 """The longest pause between two tries to reach the daemon."""
-
-FORBIDDEN: Final = 403
 
 _TURNED_AWAY: Final = (
     "the daemon ended the connection at once: another companion of this node is connected, or this process is not the "
@@ -427,7 +426,7 @@ class Reporter:
     def _failed(self, error: ApiError, now_s: float) -> None:
         after_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
         self._retry_s = now_s + self._backoff.failed(after_s)
-        is_forbidden = isinstance(error, ApiRefused) and error.status == FORBIDDEN
+        is_forbidden = isinstance(error, ApiRefused) and error.status == HTTPStatus.FORBIDDEN
         remedy = "; let the service account patch nodes/status of its node"
         because = f"{error}{remedy}" if is_forbidden else str(error)
         if because != self._unsent:

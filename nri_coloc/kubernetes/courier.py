@@ -8,6 +8,7 @@ The companion has no right to read ColocationNodes, because that right could not
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from http import HTTPStatus
 from math import inf
 from random import random
 from typing import Any, Final, NamedTuple
@@ -36,7 +37,6 @@ has whole seconds, and an answer takes time."""
 GIVE_UP_S: Final = 3.0
 """Seconds after an order's end in which its result may still come."""
 
-_INVALID: Final = 422
 _ENTRY: Final = re.compile(r"spec\.evictions\[([0-9]{1,3})\]")
 """The field of an invalid entry, in the causes of the API server's answer."""
 
@@ -93,7 +93,7 @@ def _result(entry: Mapping[str, Any]) -> Result | None:
 
 def invalid(error: Exception, orders: Sequence[Entry]) -> dict[str, Result]:
     """Return the result of each written order that the API server calls invalid; none for another error."""
-    if not isinstance(error, ApiRefused) or error.status != _INVALID:
+    if not isinstance(error, ApiRefused) or error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
         return {}
     try:
         causes = objects.children(objects.child(error.body, "details"), "causes")

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from threading import Event, Lock
 from typing import Any, Final
 
@@ -39,9 +40,6 @@ MOST_BACKOFF_S: Final = 300.0
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _LONGEST_POD: Final = 200
-_MISSING: Final = 404
-_CONFLICT: Final = 409
-_FORBIDDEN: Final = 403
 _IMPOSSIBLE: Final = frozenset({400, 413, 422})
 """Statuses of a request that will never be accepted. A policy's refusal has 422."""
 
@@ -147,14 +145,14 @@ class EventWriter:
             try:
                 self._api.merge(f"{path}/{name}", changed)
             except ApiRefused as error:
-                if error.status != _MISSING:
+                if error.status != HTTPStatus.NOT_FOUND:
                     raise
             else:
                 return
         try:
             self._api.create(path, body)
         except ApiRefused as error:
-            if error.status != _CONFLICT:
+            if error.status != HTTPStatus.CONFLICT:
                 raise
             self._api.merge(f"{path}/{name}", changed)
 
@@ -163,10 +161,10 @@ class EventWriter:
         status = error.status if isinstance(error, ApiRefused) else 0
         self._tell(error, status)
         with self._lock:
-            if status in _IMPOSSIBLE or status == _MISSING or _is_ending(error):
+            if status in _IMPOSSIBLE or status == HTTPStatus.NOT_FOUND or _is_ending(error):
                 self._delivery.impossible(event)
                 return 0.0
-            if status == _FORBIDDEN:
+            if status == HTTPStatus.FORBIDDEN:
                 self._delivery.refused(event, now_s)
             else:
                 self._delivery.failed(event, now_s)
@@ -178,7 +176,7 @@ class EventWriter:
         if kind == self._problem:
             return
         self._problem = kind
-        remedy = "; let the service account create and patch events" if status == _FORBIDDEN else ""
+        remedy = "; let the service account create and patch events" if status == HTTPStatus.FORBIDDEN else ""
         self._log.warning("an Event was not written", because=f"{error}{remedy}")
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from enum import Enum, auto
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from nri_coloc.core.evictions import Outcome, Result
@@ -42,8 +43,8 @@ _LONGEST_TIME: Final = 64
 _LONGEST_REASON: Final = 63
 _LONGEST_RETRY_S: Final = 3600
 _LONGEST_MESSAGE: Final = 1 << 20
-_DONE: Final = (200, 201)
-_CHANGED: Final = (404, 409)
+_DONE: Final = (HTTPStatus.OK, HTTPStatus.CREATED)
+_CHANGED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 """Statuses of a pod that is gone, has another UID or changed meanwhile."""
 
 _NO_NOTICE: Final = (400, 403, 413, 422)
@@ -379,12 +380,12 @@ def result(pending: Order, answer: Answer) -> Result | None:
     told = objects.text(answer.body, "message", _LONGEST_MESSAGE)[:LONGEST_DETAIL]
     if answer.status in _DONE:
         return Result(pending.id, Outcome.ACCEPTED, EVICTED)
-    if answer.status == 404:
+    if answer.status == HTTPStatus.NOT_FOUND:
         return Result(pending.id, Outcome.GONE, "no pod has this name")
-    if answer.status == 429 and (budget := _budget(answer)):
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS and (budget := _budget(answer)):
         return Result(pending.id, Outcome.BUDGET, budget, answer.retry_after_s)
     # two budgets for one pod (pkg/registry/core/pod/storage/eviction.go)
-    if answer.status == 500 and "more than one PodDisruptionBudget" in told:
+    if answer.status == HTTPStatus.INTERNAL_SERVER_ERROR and "more than one PodDisruptionBudget" in told:
         return Result(pending.id, Outcome.BUDGET, told)
     if 400 <= answer.status < 500 and answer.status not in (401, 408, 409, 429):
         return _refused(pending, f"the API server refused ({answer.status}): {told}"[:LONGEST_DETAIL])

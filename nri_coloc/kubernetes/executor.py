@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from threading import Event, Lock
 from typing import Final, NamedTuple
 
@@ -34,9 +35,6 @@ SPACING_S: Final = 1.0
 IDLE_S: Final = 1.0
 """Seconds after which a thread without work looks whether it should end."""
 
-_DONE: Final = 201
-_MISSING: Final = 404
-_BUSY: Final = 429
 _LONGEST_NAME: Final = 253
 _STAYS: Final = (Outcome.BUDGET, Outcome.REFUSED, Outcome.UNREACHABLE)
 """Outcomes after which the pod stays, so that its notice is withdrawn."""
@@ -197,8 +195,10 @@ class Executor:
         except ApiError as error:
             status = error.status if isinstance(error, ApiRefused) else 0
             asked_s = error.retry_after_s if isinstance(error, ApiRefused) else 0.0
-            self._pauses.failed(asked_s, is_busy=isinstance(error, ApiUnreachable) or status == _BUSY)
-            is_done = status == _MISSING
+            self._pauses.failed(
+                asked_s, is_busy=isinstance(error, ApiUnreachable) or status == HTTPStatus.TOO_MANY_REQUESTS
+            )
+            is_done = status == HTTPStatus.NOT_FOUND
             if is_done:
                 self._keep_notices(node, [])
             else:
@@ -265,7 +265,7 @@ class Executor:
         try:
             return self._api.get(f"/api/v1/namespaces/{order.namespace}/pods/{order.name}")
         except ApiRefused as error:
-            if error.status == _MISSING:
+            if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
 
@@ -293,7 +293,7 @@ class Executor:
         """Return the result of an answer; None to try again, after the wait that the API server asks for."""
         found = eviction.result(order, answer)
         if found is None:
-            self._pauses.failed(answer.retry_after_s, is_busy=answer.status == _BUSY)
+            self._pauses.failed(answer.retry_after_s, is_busy=answer.status == HTTPStatus.TOO_MANY_REQUESTS)
         return found
 
     def _give_notice(self, order: Order, wait_s: float) -> tuple[list[Step], Answer | None]:
@@ -350,7 +350,7 @@ def _answered(call: Callable[[], object]) -> Answer:
         return Answer(error.status, error.body, int(error.retry_after_s))
     except ApiUnreachable:
         return Answer(0, {})
-    return Answer(_DONE, {})
+    return Answer(HTTPStatus.CREATED, {})
 
 
 def _has_orders(found: Object) -> bool:

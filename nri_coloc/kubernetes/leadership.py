@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from http import HTTPStatus
 from threading import Event
 from typing import Final
 
@@ -79,7 +80,7 @@ class Leadership:
         try:
             return self._api.get(f"{_LEASES}/{NAME}")
         except ApiRefused as error:
-            if error.status == 404:
+            if error.status == HTTPStatus.NOT_FOUND:
                 return {}
             raise
 

@@ -3,6 +3,7 @@
 import random
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from math import inf
 from threading import Event
 from typing import Any, Final, NamedTuple
@@ -15,10 +16,9 @@ from nri_coloc.kubernetes.silence import EVERY_S, Correction, Heard, Lists
 from nri_coloc.kubernetes.watching import Problems, version_of
 
 NODES: Final = "/api/v1/nodes"
-_CHANGED: Final = (404, 409)
+_CHANGED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 """Statuses of a node that was deleted, made again or changed after the list."""
 
-_BUSY: Final = 429
 _LONGEST: Final = 253
 
 Corrected = Callable[[str, Correction], None]
@@ -133,7 +133,7 @@ class Reaper:
             # changed: the node reported meanwhile, or its kubelet did, and the next list decides
             if status not in _CHANGED:
                 self._problems.broken(str(error))
-            return status != _BUSY
+            return status != HTTPStatus.TOO_MANY_REQUESTS
         except Exception as error:  # noqa: BLE001 - one node's problem
             self._problems.broken(f"node {name} cannot be corrected: {type(error).__name__}: {error}")
         return True

@@ -13,13 +13,13 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from threading import Event
 from typing import Any, Final, NamedTuple, Protocol
 
 from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes.api import (
     BOOKMARK,
-    GONE,
     OPENED,
     PAGE,
     Api,
@@ -36,7 +36,12 @@ that times out lasts longer, and would be repeated at once."""
 SILENT_S: Final = 120.0
 """Seconds in which a watch that works brings two bookmarks: the API server sends one each minute."""
 
-_UNKNOWN: Final = (400, GONE, 422, 504)
+_UNKNOWN: Final = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.GONE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
 """HTTP statuses of a resourceVersion that the API server cannot read, has forgotten, calls invalid, or does not know
 yet. The first and the third come from another API server behind the same address."""
 
