@@ -23,21 +23,21 @@ def judged(
     container: Container,
     state: NodeState,
     tuning: Tuning,
+    owners: Iterable[Created],
     *,
     is_created: bool,
-    owners: Iterable[Created] = (),
 ) -> Wish:
     """Return the wish of a container that stays on the driver's CPUs, or with the reason why its claims do not count.
 
-    is_created: the container is being created, so that the state knows none of its id.
     owners: the listed containers that owned CPUs at their creation.
+    is_created: the container is being created, so that the state knows none of its id.
     """
     known = None if is_created else state.containers.get(container.id)
     if known is not None:
         return _of_known(wish, container, known, state, tuning)
     if not (container.claimed and driver.claimed(container)):
         return wish
-    allowed, is_short = driver.refusal(state, container, wish, tuning, is_created=is_created, owners=owners)
+    allowed, is_short = driver.refusal(state, container, wish, tuning, owners, is_created=is_created)
     return (
         _denied(wish, container, allowed, is_short=is_short) if allowed else _driven(wish, container.claimed)
     )

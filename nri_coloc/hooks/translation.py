@@ -44,10 +44,14 @@ from nri_coloc.runtime.listing import Listing
 
 
 class _Now(NamedTuple):
-    """The state and the settings of a translation."""
+    """The state and the settings of a translation.
+
+    owners: the listed containers that owned CPUs at their creation; a hook lists none.
+    """
 
     state: NodeState
     tuning: Tuning
+    owners: Sequence[Created] = ()
 
 
 class Requests(Protocol):
@@ -301,8 +305,8 @@ class Translator:
         in_pods: dict[str, list[int]] = {pod_id: [] for pod_id in pods}
         for place, container in enumerate(containers):
             in_pods.setdefault(container.pod_id, []).append(place)
-        now = _Now(state, tuning)
         owners = driver.owners_at_creation(containers) if tuning.dra_driver else ()
+        now = _Now(state, tuning, owners)
         listed: dict[int, tuple[Container, Wish]] = {}
         wishes: list[tuple[Pod, Wish]] = []
         for pod_id, places in in_pods.items():  # pod by pod: a pod's annotations are parsed once
@@ -310,7 +314,7 @@ class Translator:
             if pod_id in pods:
                 pod, wish = self._listed_pod(pod, now)
                 wishes.append((pod, wish))
-            members = self._listed_members(pod, [containers[place] for place in places], owners, now)
+            members = self._listed_members(pod, [containers[place] for place in places], now)
             listed.update(zip(places, members, strict=True))
         return Synchronized(tuple(wishes), tuple(listed[place] for place in range(len(containers))))
 
@@ -330,14 +334,14 @@ class Translator:
         return (pod, wish) if read is pod else (read, self.pod_wish(read, now.tuning))
 
     def _listed_members(
-        self, pod: Pod, containers: Sequence[Container], owners: Sequence[Created], now: _Now
+        self, pod: Pod, containers: Sequence[Container], now: _Now
     ) -> Iterator[tuple[Container, Wish]]:
         """Yield the listed containers of a pod with their wishes."""
         asked = sum(request.of_container(_kubelets(each, now.state)).milli for each in containers)
         of_pod = pod if pod.cpu_request is not None else replace(pod, cpu_request=asked)
         for each in containers:
             container, wish = self._listed(each, of_pod, now.state, now.tuning)
-            yield container, dra_claims.judged(wish, container, *now, is_created=False, owners=owners)
+            yield container, dra_claims.judged(wish, container, *now, is_created=False)
 
     def _listed(
         self, container: Container, pod: Pod, state: NodeState, tuning: Tuning

@@ -57,16 +57,16 @@ def refusal(
     container: Container,
     wish: Wish,
     tuning: Tuning,
+    owners: Iterable[Created],
     *,
     is_created: bool,
-    owners: Iterable[Created] = (),
 ) -> tuple[str, bool]:
     """Return words for the claim that is allowed, "" if this claim counts, and whether a larger request would help.
 
     For a container that is not known yet; later its claim counts while its request covers it (`beyond_request`).
 
-    is_created: the container is being created, so that its spec holds no CPUs of ours.
     owners: the listed containers that owned CPUs at their creation.
+    is_created: the container is being created, so that its spec holds no CPUs of ours.
     """
     if not tuning.dra_driver:
         return "no claim without runtime.draCPUDriver: true", False

@@ -157,7 +157,7 @@ class TestWhatCounts:
     def refused(
         self, node: Node, asked: Container, tuning: Tuning = DRIVER, *, is_created: bool = True
     ) -> tuple[str, bool]:
-        return driver.refusal(node.state, asked, SHARED, tuning, is_created=is_created)
+        return driver.refusal(node.state, asked, SHARED, tuning, (), is_created=is_created)
 
     @pytest.mark.parametrize(
         ("spec", "cpus"),
@@ -244,7 +244,7 @@ class TestWhatCounts:
         asked = self.claiming("4-5", record=text % "4-5", created_at=1)
         other = container("other", "web", record=text % exclusive, created_at=created_at)
         owners = driver.owners_at_creation((asked, other))
-        allowed, _ = driver.refusal(Node().state, asked, SHARED, DRIVER, is_created=False, owners=owners)
+        allowed, _ = driver.refusal(Node().state, asked, SHARED, DRIVER, owners, is_created=False)
         assert (allowed == "") is counts
 
     @pytest.mark.parametrize("owner", [DEDICATED, DRIVEN], ids=["dedicated", "claim"])
