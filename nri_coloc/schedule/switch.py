@@ -91,6 +91,17 @@ class Clocks(NamedTuple):
         """
         return float(floor(self.wall_s - self.boot_s))
 
+    def ahead_of(self, boot: str, ahead_s: float) -> float:
+        """Return by how much the wall clock of a kept time is ahead of this boot's clock, in seconds.
+
+        After a reboot a kept time goes on by the present wall clock.
+
+        boot: the boot in which the time was kept.
+        ahead_s: its `ahead_s` at that moment.
+        """
+        is_same_boot = bool(self.boot) and boot == self.boot
+        return ahead_s if is_same_boot else self.ahead_s
+
 
 def text_of(switch: Switch, clocks: Clocks) -> str:
     """Return the content of the file; the times of `switch` are seconds since the boot."""
@@ -115,8 +126,7 @@ def parsed(text: str, clocks: Clocks) -> Switch:
     )
     if not 0 <= switch.grace_s <= LONGEST_S or switch.ends_s > switch.drains_s:
         raise ValueError("has a grace out of range")
-    same_boot = bool(clocks.boot) and found.get("boot") == clocks.boot
-    since_boot = switch.later(-(_number(found, "ahead_s") if same_boot else clocks.ahead_s))
+    since_boot = switch.later(-clocks.ahead_of(found.get("boot", ""), _number(found, "ahead_s")))
     return since_boot.later(min(0.0, clocks.boot_s - since_boot.at_s))
 
 

@@ -39,8 +39,7 @@ class CoolDown:
         now = self._clocks()
         with suppress(OSError, ValueError):
             until_s, ahead_s, *boot = state_file.text(self._path, _MOST_CHARACTERS).split()
-            is_same_boot = bool(now.boot) and boot == [now.boot]
-            left_s = float(until_s) - (float(ahead_s) if is_same_boot else now.ahead_s) - now.boot_s
+            left_s = float(until_s) - now.ahead_of(" ".join(boot), float(ahead_s)) - now.boot_s
             if left_s > 0:
                 return Pace(cools_until_s=self._monotonic() + min(COOL_S, left_s))
         return NO_PACE

@@ -80,6 +80,11 @@ def test_an_unknown_boot_is_another_boot():
     assert parsed(text, Clocks("", 20.0, NIGHTLY_S + 120)).ends_s == 500
 
 
+@pytest.mark.parametrize(("boot", "kept", "ahead_s"), [("one", "one", 7), ("two", "one", 80), ("", "", 80)])
+def test_a_kept_time_follows_its_own_boot(boot, kept, ahead_s):
+    assert Clocks(boot, 20.0, 100.0).ahead_of(kept, 7) == ahead_s
+
+
 def test_on_has_no_times():
     assert parsed(text_of(ON, BEFORE), BEFORE) == ON
 
