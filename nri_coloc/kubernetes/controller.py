@@ -6,23 +6,27 @@ The others watch too and change nothing, so that the next leader knows at once w
 import time
 from collections.abc import Callable
 from threading import Event
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.texts import PlainLog
+from nri_coloc.core.token_bucket import Rate
 from nri_coloc.kubernetes import executor
 from nri_coloc.kubernetes.api import Api
 from nri_coloc.kubernetes.eviction import EVICTED, Order, Rules
 from nri_coloc.kubernetes.executor import Executor
 from nri_coloc.kubernetes.leadership import Leadership
-from nri_coloc.kubernetes.log_limit import ORDERS, LogLimit
+from nri_coloc.kubernetes.log_limit import ORDERS, BoundedLog, LogLimit
 from nri_coloc.kubernetes.presets import Preset
 from nri_coloc.kubernetes.reaper import Reaper
 from nri_coloc.kubernetes.silence import Correction
 from nri_coloc.kubernetes.watching import Collection, Problems, Unreadable, Watch
 from nri_coloc.kubernetes.workers import Workers
+
+PROBLEMS: Final = Rate(burst=4, every_s=120.0)
+"""Log lines about the problems of executor or reaper. While the API server refuses, each node may cause one a turn."""
 
 
 class Controller:
@@ -47,13 +51,14 @@ class Controller:
         self._is_ending = False
         self._leadership = Leadership(api, identity, self._led)
         leads = lambda: self._leadership.leads  # noqa: E731 - a property, asked again each time
+        objects, nodes = (Unreadable(kind, self._left_out) for kind in ("ColocationNode", "node"))
         of_objects, of_nodes = (
-            Problems(self._broken, Unreadable(kind, self._left_out)) for kind in ("ColocationNode", "node")
+            Problems(self._broken(BoundedLog(log, PROBLEMS)), each) for each in (objects, nodes)
         )
         self._executor = Executor(api, rules=rules, leads=leads, carried=self._carried, problems=of_objects)
         self._reaper = Reaper(api, preset=preset, leads=leads, corrected=self._corrected, problems=of_nodes)
         collection = Collection(executor.COLLECTION)
-        self._watch = Watch(api, collection, self._executor, of_objects)
+        self._watch = Watch(api, collection, self._executor, Problems(self._broken(log), objects))
         self.registry, self._evictions, self._corrections = _metrics(leads, lambda: self._reaper.silent)
 
     def problem(self) -> str:
@@ -111,9 +116,14 @@ class Controller:
             because="its annotation coloc.nri.io/reported-at did not change; look at companion and daemon there",
         )
 
-    def _broken(self, problem: str) -> None:
-        if not self._is_ending:
-            self._log.warning("work of the controller failed; trying again", because=problem)
+    def _broken(self, log: PlainLog | BoundedLog) -> Callable[[str], None]:
+        """Return the report of one thread's problems."""
+
+        def report(problem: str) -> None:
+            if not self._is_ending:
+                log.warning("work of the controller failed; trying again", because=problem)
+
+        return report
 
     def _left_out(self, problem: str) -> None:
         self._log.warning("an object of the API server was left out", because=problem)

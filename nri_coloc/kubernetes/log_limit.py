@@ -1,7 +1,10 @@
-"""Limit log lines that another program causes, so that it cannot fill the log. The time is an argument."""
+"""Limit log lines that another program causes, so that it cannot fill the log."""
 
-from typing import Final, NamedTuple
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
+from nri_coloc.core.texts import PlainLog
 from nri_coloc.core.token_bucket import Bucket, Rate, take
 
 ORDERS: Final = Rate(burst=16, every_s=1.0)
@@ -20,7 +23,7 @@ class _Lines(NamedTuple):
 
 
 class LogLimit:
-    """A rate of log lines for each subject, such as a node. One thread calls it."""
+    """A rate of log lines for each subject, such as a node. One thread calls it, with the time as an argument."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
@@ -47,3 +50,24 @@ class LogLimit:
         for subject, lines in tuple(self._lines.items()):
             if not (lines.left_out or lines.logged.at(now_s, self._rate).used):
                 del self._lines[subject]
+
+
+class BoundedLog:
+    """A log with a rate, for one thread. Each line says how many were omitted before it."""
+
+    def __init__(self, log: PlainLog, rate: Rate) -> None:
+        self._log = log
+        self._limit = LogLimit(rate)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log a line if the bound allows it."""
+        self._write(self._log.info, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log a warning if the bound allows it."""
+        self._write(self._log.warning, event, fields)
+
+    def _write(self, write: Callable[..., Any], event: str, fields: dict[str, Any]) -> None:
+        omitted = self._limit.left_out("", time.monotonic())
+        if omitted is not None:
+            write(event, **fields, **({"omittedLines": omitted} if omitted else {}))

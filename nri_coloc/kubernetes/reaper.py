@@ -8,6 +8,7 @@ from math import inf
 from threading import Event
 from typing import Any, Final, NamedTuple
 
+from nri_coloc.core.backoff import Backoff
 from nri_coloc.kubernetes import objects, presets, requests, silence
 from nri_coloc.kubernetes.api import PODS_PAGE, Api, ApiError, ApiRefused, Object
 from nri_coloc.kubernetes.presets import Amounts, Preset, Shown
@@ -61,33 +62,39 @@ class Reaper:
         self._problems = problems
         self._lists = Lists()
         self._floor_s: dict[str, float] = {}
+        self._backoff = Backoff(random.random, EVERY_S, EVERY_S)
 
     def run(self, stop: Event) -> None:
         """List and correct nodes every 30 seconds until `stop` is set."""
         while not stop.is_set():
-            self.turn(time.monotonic())
-            stop.wait(EVERY_S)
+            stop.wait(self.turn(time.monotonic()))
 
-    def turn(self, now_s: float) -> None:
-        """List all nodes, correct the silent ones.
+    def turn(self, now_s: float) -> float:
+        """List all nodes, correct the silent ones; return the seconds until the next turn.
 
         A busy API server ends the turn, and so does the time of the next list. The next turn has another order, so
         that no node that fails keeps others waiting for good.
         """
         try:
-            silent = self._list(now_s)
+            self._turn(now_s)
         except ApiError as error:
             self._problems.broken(str(error))
-            return
+            return self._backoff.failed(error.retry_after_s if isinstance(error, ApiRefused) else 0.0)
         except Exception as error:  # noqa: BLE001 - the thread must live for the nodes of the next list
             self._problems.broken(f"nodes cannot be listed: {type(error).__name__}: {error}")
-            return
+        return EVERY_S
+
+    def _turn(self, now_s: float) -> None:
+        silent = self._list(now_s)
         self.silent = len(silent)
         self._floor_s = {each.name: self._floor_s[each.name] for each in silent if each.name in self._floor_s}
         random.shuffle(silent)
         end_s = time.monotonic() + EVERY_S
         for each in silent:
-            if not (self._leads() and self._correct(each, now_s)) or time.monotonic() >= end_s:
+            if not self._leads():
+                return
+            self._correct(each, now_s)
+            if time.monotonic() >= end_s:
                 return
 
     def _list(self, now_s: float) -> list[_Silent]:
@@ -116,8 +123,8 @@ class Reaper:
         name = objects.text(objects.child(node, "metadata"), "name", _LONGEST)
         return None if shown == Shown() else _Silent(name, version_of(node), shown, silent_s)
 
-    def _correct(self, silent: _Silent, now_s: float) -> bool:
-        """Correct a node; return whether the API server can take more requests."""
+    def _correct(self, silent: _Silent, now_s: float) -> None:
+        """Correct a node; raise ApiRefused if the API server is too busy for the others."""
         name, shown = silent.name, silent.shown
         try:
             is_long = silent.silent_s >= silence.FLOOR_AFTER_S and shown.amounts not in (None, Amounts())
@@ -130,13 +137,13 @@ class Reaper:
                 self._floor_s[name] = now_s
         except ApiError as error:
             status = error.status if isinstance(error, ApiRefused) else 0
+            if status == HTTPStatus.TOO_MANY_REQUESTS:
+                raise
             # changed: the node reported meanwhile, or its kubelet did, and the next list decides
             if status not in _CHANGED:
                 self._problems.broken(str(error))
-            return status != HTTPStatus.TOO_MANY_REQUESTS
         except Exception as error:  # noqa: BLE001 - one node's problem
             self._problems.broken(f"node {name} cannot be corrected: {type(error).__name__}: {error}")
-        return True
 
     def _floor(self, name: str) -> Floor:
         preset, demands = self._preset(), []

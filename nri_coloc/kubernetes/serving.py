@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from nri_coloc.core.pod_facts import PodFacts
 from nri_coloc.core.settings import KubernetesSettings
@@ -25,7 +25,7 @@ from nri_coloc.core.texts import PlainLog
 from nri_coloc.core.token_bucket import Rate
 from nri_coloc.errors import ColocError
 from nri_coloc.kubernetes.kept_facts import KeptFacts
-from nri_coloc.kubernetes.log_limit import LogLimit
+from nri_coloc.kubernetes.log_limit import BoundedLog
 from nri_coloc.kubernetes.publication import Published, State, publish
 from nri_coloc.kubernetes.session import Calls, Events, Lasting, Orders, Session
 
@@ -59,27 +59,6 @@ class Side(Protocol):
 
     def told(self, facts: PodFacts) -> None:
         """Take all facts about pods, after each change of them."""
-
-
-class BoundedLog:
-    """A log with a rate. Each line says how many were omitted before it."""
-
-    def __init__(self, log: PlainLog, rate: Rate) -> None:
-        self._log = log
-        self._limit = LogLimit(rate)
-
-    def info(self, event: str, **fields: Any) -> None:
-        """Log a line if the bound allows it."""
-        self._write(self._log.info, event, fields)
-
-    def warning(self, event: str, **fields: Any) -> None:
-        """Log a warning if the bound allows it."""
-        self._write(self._log.warning, event, fields)
-
-    def _write(self, write: Callable[..., Any], event: str, fields: dict[str, Any]) -> None:
-        omitted = self._limit.left_out("", time.monotonic())
-        if omitted is not None:
-            write(event, **fields, **({"omittedLines": omitted} if omitted else {}))
 
 
 class Ordering(Orders, Protocol):

@@ -82,6 +82,13 @@ def test_a_flood_of_orders_is_not_logged(controller, log):
     assert len(log.lines) < 20
 
 
+@pytest.mark.parametrize("part", ["_executor", "_reaper"])
+def test_a_flood_of_problems_is_not_logged(controller, log, part):
+    for _ in range(200):
+        getattr(controller, part)._problems.broken("no answer")
+    assert 0 < len(log.lines) < 20
+
+
 def test_each_eviction_is_logged(controller, log):
     for _ in range(200):
         controller._carried("a", ORDER, EXPIRED)

@@ -254,6 +254,17 @@ def test_a_busy_api_server_ends_the_turn():
     assert len(server.patched) == 1
 
 
+BUSY = ApiRefused("429", 429, 60.0)
+
+
+@pytest.mark.parametrize("part", ["away", "refusal"], ids=["list", "correction"])
+def test_a_busy_api_server_gets_its_wait(part):
+    server = Nodes(node("a"))
+    reaper, _ = turns(server, *times(0, 150))
+    setattr(server, part, BUSY)
+    assert reaper.turn(180.0) >= 60.0
+
+
 def test_a_slow_turn_ends_for_the_next_list(monkeypatch):
     server = Nodes(node("a"), node("b"))
     reaper, _ = turns(server, *times(0, 150))

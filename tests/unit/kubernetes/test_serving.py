@@ -16,6 +16,7 @@ from nri_coloc.core.token_bucket import Rate
 from nri_coloc.kubernetes import messages, serving, session
 from nri_coloc.kubernetes.client import DaemonAwayError, DaemonLink, DaemonRefusedError
 from nri_coloc.kubernetes.event_box import EventBox
+from nri_coloc.kubernetes.log_limit import BoundedLog
 from nri_coloc.kubernetes.presets import Amounts
 from nri_coloc.kubernetes.publication import State
 from nri_coloc.kubernetes.reporting import Lending
@@ -212,7 +213,7 @@ def test_lines_about_connections_are_bounded(served, monkeypatch):
 def test_the_next_line_counts_omitted_ones(monkeypatch):
     log, now_s = Lines(), 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    bounded = serving.BoundedLog(log, serving.LINES)
+    bounded = BoundedLog(log, serving.LINES)
     for _ in range(serving.LINES.burst + 5):
         bounded.info("the companion is connected")
     now_s = serving.LINES.every_s
