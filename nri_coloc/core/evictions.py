@@ -6,7 +6,7 @@
 PodDisruptionBudgets, and evicts no other pod than the one with the order's UID.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
@@ -116,6 +116,9 @@ class Evictions(Protocol):
 
         A pod has one order at a time, and after a result without eviction no new one until a pause is over.
         """
+
+    def withdraw(self, order_ids: Collection[str], why: str, now_s: float) -> None:
+        """Close these orders, as far as they are open. Their pods stay if their notice still runs."""
 
     def open(self, now_s: float) -> frozenset[str]:
         """Return the UIDs of pods that are to leave: an order is open, or an eviction was accepted.

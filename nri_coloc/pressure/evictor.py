@@ -1,7 +1,8 @@
 """Take one turn a second on the last rung of the ladder: order evictions for shortages that nothing milder ended.
 
 `shortages` finds the demands, and `eviction` chooses the pods. An order is a wish: the controller carries it out,
-within its own checks. While no order can be given (no companion, mode `observe`, `kubernetes.evict` off) the pods that
+within its own checks. The order of a starved pod leaves it 30 s, and is withdrawn if the pod starves no more by then.
+While no order can be given (no companion, mode `observe`, `kubernetes.evict` off) the pods that
 would go are recorded once a minute, with the reason. Without `pressure.evict` nothing is read.
 """
 
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from nri_coloc.core.decisions import Decision, Figure
-from nri_coloc.core.evictions import Evictions, EvictionWish, Outcome
+from nri_coloc.core.evictions import Evictions, EvictionWish, Ordered, Outcome
 from nri_coloc.core.reasons import AuditEvent, Reason
 from nri_coloc.core.report import Recorder, sentence
 from nri_coloc.core.settings import Tuning
@@ -40,6 +41,7 @@ ORDER_S: Final = PACE_S - 10.0
 
 _MAY_BE_EVICTED: Final = frozenset({Outcome.ACCEPTED, Outcome.UNREACHABLE})
 _SHORTEST_S: Final = 0.5
+_HAS_CPU: Final = "the pod starves no more"
 
 
 class KeptCoolDown(Protocol):
@@ -78,6 +80,7 @@ class Evictor:
         self._told_at = float("-inf")
         self._ordered: frozenset[str] = frozenset()
         self._leave_since: dict[str, float] = {}
+        self._for_cpu: dict[str, str] = {}
         self.pace = NO_PACE
 
     def begin(self) -> None:
@@ -93,10 +96,12 @@ class Evictor:
         state, tuning = self._node.state, self._node.tuning
         if not tuning.pressure.evict:
             self._shortages.forget()
+            self._withdraw(state, now)
             return
         self._settle(now)
         turn = self._turn(self._pods.of(state).reclaimed, state, tuning, now)
         found, is_short = self._shortages.follow(turn, acts=self._acts(now))
+        self._withdraw(state, now)
         self._order([self._ranked(demand, turn) for demand in found], turn)
         self._go_on(turn, is_pressing=is_short or bool(turn.leaving & self._ordered))
 
@@ -116,6 +121,14 @@ class Evictor:
             deleted=frozenset(k for k, end in ends.items() if end is not None),
             evicted_at=self._evicted_at,
         )
+
+    def _withdraw(self, state: NodeState, now: float) -> None:
+        """Withdraw the orders of pods that starve no more; of a pod that has ended the controller says so."""
+        kept = {k: one for k, one in self._for_cpu.items() if k in self._shortages.starving}
+        over = [one for k, one in self._for_cpu.items() if k not in kept and k in state.pods]
+        self._for_cpu = kept
+        if over:
+            self._orders.withdraw(over, _HAS_CPU, now)
 
     # ---- which pods go ----
 
@@ -155,13 +168,16 @@ class Evictor:
         ):
             for victim in chosen:
                 wish = _wish(victim, turn.state)
-                refusal = self._orders.impossible() or self._orders.order(wish, turn.now).refusal
-                if refusal:
+                impossible = self._orders.impossible()
+                order = Ordered(refusal=impossible) if impossible else self._orders.order(wish, turn.now)
+                if order.refusal:
                     spared.add(victim.pod_id)
-                    declined.append(_not_evicted(victim, wish, refusal))
+                    declined.append(_not_evicted(victim, wish, order.refusal))
                     continue
                 leaving.add(victim.pod_id)
                 self._ordered |= {victim.pod_id} if victim.demand.closes else set()
+                if wish.reason is Reason.CPU_STARVED:
+                    self._for_cpu[victim.pod_id] = order.order_id
                 self._shortages.ordered(victim)
                 given = Given(wish.pod_uid, turn.now, closes=victim.demand.closes)
                 self.pace = eviction.ordered(self.pace, given)

@@ -67,6 +67,7 @@ class Shortages:
     memory: reads memory and the uses of pods.
     starved, disks, ladder: the milder rungs and the judges, after their last turn.
     uses: reads the bytes that pods wrote.
+    starving: the pods that may go because they starve.
     """
 
     def __init__(
@@ -83,11 +84,13 @@ class Shortages:
         self._starved = starved
         self._disks = disks
         self._ladder = ladder
+        self.starving: frozenset[str] = frozenset()
 
     def forget(self) -> None:
         """Forget all readings, because no pod may be evicted."""
         self._memory.forget()
         self._writers.forget()
+        self.starving = frozenset()
 
     def follow(self, turn: Turn, *, acts: bool) -> tuple[list[Demand], bool]:
         """Follow all shortages; return the demands, and whether any of them closes the node.
@@ -133,9 +136,9 @@ class Shortages:
 
         There is none while an operator or the schedule lends no CPU.
         """
-        if is_meant_to_wait(turn.tuning.reclaim):
-            return []
-        moved = self._starved.moved
-        pods = sorted(moved.since(turn.evicted_at, turn.now) & turn.pods.keys())
+        moved, is_meant = self._starved.moved, is_meant_to_wait(turn.tuning.reclaim)
+        starving = frozenset() if is_meant else moved.since(turn.evicted_at, turn.now)
+        self.starving = starving & turn.pods.keys()
+        pods = sorted(self.starving)
         found = demands.of_starvation(pods, turn.leaving, turn.state, is_short=moved.is_short)
         return [found] if pods else []

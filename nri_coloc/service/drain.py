@@ -5,7 +5,7 @@ Open orders are withdrawn when the drain ends: a notice may run for 30 s, and no
 
 from typing import Final
 
-from nri_coloc.core.evictions import EvictionWish, Outcome, Result
+from nri_coloc.core.evictions import EvictionWish
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import PodPlace
 from nri_coloc.core.token_bucket import Bucket, take
@@ -16,7 +16,7 @@ from nri_coloc.schedule.lending import Lending
 from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.orders import RunningPod
 
-_WITHDRAWN: Final = "withdrawn before a result came: no drain is in force"
+_IS_OVER: Final = "no drain is in force"
 
 
 class Drain:
@@ -52,8 +52,7 @@ class Drain:
 
     def _withdraw(self, now_s: float) -> None:
         if self._orders:
-            results = tuple(Result(each, Outcome.UNREACHABLE, _WITHDRAWN) for each in self._orders)
-            self._evictions.take_results(results, now_s)
+            self._evictions.withdraw(self._orders, _IS_OVER, now_s)
             self._orders = frozenset()
 
     def _was_refused(self, place: PodPlace) -> bool:

@@ -5,7 +5,7 @@ still wants a pod to leave orders again. Ids are random, so that no result of a 
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Lock
@@ -74,6 +74,11 @@ class EvictionOrders:
         """Give an order that no earlier result holds back; return also its result to come."""
         result: Future[Result] = Future()
         return self._order(wish, now_s, result), result
+
+    def withdraw(self, order_ids: Collection[str], why: str, now_s: float) -> None:
+        """Close these orders, as far as they are open."""
+        text = f"withdrawn before a result came: {why}"
+        self.take_results(tuple(Result(each, Outcome.UNREACHABLE, text) for each in order_ids), now_s)
 
     def open(self, now_s: float) -> frozenset[str]:
         """Return the UIDs of pods that are to leave."""

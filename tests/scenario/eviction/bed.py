@@ -3,7 +3,7 @@
 The cluster accepts an order a second later. An evicted pod ends after its grace period, and its memory is free then.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +49,7 @@ class Cluster:
     refusal: why no order can be given.
     budgets, refused: names of pods that a PodDisruptionBudget protects, and that the controller never evicts.
     grace_s: seconds from the eviction to the end of a pod.
+    gives_notice: whether orders stay open, as while a notice runs.
     asked: names of the pods of all wishes, also of wishes without an order.
     """
 
@@ -57,6 +58,7 @@ class Cluster:
         self.budgets: set[str] = set()
         self.refused: set[str] = set()
         self.grace_s = GRACE_S
+        self.gives_notice = False
         self.asked: list[str] = []
         self.ordered: list[EvictionWish] = []
         self.ends: dict[str, float] = {}
@@ -72,7 +74,9 @@ class Cluster:
         assert list(unknown_figures(wish.text, wish.inputs)) == []
         self.ordered.append(wish)
         number, outcome = str(len(self.ordered)), self._outcome(wish.name)
-        book = eviction_orders.ordered(self._book, number, wish, now_s)
+        book = self._book = eviction_orders.ordered(self._book, number, wish, now_s)
+        if self.gives_notice:
+            return Ordered(number)
         self._book = eviction_orders.with_results(
             book, [Result(number, outcome, "told by the controller")], now_s
         ).book
@@ -84,6 +88,10 @@ class Cluster:
         if name in self.refused:
             return Outcome.REFUSED
         return Outcome.BUDGET if name in self.budgets else Outcome.ACCEPTED
+
+    def withdraw(self, order_ids: Collection[str], why: str, now_s: float) -> None:
+        results = [Result(one, Outcome.UNREACHABLE, why) for one in order_ids]
+        self._book = eviction_orders.with_results(self._book, results, now_s).book
 
     def open(self, now_s: float) -> frozenset[str]:
         return eviction_orders.leaving(self._book, now_s)

@@ -1,6 +1,7 @@
 """Evictions of pods that starve for CPU."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from nri_coloc.core.readings import GroupReading, NodeReading, Picture
 from nri_coloc.core.reasons import AuditEvent, Reason
@@ -39,6 +40,35 @@ def test_a_starved_pod_is_moved_away(make: Callable[..., Bed]):
     (wish,) = bed.cluster.ordered
     assert (wish.name, wish.reason) == ("second", Reason.CPU_STARVED)
     assert bed.is_cooling
+
+
+def test_an_order_ends_when_cpu_comes_back(make: Callable[..., Bed]):
+    bed = make(first=1)
+    bed.cluster.gives_notice = True
+    bed.seconds(int(MOVED_S) + 2, starves(bed, ("first",)))
+    assert bed.cluster.open(bed.now) == {"uid-first"}
+    runs = GroupReading(1, bed.now, usage_us=60_000_000, cpu_stall_us=int(bed.now * 1e6))
+    bed.picture = Picture(bed.now, NodeReading(bed.now), pods={"first": runs}, containers={"first-app": runs})
+    bed.seconds(1)
+    assert bed.cluster.open(bed.now) == frozenset()
+
+
+def test_an_order_ends_when_no_cpu_is_lent(make: Callable[..., Bed]):
+    bed = make(first=1)
+    bed.cluster.gives_notice = True
+    bed.seconds(int(MOVED_S) + 2, starves(bed, ("first",)))
+    tuning = bed.known.tuning
+    bed.known.tuning = replace(tuning, reclaim=replace(tuning.reclaim, lend=False))
+    bed.seconds(1)
+    assert bed.cluster.open(bed.now) == frozenset()
+
+
+def test_an_order_stays_while_its_pod_starves(make: Callable[..., Bed]):
+    bed = make(first=1)
+    bed.cluster.gives_notice = True
+    bed.seconds(int(MOVED_S) + int(SNAPSHOT_S) + 10, starves(bed, ("first",)))
+    assert bed.cluster.names == ["first"]
+    assert bed.cluster.open(bed.now) == {"uid-first"}
 
 
 def test_starving_beside_idle_cpus_closes_no_node(make: Callable[..., Bed]):
