@@ -372,6 +372,11 @@ def is_passed(step: Step, answer: Answer, wait_s: float) -> bool:
     return answer.status in _DONE or (step is Step.NOTICE and answer.status in _NO_NOTICE)
 
 
+def is_withdrawn(answer: Answer) -> bool:
+    """Return whether a withdrawal is over: the notice or the pod is gone, or the pod can never be written."""
+    return answer.status in (*_DONE, *_CHANGED, *_NO_NOTICE)
+
+
 def result(pending: Order, answer: Answer) -> Result | None:
     """Return the result of an order after the API server's answer; None to try again until the order expires.
 

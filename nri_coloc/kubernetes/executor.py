@@ -2,7 +2,8 @@
 
 A pod that may be evicted (a dry run says so) gets the annotation `coloc.nri.io/evict-at`, and is evicted at that time.
 Notices are kept in memory, because the annotation may be the author's. Another leader gives a later notice of its own.
-A notice is withdrawn if the pod stays, or if its order drops out of the object.
+A notice is withdrawn if the pod stays, or if its order drops out of the object. A withdrawal without an answer is tried
+again with the next turn of the node.
 
 The watch says which objects have open orders; each is then read again, so that an old copy repeats nothing. An eviction
 that was accepted and whose result could not be written yet is kept, and only its result is tried again. After a restart
@@ -115,6 +116,7 @@ class Executor:
         self._rates = Rates()
         self._results: dict[str, dict[OrderKey, Result]] = {}
         self._notices: dict[str, dict[OrderKey, Notice]] = {}
+        self._withdrawals: dict[str, dict[str, Order]] = {}  # by UID of the pod
         self._counted: dict[str, set[OrderKey]] = {}
         self._pauses = Pauses()
 
@@ -129,14 +131,15 @@ class Executor:
                 self._problems.unreadable.found(found, error)
 
     def take(self, kind: str, found: Object) -> None:
-        """Note a node with open orders, or with notices whose orders may have dropped out.
+        """Note a node with open orders, with notices whose orders may have dropped out, or with open withdrawals.
 
         Raise ValueError if the object has no name.
         """
         node = objects.text(objects.child(found, "metadata"), "name", _LONGEST_NAME)
         if not objects.is_name(node):
             raise ValueError(f"metadata.name: {node!r} is not a name")
-        if (kind != "DELETED" and _has_orders(found)) or self._notices.get(node):
+        has_notices = self._notices.get(node) or self._withdrawals.get(node)
+        if (kind != "DELETED" and _has_orders(found)) or has_notices:
             self._note(node)
         elif not self._leads():
             # the leader has carried them out: as the next one, this replica would ask for each
@@ -198,16 +201,19 @@ class Executor:
             self._pauses.failed(
                 asked_s, is_busy=isinstance(error, ApiUnreachable) or status == HTTPStatus.TOO_MANY_REQUESTS
             )
-            is_done = status == HTTPStatus.NOT_FOUND
-            if is_done:
+            is_done = False
+            if status == HTTPStatus.NOT_FOUND:
                 self._keep_notices(node, [])
+                is_done = not self._withdrawals.get(node)
             else:
                 self._problems.broken(str(error))
         except ValueError as error:
             # The next change of this object makes it due again; results that are not written stay until then.
             self._problems.broken(f"ColocationNode {node} cannot be read: {error}")
             self._keep_notices(node, [])
-            return
+            if not self._withdrawals.get(node):
+                return
+            is_done = False
         except Exception as error:  # noqa: BLE001 - one node's problem: the orders of other nodes must be carried out
             self._problems.broken(f"ColocationNode {node}: {type(error).__name__}: {error}")
             is_done = False
@@ -221,7 +227,7 @@ class Executor:
             self._note(node, pause_s)
 
     def _serve_object(self, node: str) -> bool:
-        """Return whether all orders have a written result, or wait for the time of their notice."""
+        """Return whether no withdrawal is open, and each order has a written result or waits for its notice's time."""
         found = self._api.get(f"{COLLECTION}/{node}")
         present = eviction.present(found)
         results = {key: each for key, each in self._results.get(node, {}).items() if key in present}
@@ -236,7 +242,7 @@ class Executor:
                 self._carried(node, order, result)
                 notice = notices.pop(order.key, None)
                 if notice is not None and result.outcome in _STAYS:
-                    self._withdraw(notice.order)
+                    self._withdraw(node, notice.order)
         if results:
             written = {"results": eviction.status(found, results)}
             body = {"metadata": {"resourceVersion": version_of(found)}, "status": written}
@@ -244,7 +250,7 @@ class Executor:
         now_s = time.monotonic()
         is_done = all(each.key in results or _waits(notices.get(each.key), now_s) for each in open_orders)
         results.clear()
-        return is_done
+        return is_done and not self._withdrawals.get(node)
 
     def _carry_out(self, node: str, order: Order) -> Result | None:
         """Return the result of an order; None to try again."""
@@ -318,15 +324,24 @@ class Executor:
         kept = {key: notice for key, notice in given.items() if key in keys}
         self._notices[node] = kept
         uids = {uid for _, uid in kept}
-        for key, notice in given.items():
-            if key not in kept and notice.order.uid not in uids:  # one pod may have notices of two orders
-                self._withdraw(notice.order)
+        dropped = (notice.order for key, notice in given.items() if key not in kept)
+        for uid, order in (self._withdrawals.pop(node, {}) | {each.uid: each for each in dropped}).items():
+            if uid not in uids:  # one pod may have notices of two orders
+                self._withdraw(node, order)
         return kept
 
-    def _withdraw(self, order: Order) -> None:
-        """Remove the notice of a pod that stays; a pod that cannot be written keeps it."""
-        with suppress(ApiError):
-            self._api.merge(_status(order), eviction.notice(order, None))
+    def _withdraw(self, node: str, order: Order) -> None:
+        """Remove the notice of a pod that stays; without an answer keep the order for the next turn.
+
+        A pod that cannot be written keeps its notice, and so do the oldest of too many pods of a node.
+        """
+        answer = Answer(0, {})
+        with suppress(ApiError):  # an answer that cannot be read
+            answer = _answered(partial(self._api.merge, _status(order), eviction.notice(order, None)))
+        if not eviction.is_withdrawn(answer):
+            pending = self._withdrawals.get(node, {}) | {order.uid: order}
+            self._withdrawals[node] = dict([*pending.items()][-eviction.MOST_ORDERS :])
+            self._pauses.failed(answer.retry_after_s, is_busy=answer.status == HTTPStatus.TOO_MANY_REQUESTS)
 
 
 def _waits(notice: Notice | None, now_s: float) -> bool:

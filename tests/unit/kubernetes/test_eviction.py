@@ -188,6 +188,16 @@ def test_a_refusal_names_the_class():
 # ---- the API server's answer ----
 
 
+@pytest.mark.parametrize("status", [200, 400, 403, 404, 409, 413, 422])
+def test_a_withdrawal_ends_with_an_answer(status):
+    assert eviction.is_withdrawn(Answer(status, {}))
+
+
+@pytest.mark.parametrize("status", [0, 401, 408, 429, 500, 503])
+def test_a_withdrawal_without_an_answer_goes_on(status):
+    assert not eviction.is_withdrawn(Answer(status, {}))
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [

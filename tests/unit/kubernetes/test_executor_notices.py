@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nri_coloc.core.evictions import Outcome
-from nri_coloc.kubernetes import eviction
+from nri_coloc.kubernetes import eviction, executor
 from tests.rig.waiting import wait_until
 from tests.unit.kubernetes.fake_api import Reply
-from tests.unit.kubernetes.played_executor import FOUND, OBJECT, POD, Play, Server, playing
+from tests.unit.kubernetes.played_executor import FOUND, OBJECT, POD, Play, Ran, Server, playing
 
 
 @pytest.fixture
@@ -105,6 +105,91 @@ def test_a_vanished_order_loses_its_notice(run, end):
     ran.play(2)
     assert len(ran.notices()) == 2
     assert ran.notices()[-1] == {"uid": "u1", "annotations": {"coloc.nri.io/evict-at": None}}
+
+
+def withdrawals(ran: Ran) -> int:
+    """Return the number of tries to withdraw a notice."""
+    return sum(each["annotations"] == {"coloc.nri.io/evict-at": None} for each in ran.notices())
+
+
+@pytest.fixture
+def impatient(monkeypatch) -> None:
+    """A node that failed is due again at once."""
+    monkeypatch.setattr(executor, "SPACING_S", 0.0)
+
+
+@pytest.mark.parametrize("end", [_vanish, _delete, _break])
+def test_a_failed_withdrawal_is_tried_again(run, impatient, end):
+    server = Server(reason="schedule")
+    ran = run(server)
+    end(server)
+    server.replies[f"PATCH {POD}/status"] = [Reply(503), Reply(503), Reply()]
+    ran.note()
+    wait_until(lambda: ran.turn() == [] and withdrawals(ran) == 3, 10.0, "a withdrawal")
+    ran.play(1)
+    assert withdrawals(ran) == 3
+
+
+@pytest.mark.parametrize("status", [403, 404, 409, 422])
+def test_a_refused_withdrawal_is_tried_once(run, status):
+    server = Server(reason="schedule")
+    ran = run(server)
+    _vanish(server)
+    server.replies[f"PATCH {POD}/status"] = [Reply(status)]
+    ran.play(2)
+    assert withdrawals(ran) == 1
+
+
+def test_a_pod_that_stays_loses_its_notice_later(run, short, impatient):
+    server = Server(reason="schedule")
+    ran = run(server)
+    server.replies[f"POST {POD}/eviction"] = [Reply(403)]
+    server.replies[f"PATCH {POD}/status"] = [Reply(503), Reply()]
+    ran.note()
+    wait_until(lambda: ran.turn() == [Outcome.REFUSED] and withdrawals(ran) == 2, 10.0, "a withdrawal")
+
+
+def test_a_busy_answer_to_a_withdrawal_gets_its_wait(run, impatient):
+    server = Server(reason="schedule")
+    ran = run(server)
+    _vanish(server)
+    server.replies[f"PATCH {POD}/status"] = [Reply(429, headers=(("Retry-After", "60"),))]
+    ran.note("MODIFIED")
+    wait_until(lambda: ran.turn() == [] and withdrawals(ran) == 1, 10.0, "a withdrawal")
+    assert ran.executor._pauses.resume_s >= time.monotonic() + 50
+
+
+def test_a_further_notice_ends_a_withdrawal(run):
+    server = Server(reason="schedule")
+    ran = run(server)
+    server.node["spec"]["evictions"][0]["id"] = "o2"
+    server.replies[f"PATCH {POD}/status"] = [Reply(503), Reply()]
+    ran.play(3)
+    assert (withdrawals(ran), len(ran.notices())) == (1, 3)
+
+
+def test_the_next_leader_withdraws_again(run, impatient):
+    server = Server(reason="schedule")
+    ran = run(server)
+    _vanish(server)
+    server.replies[f"PATCH {POD}/status"] = [Reply(503), Reply()]
+    ran.play(1)
+    ran.leads = False
+    ran.note("MODIFIED")
+    ran.leads = True
+    wait_until(lambda: ran.turn() == [] and withdrawals(ran) == 2, 10.0, "a withdrawal")
+
+
+def test_withdrawals_without_an_answer_are_bounded(run):
+    server = Server(reason="schedule")
+    ran = run(server)
+    _vanish(server)
+    server.replies[f"PATCH {POD}/status"] = [Reply(503)]
+    ran.play(1)
+    (order,) = ran.executor._withdrawals["a"].values()
+    for number in range(100):
+        ran.executor._withdraw("a", order._replace(uid=f"n{number}"))
+    assert list(ran.executor._withdrawals["a"]) == [f"n{number}" for number in range(84, 100)]
 
 
 @pytest.mark.parametrize("kind", ["MODIFIED", "DELETED"])
