@@ -12,12 +12,17 @@ def running_pods(state: NodeState) -> tuple[PodPlace, ...]:
     return tuple(sorted(_reclaimed(state), key=lambda place: (place.pod.namespace, place.pod.name)))
 
 
-def to_evict(state: NodeState, lending: Lending, *, lends: bool) -> tuple[PodPlace, ...]:
-    """Return the pods that are to be evicted now, the newest first, because it loses the least work.
+def is_drained(lending: Lending, *, lends: bool) -> bool:
+    """Return whether reclaimed pods are to be evicted now.
 
     lends: whether the configuration lends at all. Without lending, only an operator's order evicts pods.
     """
-    if not (lending.drains and (lends or lending.ordered)):
+    return lending.drains and (lends or lending.ordered)
+
+
+def to_evict(state: NodeState, lending: Lending, *, lends: bool) -> tuple[PodPlace, ...]:
+    """Return the pods that are to be evicted now, the newest first, because it loses the least work."""
+    if not is_drained(lending, lends=lends):
         return ()
     found = [place for place in state.pods.values() if place.wish.qos is QoSClass.RECLAIMED]
     return tuple(reversed(found))

@@ -1,6 +1,7 @@
 """Order the eviction of reclaimed pods that still run when the schedule or an operator drains the node.
 
-Open orders are withdrawn when the drain ends: a notice may run for 30 s, and no pod leaves a node that lends again.
+Open orders are withdrawn when the drain ends: a notice may run for 30 s, and no pod leaves a node that lends again. The
+order of a pod that has left already is not withdrawn: its result is on the way.
 """
 
 from typing import Final
@@ -9,9 +10,10 @@ from nri_coloc.core.evictions import EvictionWish
 from nri_coloc.core.reasons import Reason
 from nri_coloc.core.state import PodPlace
 from nri_coloc.core.token_bucket import Bucket, take
+from nri_coloc.kubernetes.eviction_orders import Open
 from nri_coloc.kubernetes.rate import NODE
 from nri_coloc.placing.node import Node
-from nri_coloc.schedule.draining import running_pods, still_runs, to_evict
+from nri_coloc.schedule.draining import is_drained, running_pods, still_runs, to_evict
 from nri_coloc.schedule.lending import Lending
 from nri_coloc.service.evictions import EvictionOrders
 from nri_coloc.service.orders import RunningPod
@@ -31,9 +33,9 @@ class Drain:
     def look(self, lending: Lending, now_s: float) -> None:
         """Order evictions if the node drains, as many as the rate allows; else withdraw the open orders."""
         lends = self._node.tuning.reclaim.enabled
-        found = to_evict(self._node.state, lending, lends=lends)
-        if not found:
+        if not is_drained(lending, lends=lends):
             self._withdraw(now_s)
+        found = to_evict(self._node.state, lending, lends=lends)
         # refused pods last: their orders would use up the rate for ever
         for place in sorted(found, key=self._was_refused):
             wish = _wish(place, lending)
@@ -44,16 +46,21 @@ class Drain:
                 return
             self._given = given
             order = self._evictions.order(wish, now_s)
-            self._orders = frozenset({*self._open(now_s), order.order_id})
+            self._orders = frozenset({*(each.id for each in self._open(now_s)), order.order_id})
 
-    def _open(self, now_s: float) -> frozenset[str]:
-        """Return the ids of this drain's open orders."""
-        return self._orders & {each.id for each in self._evictions.pending(now_s)}
+    def _open(self, now_s: float) -> tuple[Open, ...]:
+        """Return this drain's open orders."""
+        return tuple(each for each in self._evictions.pending(now_s) if each.id in self._orders)
 
     def _withdraw(self, now_s: float) -> None:
-        if self._orders:
-            self._evictions.withdraw(self._orders, _IS_OVER, now_s)
-            self._orders = frozenset()
+        """Withdraw the open orders of the pods that still run."""
+        if not self._orders:
+            return
+        running = {place.pod.uid for place in self._node.state.pods.values()}
+        opened = self._open(now_s)
+        ids = frozenset(each.id for each in opened if each.wish.pod_uid in running)
+        self._orders = frozenset(each.id for each in opened) - ids
+        self._evictions.withdraw(ids, _IS_OVER, now_s)
 
     def _was_refused(self, place: PodPlace) -> bool:
         last = self._evictions.last(place.pod.uid)

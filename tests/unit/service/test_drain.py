@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nri_coloc.core.decisions import PodStarted
+from nri_coloc.core.decisions import PodRemoved, PodStarted
 from nri_coloc.core.evictions import Outcome, Result
 from nri_coloc.core.settings import Tuning
 from nri_coloc.kubernetes.rate import NODE
@@ -30,7 +30,7 @@ def rig():
     node = Node(pools.initial(machine(), Tuning()), Tuning(), 1 << 30)
     for number in range(8):
         node.decide(PodStarted(pod(f"batch-{number}"), RECLAIMED))
-    found = SimpleNamespace(may_evict=True)
+    found = SimpleNamespace(may_evict=True, node=node)
     found.report, _ = parts.a_report(node)
     found.orders = EvictionOrders(found.report, may_evict=lambda: found.may_evict, observes=lambda: False)
     found.orders.greeted()
@@ -82,6 +82,27 @@ def test_a_drain_that_ends_withdraws_its_orders(rig, lending):
     rig.drain.look(at(NIGHT, NOW_S), 1)
     assert ordered(rig) == []
     assert rig.orders.last("uid-batch-7").result.detail.startswith("withdrawn before a result came")
+
+
+@pytest.mark.parametrize("lending", [ORDERED, at(NIGHT, NOW_S)], ids=["in force", "ended"])
+def test_the_order_of_a_pod_that_left_gets_its_result(rig, lending):
+    rig.drain.look(ORDERED, 0)
+    for number in range(8):
+        rig.node.decide(PodRemoved(f"batch-{number}"))
+    rig.drain.look(lending, 1)
+    first = rig.orders.pending(1)[0]
+    rig.orders.take_results((Result(first.id, Outcome.ACCEPTED, "accepted"),), 2)
+    assert rig.orders.last("uid-batch-7").result.outcome is Outcome.ACCEPTED
+
+
+def test_a_pod_that_comes_back_is_not_evicted(rig):
+    """Its sandbox was made again when the drain ended."""
+    rig.drain.look(ORDERED, 0)
+    rig.node.decide(PodRemoved("batch-7"))
+    rig.drain.look(at(NIGHT, NOW_S), 1)
+    rig.node.decide(PodStarted(pod("batch-7"), RECLAIMED))
+    rig.drain.look(at(NIGHT, NOW_S), 2)
+    assert ordered(rig) == []
 
 
 def test_a_withdrawn_order_is_given_again(rig):
