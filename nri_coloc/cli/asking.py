@@ -115,8 +115,8 @@ def _pages(address: str, since: int, pod: str = "") -> Iterator[dict[str, Any]]:
     while True:
         page = ask(address, "/v1/audit", since=since, pod=pod, limit=PAGE)
         try:
-            # an answer has a bound in bytes, too: one with fewer records may not be the last
-            is_last = len(page["records"]) == 0 or page["next"] <= since
+            # a daemon of an earlier version does not say whether there are more
+            is_last = len(page["records"]) == 0 or page["next"] <= since or not page.get("more", True)
             since = page["next"]
         except (KeyError, TypeError) as error:
             if "error" in page:

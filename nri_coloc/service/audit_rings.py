@@ -16,7 +16,6 @@ import os
 import select
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import islice
 from threading import Lock
 from typing import Any, Final, Literal
 
@@ -76,7 +75,7 @@ class Rings:
     def query(self, since: int = 0, pod: str = "", limit: int = 100) -> dict[str, Any]:
         """Return records with seq > since, oldest first; `next` is the `since` of the following query.
 
-        There may be more records, unless the answer has none: `MAX_ANSWER` may end it before `limit` does.
+        more: whether there are more records. `MAX_ANSWER` may end the answer before `limit` does.
 
         `pod` is "NAME" or "NAMESPACE/NAME", "" for all. A `since` above the newest seq is from before a restart, after
         which seq begins at 1; it counts as 0. `lost_before`: for each ring, the seq below which records were dropped, 0
@@ -91,20 +90,27 @@ class Rings:
         lines, mark = heapq.merge(*held), _mark(pod) if pod else b""
         records = ((json.loads(line), len(line)) for seq, line in lines if seq > since and mark in line)
         wanted = ((record, size) for record, size in records if _matches(record, pod))
-        page = _within_answer(islice(wanted, max(0, min(limit, MAX_LIMIT))))
-        return {"records": page, "next": page[-1]["seq"] if page else since, "lost_before": lost}
+        page, more = _within_answer(wanted, min(limit, MAX_LIMIT))
+        after = page[-1]["seq"] if page else since
+        return {"records": page, "next": after, "more": more, "lost_before": lost}
 
 
-def _within_answer(records: Iterable[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:
-    """Return the first records that fit into an answer together, at least one; each comes with its bytes."""
+def _within_answer(
+    records: Iterable[tuple[dict[str, Any], int]], most: int
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return the first records that fit into an answer together, and whether there are more.
+
+    records: each with its bytes.
+    most: the most records of the answer.
+    """
     page: list[dict[str, Any]] = []
     total = 0
     for record, size in records:
         total += size
-        if page and total > MAX_ANSWER:
-            break
+        if len(page) >= most or (page and total > MAX_ANSWER):
+            return page, True
         page.append(record)
-    return page
+    return page, False
 
 
 def _mark(pod: str) -> bytes:
@@ -193,7 +199,8 @@ class KeptRecords:
             if not r["pod"] or (r["pod"] == name and namespace in ("", r["namespace"]))
         ]
         wanted.sort(key=lambda each: (bool(each[0]["pod"]), str(each[0]["ts"])), reverse=True)
-        return sorted(_within_answer(wanted), key=lambda record: str(record["ts"]))
+        page, _ = _within_answer(wanted, len(wanted))
+        return sorted(page, key=lambda record: str(record["ts"]))
 
     def prune(self, containers: Collection[str], pods: Collection[str], pools: Collection[str]) -> None:
         """Drop the entries of all other containers, pods and pools.

@@ -116,7 +116,7 @@ class View(Protocol):
         """Return the body of /v1/capacity."""
 
     def audit(self, since: int, pod: str, limit: int) -> dict[str, Any]:
-        """Return {"records": [...], "next": SEQ, "lost_before": {ring: SEQ}}; the arguments are valid."""
+        """Return {"records": [...], "next": SEQ, "more": BOOL, "lost_before": {ring: SEQ}}; the arguments are valid."""
 
 
 class HttpServer:

@@ -38,7 +38,17 @@ def test_passing_next_back_continues_without_a_gap_or_a_repeat():
     second = kept.query(since=first["next"], limit=2)
     third = kept.query(since=second["next"], limit=2)
     assert (seqs(first), seqs(second), seqs(third)) == ([1, 2], [3, 4], [5])
-    assert kept.query(since=third["next"]) == {"records": [], "next": 5, "lost_before": NOTHING_LOST}
+    assert kept.query(since=third["next"]) == {
+        "records": [],
+        "next": 5,
+        "more": False,
+        "lost_before": NOTHING_LOST,
+    }
+
+
+@pytest.mark.parametrize(("limit", "more"), [(1, True), (2, False), (3, False)])
+def test_an_answer_says_whether_it_is_the_last(limit, more):
+    assert ring("a/x", "a/y", "a/x").query(pod="x", limit=limit)["more"] is more
 
 
 def test_a_since_from_before_a_restart_begins_anew():
