@@ -146,12 +146,12 @@ class Bandwidths:
         self._quota, self._burst = QUOTAS[version - 1], BURSTS[version - 1]
         self._journal = journal
         self._wrote: dict[str, str] = {}
-        self._to_come: set[str] = set()
         self._shown: dict[str, _Shown] = {}
 
-    def await_push(self, file: str) -> None:
-        """Note that the runtime will soon write a journalled file for us: until then it shows its original value."""
-        self._to_come.add(file)
+    def pushed(self, file: str, shown: str | None) -> None:
+        """Note what a file shows after a push of ours: another value than our last write is no other writer's."""
+        if self._wrote.get(file) != shown:
+            self._wrote.pop(file, None)
 
     def apply(self, pod: PodBandwidth, now: float) -> Written:
         """Write the values of a pod and its containers; a cgroup that is gone is left out. `now`: seconds."""
@@ -195,7 +195,6 @@ class Bandwidths:
     def tidy(self) -> None:
         """Forget the writes to files that the journal has forgotten."""
         self._wrote = {k: text for k, text in self._wrote.items() if self._journal.original(k) is not None}
-        self._to_come = {k for k in self._to_come if self._journal.original(k) is not None}
         self._shown = {k: one for k, one in self._shown.items() if k in self._wrote}
 
     def _of_one_sum(self, pod: PodBandwidth, here: "_Found") -> PodBandwidth:
@@ -245,15 +244,12 @@ class Bandwidths:
 
         In the second case the file was journalled and never written: the previous process ended in between, or the
         cgroup was created again. Or the kubelet resized the pod while no daemon ran. The value in the file is another
-        original value then, or the kubelet's next one will be. An entry for a push that is still to come stays.
+        original value then, or the kubelet's next one will be.
         """
         if shown is not None:
             self._journal.suspect(file, shown)
             entry = self._journal.entry(file)
-            if entry and not entry.is_original(shown):
-                self._to_come.discard(file)
-            is_settled = file not in self._wrote and file not in self._to_come
-            if is_settled and entry and (entry.is_original(shown) or entry.is_anothers(shown)):
+            if file not in self._wrote and entry and (entry.is_original(shown) or entry.is_anothers(shown)):
                 self._journal.forget(file)
         if self._wrote.get(file, shown) != shown:
             self._journal.forget(file)

@@ -7,7 +7,6 @@ from the newest state, so the last write is the newest.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from threading import Lock
 from typing import Final, Protocol
@@ -25,8 +24,9 @@ from nri_coloc.host import (
     scheduler,
     write_back,
 )
-from nri_coloc.host.bandwidth_files import NAMES, QUOTAS, Bandwidths, PodBandwidth, Written
+from nri_coloc.host.bandwidth_files import NAMES, Bandwidths, PodBandwidth, Written
 from nri_coloc.host.cpusets import Found
+from nri_coloc.host.expected_pushes import ExpectedPushes
 from nri_coloc.host.journal import Journal
 from nri_coloc.host.knob_files import (
     CPUS,
@@ -41,9 +41,7 @@ from nri_coloc.host.knob_files import (
     holds,
     in_spec,
     is_image,
-    makes_sense,
     numbers,
-    spec_files,
 )
 from nri_coloc.host.memory_files import MemoryFiles
 from nri_coloc.host.originals import CPUSETS
@@ -81,6 +79,7 @@ class CgroupWriter:
         self._followed: dict[str, CPUMask] = {}
         self._images: set[str] = set()
         self._bandwidths = Bandwidths(lambda path: layout.folder("cpu", path), layout.version, journal)
+        self._pushes = ExpectedPushes(layout, journal, self._bandwidths)
         self._overwritten = Overwritten(journal)
         self._putting_back = PuttingBack(journal, self._overwritten, layout.version, self._proc)
         self._memory = MemoryFiles(journal, self._overwritten, self._lock)
@@ -318,20 +317,14 @@ class CgroupWriter:
         )
 
     def remember(self, path: str, changes: Knobs) -> None:
-        """Journal the values of a container's files before the runtime changes them."""
-        own = None if changes.cpus is None else self.text(path, "cpuset", CPUS)
-        if own is not None:
-            with self._lock, suppress(KernelInterfaceError):
-                self._note(f"{self._layout.folder('cpuset', path)}/{CPUS}", own)
-        pushed = {value.name: value.texts for value in in_spec(changes, self._layout.version)}
-        for name in spec_files(changes, self._layout.version):
-            controller: Controller = "memory" if name.startswith("memory") else "cpu"
-            folder, text = self._layout.folder(controller, path), self.text(path, controller, name)
-            if text is not None and makes_sense(name, text):
-                with self._lock:
-                    self._journal.note(f"{folder}/{name}", text, *pushed.get(name, ()))
-                    if name in QUOTAS:
-                        self._bandwidths.await_push(f"{folder}/{name}")
+        """Journal the values of a container's files before the runtime changes them; `arrived` follows its answer."""
+        with self._lock:
+            self._pushes.begin(path, changes)
+
+    def arrived(self) -> None:
+        """Note that the runtime has written the remembered files, or will not write them."""
+        with self._lock:
+            self._pushes.end()
 
     @property
     def version(self) -> int:

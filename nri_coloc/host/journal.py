@@ -59,6 +59,8 @@ class Journal:
         self._lock = RLock()
         self._originals: dict[str, Entry] = {}
         self._in_folder: dict[str, set[str]] = {}
+        self._to_come: dict[str, list[tuple[str, ...]]] = {}
+        self._let_go: set[str] = set()
         self._contents = Contents()
         self._own_marks = OwnMarks(self._marks, self._root, str(self._path.parent))
         self._elsewhere: Mapping[str, int] = {}
@@ -176,22 +178,54 @@ class Journal:
         """
         name = file.removeprefix(self._root)
         with self._lock:
+            self._let_go.discard(name)
             held = self._held(name)
             if held is not None and not (ours or held.ours):
                 return  # the entry stays as it is, as at most writes of CPUs
             first = originals.unknown(file, found) if self._is_distrusted(file) else Entry(found)
-            entry = (held or first).before_write(found, ours)
+            entry = (held or first).before_write(found, self._with_those_to_come(name, ours))
             if held is None:
                 self._add(self._folder_of(name), {name: entry})
             else:
                 self._note_ours(name, entry)
 
+    def expect(self, file: str, found: str, *ours: str) -> None:
+        """Note, as `note` does, a write that another thread or the runtime will make without the caller's lock.
+
+        Until `arrived` no thread drops the entry, and the values that are to come count as ours.
+        """
+        with self._lock:
+            self._to_come.setdefault(file.removeprefix(self._root), []).append(ours)
+            self.note(file, found, *ours)
+
+    def arrived(self, file: str, shown: str | None, *ours: str) -> bool:
+        """Note that an expected write was made or given up; return whether the entry was to be dropped meanwhile.
+
+        It is dropped now if the file shows the original value. shown: None if the file is gone or cannot be read.
+        """
+        name = file.removeprefix(self._root)
+        with self._lock:
+            self._to_come[name].remove(ours)
+            if self._to_come[name]:
+                return False
+            del self._to_come[name]
+            was_let_go, entry = name in self._let_go, self._originals.get(name)
+            self._let_go.discard(name)
+            if was_let_go and entry is not None and shown is not None and entry.is_original(shown):
+                self._drop(file)
+            return was_let_go
+
+    def is_to_come(self, file: str, shown: str) -> bool:
+        """Return whether a file shows a value of ours that is still expected."""
+        return any(shown in texts for texts in self._to_come.get(file.removeprefix(self._root), ()))
+
     def wrote(self, file: str, shown: str) -> None:
         """Note the value that a file shows after our write, if it is not noted: the kernel may have rounded it."""
-        entry = self.entry(file)
+        entry, name = self.entry(file), file.removeprefix(self._root)
         if entry is not None and shown not in entry.ours and file.rpartition("/")[2] not in CPUSETS:
             with self._lock:
-                self._note_ours(file.removeprefix(self._root), entry._replace(ours=(*entry.ours[-1:], shown)))
+                texts = self._with_those_to_come(name, (*entry.ours[-1:], shown))
+                self._note_ours(name, entry._replace(ours=tuple(dict.fromkeys(texts))))
 
     def suspect(self, file: str, found: str) -> None:
         """Note a file's value if the previous process may have written it, even if the file will not be written."""
@@ -244,9 +278,16 @@ class Journal:
             return [self._root + file for file in self._originals]
 
     def forget(self, file: str) -> None:
-        """Drop a file that has its original value again; its next write notes a new original."""
+        """Drop a file that has its original value again, once no write of it is to come.
+
+        Its next write notes a new original.
+        """
+        name = file.removeprefix(self._root)
         with self._lock:
-            self._drop(file)
+            if name in self._to_come:
+                self._let_go.add(name)
+            else:
+                self._drop(file)
 
     @property
     def is_cluttered(self) -> bool:
@@ -278,6 +319,11 @@ class Journal:
         if name not in self._originals or folder in self._own_marks.others:
             self._take_over(folder)
         return self._originals.get(name)
+
+    def _with_those_to_come(self, name: str, ours: tuple[str, ...]) -> tuple[str, ...]:
+        """Return values of ours with those that are to come; none if one of them is unknown."""
+        all_of = (ours, *self._to_come.get(name, ()))
+        return tuple(text for texts in all_of for text in texts) if all(all_of) else ()
 
     def _note_ours(self, name: str, entry: Entry) -> None:
         """Replace the entry of a file by one with other values of ours."""

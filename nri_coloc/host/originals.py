@@ -230,8 +230,11 @@ class Entry(NamedTuple):
 
         shown: the file's text before the write.
         texts: the texts that it may show afterwards; if there are none, no value of ours is known from then on.
+
+        Without a known value of ours before, the shown one may be ours, unless it is the original.
         """
-        held = (text for text in self.ours if same(shown, text)) if texts else ()
+        known = self.ours or (() if self.original == shown else (shown,))
+        held = (text for text in known if same(shown, text)) if texts else ()
         return self._replace(ours=tuple(dict.fromkeys((*held, *texts))))
 
 

@@ -96,10 +96,13 @@ class PushedFiles(Protocol):
     """A container's files around a push.
 
     remember: keeps the values that the push is about to change, so that they can be restored.
+    arrived: notes the runtime's answer: nothing more of the push is to come.
     differing: returns the changes that the files do not show afterwards, a sentence; "" if they show all.
     """
 
     def remember(self, assignment: Assignment, changes: Knobs) -> None: ...
+
+    def arrived(self) -> None: ...
 
     def differing(self, assignment: Assignment, changes: Knobs) -> str: ...
 
@@ -221,6 +224,8 @@ class Pusher:
             return NO_KNOBS
         newer = stored_specs.wanted(state, assignment).where_set(pushed).differing(pushed)
         newer = newer.overlaid(self._fitting(state, assignment, pushed))
+        if newer != NO_KNOBS:
+            self._files.remember(assignment, newer)
         self._in_flight = (container_id, pushed.overlaid(newer))
         return newer
 
@@ -341,6 +346,7 @@ class Pusher:
         try:
             self._updates.push(container_id, changes)
         finally:
+            self._files.arrived()
             self._place.pushed(container_id)
 
     def _pushed(self, assignment: Assignment, changes: Knobs) -> None:

@@ -18,11 +18,14 @@ class Files(Protocol):
 
     text: a file's text; None if it is gone or cannot be read.
     remember: keeps the values that changes are about to replace.
+    arrived: notes that the runtime has made these changes, or will not make them.
     """
 
     def text(self, path: str, controller: Controller, name: str) -> str | None: ...
 
     def remember(self, path: str, changes: Knobs) -> None: ...
+
+    def arrived(self) -> None: ...
 
 
 class Verification:
@@ -43,6 +46,10 @@ class Verification:
         path = targets.container_path(assignment) if assignment.by_file else None
         if path is not None:
             self._files.remember(path, changes.without(assignment.returned))
+
+    def arrived(self) -> None:
+        """Note the runtime's answer to the push."""
+        self._files.arrived()
 
     def differing(self, assignment: Assignment, changes: Knobs) -> str:
         """Return the changes that a running container's files do not show, a sentence; "" if they show all."""

@@ -116,6 +116,7 @@ class TestRemembering:
         v1.writer.remember("pod", Knobs(quota=50_000))
         for pushed in ("50000", "-1"):
             v1.file("cpu.cfs_quota_us").write_text(f"{pushed}\n")
+            v1.writer.arrived()
             v1.writer.held_back()
         assert v1.noted() == {}
 

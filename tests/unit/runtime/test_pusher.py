@@ -74,6 +74,9 @@ class Rig:
     def remember(self, assignment: Assignment, changes: Knobs) -> None:
         self.remembered.append((assignment.id, changes, len(self.runtime.pushed)))
 
+    def arrived(self) -> None:
+        self.remembered.append(("arrived", NO_KNOBS, len(self.runtime.pushed)))
+
     def bring(self, container_id: str) -> None:
         self.placed.append(container_id)
 
@@ -129,7 +132,7 @@ def test_the_spec_of_an_owner_is_pushed_first(rig):
 
 def test_values_are_remembered_before_a_push(rig):
     rig.pusher._push("app")
-    assert rig.remembered == [("app", ALL, 0)]
+    assert rig.remembered == [("app", ALL, 0), ("arrived", NO_KNOBS, 1)]
 
 
 def test_limit_raised_before_a_push_is_pushed(rig):

@@ -21,6 +21,9 @@ class Files(dict[str, str]):
     def remember(self, path: str, changes: Knobs) -> None:
         """Keep nothing."""
 
+    def arrived(self) -> None:
+        """Note nothing."""
+
 
 def app(phase: Phase = Phase.RUNNING) -> Assignment:
     node = a_node()
