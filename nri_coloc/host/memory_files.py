@@ -24,24 +24,29 @@ class MemoryFiles:
 
     def bound(self, file: str, amount: int, corrected: list[Correction]) -> bool:
         """Write one bound unless it is there; False if the file is not."""
-        current = files.value(file)
-        if current is None:
-            return False
         with self._lock:
+            current = files.value(file)
+            if current is None:
+                return False
             self._journal.suspect(file, current)
             self._overwritten.found(file, current, time.monotonic())
             wanted = _at_most(self._journal.original(file) or current, amount)
             if wanted == current:
                 self._overwritten.wrote(file, current)
                 return True
-            self._journal.note(file, current, wanted)
-        if not files.write(file, wanted):
-            return False
-        shown = files.read(file)  # in pages of the kernel's size
-        with self._lock:
-            self._overwritten.wrote(file, shown or wanted)
-        corrected.append(_corrected(file, current, wanted))
-        return True
+            self._journal.expect(file, current, wanted)
+        is_there, shown = False, wanted
+        try:
+            is_there = files.write(file, wanted)
+            shown = files.read(file) or wanted  # in pages of the kernel's size
+        finally:
+            with self._lock:
+                is_kept = self._arrived(file, shown if is_there else current, wanted)
+                if is_there and is_kept:
+                    self._overwritten.wrote(file, shown)
+        if is_there and is_kept:
+            corrected.append(_corrected(file, current, wanted))
+        return is_there
 
     def lower(self, change: Correction) -> KernelInterfaceError | None:
         """Write a bound for which the kernel takes memory back at once, unless another writer changed the file.
@@ -59,16 +64,38 @@ class MemoryFiles:
 
     def lower_journalled(self, change: Correction) -> KernelInterfaceError | None:
         """As `lower`, for a file in the journal. A file that the journal has no more was restored, and stays so."""
+        file = change.name
         with self._lock:
-            if self._journal.original(change.name) is None:
+            if self._journal.original(file) is None:
                 return None
+            try:
+                if files.read(file) != change.was:
+                    return None
+            except KernelInterfaceError as error:
+                return error.as_value()
+            self._journal.expect(file, change.was, change.now)
         failure = self.lower(change)
         with self._lock:
-            if self._journal.original(change.name) is not None:
-                if failure is None:
-                    self._overwritten.wrote(change.name, change.now)
-                return failure
-        return self.lower(Correction(change.name, change.now, change.was))
+            try:
+                if self._arrived(file, change.now, change.now) and failure is None:
+                    self._overwritten.wrote(file, change.now)
+            except KernelInterfaceError as error:
+                return failure or error.as_value()
+        return failure
+
+    def _arrived(self, file: str, shown: str, wanted: str) -> bool:
+        """Note that a write without the lock has ended; return whether it counts.
+
+        A file that was restored meanwhile is restored again. To be called with the lock held.
+        """
+        was_restored = self._journal.arrived(file, shown, wanted)
+        original = self._journal.original(file)
+        if original is None:
+            return False
+        if was_restored:
+            files.write(file, original)
+            self._journal.forget(file)
+        return not was_restored
 
     def protect(self, file: str, amount: int, corrected: list[Correction]) -> bool:
         """Raise a protection to at least an amount, 0 to the original value; False if the file is missing.

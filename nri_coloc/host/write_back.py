@@ -76,6 +76,8 @@ class Overwritten:
         original = None if entry is None else entry.original
         if name not in KUBELETS or original in (None, shown) or ours in (None, shown):
             return
+        if self._journal.is_to_come(file, shown):
+            return
         if now - self._resized.get(folder, -inf) < LASTS_S:
             self._adopt(file, shown)
         else:

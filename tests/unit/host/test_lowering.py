@@ -87,6 +87,23 @@ def test_a_restore_during_a_write_is_restored_again(v2, monkeypatch):
     assert (later.write(), v2.text("memory.high"), v2.noted()) == (None, "max", {})
 
 
+def test_a_restore_during_a_members_bound_is_restored_again(v2, monkeypatch):
+    v2.cgroup(memory_high="max")
+    seen = []
+    write = files.write
+
+    def crossed(path: str, text: str) -> bool:
+        monkeypatch.setattr(files, "write", write)
+        v2.writer.unbound("pod")
+        seen.append(v2.noted())
+        return write(path, text)
+
+    monkeypatch.setattr(files, "write", crossed)
+    applied = v2.writer.bound("pod", (HIGH,))
+    assert (applied.corrected, v2.text("memory.high"), v2.noted()) == ((), "max", {})
+    assert seen == [{"memory.high": "max"}]  # a kill here would leave our value
+
+
 @pytest.mark.parametrize("journalled", [False, True], ids=["spec", "journal"])
 def test_what_the_kernel_refuses_is_returned(v2, journalled):
     hold(v2, 5000)
