@@ -115,7 +115,12 @@ class CgroupWriter:
                 return failure
         with self._lock:
             self._journal.renew(told, hint.policy.value)
-        return scheduler.tell_all(folder, self._layout.version, hint)
+            self._journal.expect(told, hint.policy.value)
+        try:
+            return scheduler.tell_all(folder, self._layout.version, hint)
+        finally:
+            with self._lock:
+                self._journal.arrived(told, None)
 
     def unhint(self, path: str) -> KernelInterfaceError | None:
         """Give the tasks of a cgroup the kernel's defaults again."""

@@ -243,6 +243,13 @@ class TestTheTasksOfACgroup:
         assert host.writer.hint("pod", Hint(Policy.IDLE)) is refusal
         assert host.noted() == {scheduler.NAME: Policy.BATCH.value}
 
+    def test_hints_that_are_reverted_while_tasks_are_told_stay_noted(self, tmp_path, monkeypatch):
+        host = Host(tmp_path, 1)
+        (host.base / "cpu/pod").mkdir(parents=True)
+        monkeypatch.setattr(scheduler, "tell_all", lambda *_: host.writer.unhint("pod"))
+        assert host.writer.hint("pod", OFFLINE) is None
+        assert host.noted() == {scheduler.NAME: Policy.BATCH.value}
+
     @pytest.mark.parametrize(("generations", "told"), [(4, 5), (1000, 8)], ids=["that-end", "without-end"])
     def test_who_is_born_meanwhile_is_told_too_and_nobody_twice(
         self, tmp_path, monkeypatch, generations, told
