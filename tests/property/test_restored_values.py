@@ -215,6 +215,7 @@ class RestoreMachine(RuleBasedStateMachine):
         """Have the runtime write a container's file, as after a push of ours."""
         self.writer.remember(path, Knobs(shares=shares))
         self.tree.write(path, *self.tree.weight(shares))
+        self.writer.arrived()
 
     # ---- the kubelet ----
 

@@ -203,7 +203,7 @@ def test_a_late_limit_is_never_below_the_use(rig):
     runtime = Runtime()
     runtime.connected = False
     rig.node.learn(Capability(cgroup=2))
-    files = SimpleNamespace(remember=lambda *_: None, differing=lambda *_: "")
+    files = SimpleNamespace(remember=lambda *_: None, arrived=lambda: None, differing=lambda *_: "")
     pusher = Pusher(
         rig.node,
         rig.report,
