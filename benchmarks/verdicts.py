@@ -211,12 +211,20 @@ def two_victims(draw: random.Random) -> Course:
         yield from repeat(((name,), ("hog",)), draw.randint(20, 60))
 
 
+def with_pauses(draw: random.Random) -> Course:
+    """Yield a hog beside an online pod that works for some seconds of each minute."""
+    while True:
+        yield from repeat((("web",), ("hog",)), draw.randint(3, 10))
+        yield from repeat(((), ("hog",)), draw.randint(5, 30))
+
+
 COURSES: Final[dict[str, Callable[[random.Random], Course]]] = {
     "one hog": lambda _: repeat((("web",), ("hog",))),
     "in bursts": in_bursts,
     "two hogs": lambda _: repeat((("web",), ("hog", "other"))),
     "by turns": by_turns,
     "two victims": two_victims,
+    "pauses": with_pauses,
 }
 
 

@@ -10,6 +10,9 @@ rise of other online pods speaks for them:
 the calm turns in which it was as busy, as of a pod that works all the time or in bursts, and the hurt turns before its
 use rose, because no effect comes before its cause. Without calm turns, or with unknown use, there is no evidence.
 
+A pod that does not use a disk is calm beside any hog. So for I/O the calm turns are those in which the online pod used
+the disk, if at least three of them were before the hurt.
+
 Culprits are all pods with at least a fifth of the largest rise. The confidence counts them all, also if they are more
 than the eight that a verdict names: else many small pods would hide each other.
 """
@@ -98,6 +101,11 @@ class Feeling(NamedTuple):
         return self._replace(
             calm=self.calm << turns & _ALL, hurt=self.hurt << turns & _ALL, present=present & _ALL
         )
+
+    def among(self, turns: int) -> "Feeling":
+        """Return the feeling with the calm turns among these alone, if enough of them were before the present hurt."""
+        known = self._replace(calm=self.calm & turns)
+        return known if known.before.bit_count() >= LEAST_CALM else self
 
     def is_due(self, up: int) -> bool:
         """Return whether the pod has been hurt so long that culprits are searched."""
@@ -198,6 +206,11 @@ def _agrees(suspect: Suspect, uses: Uses, feeling: Feeling, least_rise: float) -
     calm = busy & feeling.before
     against = _BUSY_AND_CALM * calm.bit_count() + _BEFORE_ITS_RISE * too_early.bit_count()
     return (hurt & busy).bit_count() >= max(1, against)
+
+
+def active(uses: Uses) -> int:
+    """Return the mask of the turns in which a pod used anything."""
+    return sum(1 << turn for turn, use in enumerate(uses) if use)
 
 
 def _turns(uses: Uses, least: float) -> int:

@@ -278,8 +278,11 @@ def _verdict(pods: Watch, seen: Seen, victim: str, resource: Resource) -> Verdic
     felt, devices = pods[victim].felt[resource], pods[victim].devices
     if felt.strain is None:
         return None
+    feeling = felt.feeling
+    if resource is Resource.IO:
+        feeling = feeling.among(culprit.active(_uses(pods[victim], seen.turn, resource, devices)))
     found = evidence(
-        felt.feeling,
+        feeling,
         {k: _uses(pods[k], seen.turn, resource, devices) for k in seen.reclaimed},
         (_uses(pods[k], seen.turn, resource, devices) for k in seen.online if k != victim),
         LEAST_RISES[resource],

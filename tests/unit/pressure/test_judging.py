@@ -42,6 +42,21 @@ def test_a_hurt_pod_has_a_verdict_and_culprit(resource: Resource):
     assert verdict.evidence.confidence > 0.9
 
 
+def test_a_pause_beside_a_hog_is_no_calm_turn():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    node.seconds(20, {"web": IDLE}, {"hog": DISK_HOG})
+    (verdict, *_) = node.seconds(2, {"web": SLOWED}, {"hog": DISK_HOG})
+    assert [one.pod_id for one in verdict.evidence.culprits] == ["hog"]
+
+
+def test_after_a_long_pause_its_turns_are_calm():
+    node = bench()
+    node.seconds(20, {"web": READER}, {"hog": IDLE})
+    node.seconds(64, {"web": IDLE}, {"hog": IDLE})
+    assert node.seconds(2, {"web": SLOWED}, {"hog": DISK_HOG})
+
+
 @pytest.mark.parametrize("resource", CASES, ids=str)
 def test_no_reclaimed_pods_no_verdict(resource: Resource):
     calm, hurt, _ = CASES[resource]
