@@ -153,19 +153,21 @@ class CriClient:
             try:
                 return answer.result(LOOK_SECONDS)
             except grpc.FutureTimeoutError:
-                if None not in (listener, now := self._listener()) and now != listener:
+                now = self._listener()
+                if listener is not None and now not in (None, listener):
                     answer.cancel()
-                    raise errors.TransportLost(
-                        f"{self._path} is another socket now: its runtime has ended"
-                    ) from None
+                    because = f"{self._path} is another socket now: its runtime has ended"
+                    raise errors.TransportLost(because) from None
+                listener = listener or now
 
-    def _listener(self) -> tuple[int, int] | None:
+    def _listener(self) -> tuple[int, int, int] | None:
         """Return the identity of the socket's file; None if there is none. A runtime makes a new file as it starts."""
         try:
             found = os.stat(self._path)  # noqa: PTH116 - a Path costs more than the call
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        # a file system may use a number again
+        return found.st_dev, found.st_ino, found.st_mtime_ns
 
     def _as_ours(self, method: str, error: "grpc.RpcError") -> errors.ColocError:
         import grpc
