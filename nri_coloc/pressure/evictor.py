@@ -1,9 +1,10 @@
 """Take one turn a second on the last rung of the ladder: order evictions for shortages that nothing milder ended.
 
 `shortages` finds the demands, and `eviction` chooses the pods. An order is a wish: the controller carries it out,
-within its own checks. The order of a starved pod leaves it 30 s, and is withdrawn if the pod starves no more by then.
-While no order can be given (no companion, mode `observe`, `kubernetes.evict` off) the pods that
-would go are recorded once a minute, with the reason. Without `pressure.evict` nothing is read.
+within its own checks. The order of a starved pod leaves it 30 s, and is withdrawn if the pod no longer counts as
+starved by then: it has CPU, no CPU is lent, or another pod was evicted. While no order can be given (no companion, mode
+`observe`, `kubernetes.evict` off) the pods that would go are recorded once a minute, with the reason. Without
+`pressure.evict` nothing is read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +42,7 @@ ORDER_S: Final = PACE_S - 10.0
 
 _MAY_BE_EVICTED: Final = frozenset({Outcome.ACCEPTED, Outcome.UNREACHABLE})
 _SHORTEST_S: Final = 0.5
-_HAS_CPU: Final = "the pod starves no more"
+_HAS_CPU: Final = "the pod no longer counts as starved"
 
 
 class KeptCoolDown(Protocol):
@@ -123,7 +124,7 @@ class Evictor:
         )
 
     def _withdraw(self, state: NodeState, now: float) -> None:
-        """Withdraw the orders of pods that starve no more; of a pod that has ended the controller says so."""
+        """Withdraw the orders of pods that count as starved no longer; the controller tells of a pod that has ended."""
         kept = {k: one for k, one in self._for_cpu.items() if k in self._shortages.starving}
         over = [one for k, one in self._for_cpu.items() if k not in kept and k in state.pods]
         self._for_cpu = kept

@@ -67,7 +67,7 @@ class Shortages:
     memory: reads memory and the uses of pods.
     starved, disks, ladder: the milder rungs and the judges, after their last turn.
     uses: reads the bytes that pods wrote.
-    starving: the pods that may go because they starve.
+    starving: the pods that may go because they starved since the last eviction.
     """
 
     def __init__(
